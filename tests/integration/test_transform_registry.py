@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from causeway.config.routes import Routes
 from causeway.config.settings import RegistrySettings, TransformSettings
 from causeway.daemon.spark.context import Spark
 from causeway.daemon.spark.stages import Ended, Stages
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
+from causeway.naming import ReplicationPolicy
 from causeway.operate.transforms import prepared
 from causeway.operate.treat import Read, Trials
 from causeway.operate.trial import Content, Decoded
@@ -263,7 +265,9 @@ def test_a_trial_reads_and_writes_as_a_stage_does(world: World) -> None:
         for offset, value in enumerate(given)
     ]
     session = world.spark.session
-    tried = Trials(session, prepare(session, transform), transform, print).of(records)
+    routes = Routes(source="A", target="B", policy=ReplicationPolicy())
+    query = prepare(session, transform)
+    tried = Trials(session, query, transform, print, routes).of(records)
     assert [one.outcome for one in tried] == [TrialOutcome.CHANGED, TrialOutcome.REFUSED]
     assert world.read(tried[0].after[0].value) == (world.first, {"id": 1, "mail": "*@*"})
     assert tried[1].reason == "value is not Avro with the id of a schema"

@@ -10,22 +10,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from causeway.config import origins
+from causeway.config.routes import MOST_PARTITIONS, NOT_A_PARTITION, RouteError, Routes
 from causeway.config.settings import LinkSettings
 from causeway.control import config_names, limits, topic_changes, topics
 from causeway.control.topics import Change, Observed
-from causeway.errors import CausewayError, ConfigError
+from causeway.errors import CausewayError
 from causeway.model import NO_TOPIC_ID
-from causeway.naming import MAX_TOPIC_LENGTH, NoNameError, is_legal_name
 from causeway.wire.cluster import Cluster
 from causeway.wire.metadata import TopicMetadata
 
-MOST_PARTITIONS = 1000  # a number that comes from records must not drown the target
 _READY_S = 30.0  # so long a new topic may need until its partitions have leaders
-
-
-class ForbiddenError(ConfigError):
-    """Records may not be led there, now or ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,33 +40,9 @@ class Led:
 
 
 def target_of(name: str, link: LinkSettings) -> str:
-    """The name on the target of what a transform calls `name`, as on the source. Raises
-    ForbiddenError where records may not go there."""
-    policy, alias = link.policy, link.target.alias
-    if not is_legal_name(name) or name in (".", ".."):
-        raise _refused(name, "that is no topic's name: letters, digits, '.', '_' and '-' make one")
-    try:
-        target = policy.format_remote_topic(link.source.alias, name)
-        original = origins.cycle_source(link, name)
-        mirrors_own = any(map(policy.is_heartbeats_topic, (name, target)))
-    except NoNameError as error:
-        raise _refused(name, error.cause) from None
-    if not is_legal_name(target) or target in (".", ".."):
-        raise _refused(name, f"on {alias} it would be {target!r}, which is no topic's name")
-    if len(target) > MAX_TOPIC_LENGTH:
-        cause = f"on {alias} its name would have {len(target)} characters"
-        raise _refused(name, f"{cause}, and Kafka allows {MAX_TOPIC_LENGTH}")
-    if mirrors_own or any(map(policy.is_internal_topic, (name, target))):
-        raise _refused(name, "it is an internal topic of Kafka, Connect or a mirror")
-    if original is not None:
-        cause = f"its name says it came from {alias} (as {original})"
-        raise _refused(name, f"{cause}: it would go in a circle")
-    return target
-
-
-def _refused(name: str, cause: str) -> ForbiddenError:
-    shown = name if is_legal_name(name) and len(name) <= MAX_TOPIC_LENGTH else "by its name"
-    return ForbiddenError("lead records to topic", shown, cause, remedy="mend the transform")
+    """The name on the target of what a transform calls `name`, as on the source. Raises RouteError
+    where records may not go there; it does not quote the name, which comes from a record."""
+    return Routes.of(link).target_of(name)
 
 
 def make_ready(
@@ -88,7 +58,7 @@ def make_ready(
     for name in needs:
         try:
             names[name] = target_of(name, link)
-        except ForbiddenError as error:
+        except RouteError as error:
             ready[name] = error
     if not names:
         return ready
@@ -164,8 +134,7 @@ def _plan(
         counts = [len(topic.partitions) for topic in fed]
         most, limit = max(need.partitions), max(MOST_PARTITIONS, *counts)
         if most >= limit or min(need.partitions) < 0:
-            cause = f"it leads to a partition that is not one of 0 to {limit - 1}"
-            plans[name] = _refused(name, cause)
+            plans[name] = RouteError("lead a record on", "", NOT_A_PARTITION)
             continue
         partitions = max(most + 1, *counts)
         existing = seen.observed.target_topics.get(target)

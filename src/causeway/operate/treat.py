@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from causeway.config.routes import Routes
 from causeway.config.settings import TransformSettings
 from causeway.model import TopicPartition
 from causeway.operate.transforms import Told
@@ -31,14 +32,23 @@ class Read:
 
 
 class Trials:
-    """`told`: what it waits for, if its registry does not answer."""
+    """`told`: what it waits for, if its registry does not answer; `routes`: where records may be
+    led."""
 
-    def __init__(self, session: Any, query: Any, transform: TransformSettings, told: Told) -> None:
+    def __init__(
+        self,
+        session: Any,
+        query: Any,
+        transform: TransformSettings,
+        told: Told,
+        routes: Routes,
+    ) -> None:
         from causeway.transform.stage import quiet
 
         quiet()
         self._session = session
         self._query = query
+        self._routes = routes
         self._secrets = {name: value.reveal() for name, value in transform.secrets.items()}
         self._registry = _registry(transform, told)
         self._decoder = self._schemas(_formats(transform))
@@ -65,6 +75,8 @@ class Trials:
         reason = next((row["_reason"] for row in rows if row["_reason"] is not None), None)
         if reason == THROWS:
             return self._tried(one, (), Outcome.FAILS, self._why(one) or reason)
+        led = (self._routes.refusal(row["topic"], row["partition"], one.at) for row in rows)
+        reason = reason or next((why for why in led if why is not None), None)
         if reason is not None:
             return self._tried(one, (), Outcome.REFUSED, reason)
         made = tuple(_content(row) for row in rows)

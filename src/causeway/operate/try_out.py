@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from causeway.config.routes import Routes
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, ProtocolError
 from causeway.model import TopicPartition
@@ -44,7 +45,7 @@ def try_out(
     with local_spark(settings.spark) as session:
         query = prepared(session, transform)
         told(f"trying {transform.name}")
-        tried = Trials(session, query, transform, told).of(records)
+        tried = Trials(session, query, transform, told, Routes.of(chosen)).of(records)
     return Trial(link=chosen, topic=topic, transform=transform, sql=query.sql, records=tried)
 
 

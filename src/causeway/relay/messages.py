@@ -139,7 +139,8 @@ class Stage(_Message):
     out of it. What the workers are to know comes from the lane: `secrets`, `registry`
     (RegistrySettings in JSON's types). `dead_letters`: topic on the source; None: stop. `shortcut`:
     what treats plain records without Spark, a Shortcut, pickled, in base 64; None: nothing.
-    `late`: its job in Spark begins only with a record that is not plain."""
+    `late`: its job in Spark begins only with a record that is not plain. `routes`: a pickled
+    Routes in base 64, which says where its records may be led."""
 
     key: str
     name: str
@@ -148,9 +149,10 @@ class Stage(_Message):
     dead_letters: str | None = None
     shortcut: str | None = None
     late: bool = False
+    routes: str | None = None
 
     def __repr__(self) -> str:
-        return _shown(self, "secrets", "registry", "shortcut")
+        return _shown(self, "secrets", "registry", "shortcut", "routes")
 
 
 class Stages(_Message, tag="stages"):

@@ -40,11 +40,13 @@ class Setup:
     """The lane's first word to a source worker: what must not stand in a closure or a plan.
 
     `secrets` become the fields of the hidden column `secrets`; `registry` is a RegistrySettings in
-    JSON's types, or None. To a sink worker it says the same.
+    JSON's types, or None. To a sink worker it says the same. `routes`: a pickled Routes in base 64,
+    by which the sink worker refuses records that lead nowhere; None: only the driver tells.
     """
 
     secrets: dict[str, str] = field(repr=False)
     registry: dict[str, Any] | None = field(default=None, repr=False)
+    routes: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ def encode(frame: Frame) -> list[bytes]:
             head["end"] = frame.end
         case Setup():
             head = {"t": "setup", "secrets": frame.secrets, "registry": frame.registry}
+            head["routes"] = frame.routes
         case Open():
             head = {"t": "open", "stage": frame.stage, "secrets": frame.secrets}
             body.append(frame.shortcut)
@@ -189,7 +192,7 @@ def _decode(head: dict[str, Any], body: memoryview) -> Frame:
         case "greeting":
             return Greeting(head["stage"], head["attempt"], head["end"])
         case "setup":
-            return Setup(head["secrets"], head["registry"])
+            return Setup(head["secrets"], head["registry"], head["routes"])
         case "chunk":
             batches = _batches(head["batches"], body)
             place = head["topic"], head["partition"], head["next"]

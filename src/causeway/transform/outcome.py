@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causeway.config.routes import NOT_A_PARTITION, most_partitions
 from causeway.transform.channel import Outcome, Output, Refusal
 from causeway.transform.encode import Columns, Ints, encode
 from causeway.transform.rows import REASON, SEEN
@@ -23,9 +24,11 @@ def outcome_of(
     mark: dict[str, Any],
     rows: Sequence[pa.RecordBatch],
     treated: pa.RecordBatch | None = None,
+    why_not: Callable[[str], str | None] | None = None,
 ) -> Outcome:
     """What became of a chunk, by its marker and the rows before it. `treated`: what became of the
-    records that needed no Spark, if there were some."""
+    records that needed no Spark, if there were some. `why_not`: why no record may be led to the
+    topic of a name, if none may."""
     if treated is not None:
         rows = [*rows, _as_row(treated, rows[0].schema if rows else _ROWS)]
     if not rows:
@@ -35,7 +38,7 @@ def outcome_of(
     if treated is not None and len(rows) > 1:
         table = table.take(np.argsort(table.column("offset").to_numpy(), kind="stable"))
     seen = table.column(SEEN).drop_null()
-    table, refused = _refuse(table)
+    table, refused = _refuse(table, mark, why_not)
     refusals = np.array(sorted(refused), np.int64)
     offsets = table.column("offset").to_numpy()
     columns = Columns(
@@ -110,7 +113,9 @@ def _as_row(treated: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _refuse(table: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+def _refuse(
+    table: pa.RecordBatch, mark: dict[str, Any], why_not: Callable[[str], str | None] | None
+) -> tuple[pa.RecordBatch, dict[int, str]]:
     """The rows to be sent on, and why source offsets are refused: then nothing of them is sent."""
     reasons = table.column(REASON)
     refused: dict[int, str] = {}
@@ -124,10 +129,35 @@ def _refuse(table: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
         rows = pc.list_parent_indices(headers).filter(names.is_null())
         for offset in table.column("offset").take(rows).to_pylist():
             refused.setdefault(offset, NO_NAME)
+    for offset, reason in _led_nowhere(table, mark, why_not):
+        refused.setdefault(offset, reason)
     if refused:
         kept = pc.is_in(table.column("offset"), pa.array(refused, pa.int64()))
         table = table.filter(pc.invert(kept))
     return table, refused
+
+
+def _led_nowhere(
+    table: pa.RecordBatch, mark: dict[str, Any], why_not: Callable[[str], str | None] | None
+) -> Iterator[tuple[int, str]]:
+    """The source offsets of records that are led where none may go, and why."""
+    offsets = table.column("offset")
+    topics = _unless(table.column("topic"), mark["topic"])
+    if why_not is not None and topics.null_count < len(topics):
+        names = topics.dictionary_encode()
+        found = enumerate(names.dictionary.to_pylist())
+        wrong = {code: why for code, name in found if (why := why_not(name)) is not None}
+        if wrong:
+            rows = pc.is_in(names.indices, pa.array(wrong, names.indices.type))
+            codes = names.indices.filter(rows).to_pylist()
+            for offset, code in zip(offsets.filter(rows).to_pylist(), codes, strict=True):
+                yield offset, wrong[code]
+    partitions = _unless(table.column("partition"), mark["partition"])
+    if partitions.null_count < len(partitions):
+        most = most_partitions(mark["partition"])
+        rows = pc.greater_equal(partitions, most).fill_null(False)
+        for offset in offsets.filter(rows).to_pylist():
+            yield offset, NOT_A_PARTITION
 
 
 def _outlets(

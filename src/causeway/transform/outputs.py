@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from causeway.config.routes import NOT_A_NAME, NOT_A_PARTITION
 from causeway.transform.catalyst import Node, Place, each, id_of, name, place
 from causeway.transform.formats import Part
 from causeway.transform.refusals import Facts, Problem
@@ -230,9 +231,9 @@ def _wrong(one: Projected) -> tuple[Column, str] | None:
             early = time < sf.timestamp_millis(sf.lit(0).cast("bigint"))
             return time.isNull() | early, "its timestamp is null, or before 1970, or too late"
         case "topic":
-            return ~column.rlike(_TOPIC), "its topic is no legal name"
+            return ~column.rlike(_TOPIC), NOT_A_NAME
         case "partition":
             number = column.try_cast("int")
             wrong = column.isNotNull() & (number.isNull() | (number < 0))
-            return wrong, "its partition is negative, or too large"
+            return wrong, NOT_A_PARTITION
     return None

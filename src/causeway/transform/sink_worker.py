@@ -5,11 +5,15 @@ The first marker behind a chunk's rows closes the chunk, and its Outcome goes to
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterator, Mapping
+import pickle
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from causeway.config.routes import Routes
 from causeway.transform.channel import Outcome, Setup
 from causeway.transform.rows import CHUNK, MARK, unpacked
 from causeway.transform.schemas import Schemas, encoded
@@ -17,6 +21,9 @@ from causeway.transform.worker import Lane, schemas_of, settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+WhyNot = Callable[[str], str | None]
+_NAMES = 10_000  # of topics, whose answers are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,7 @@ class SinkWorker:
             return
         setup = frames[0]
         assert isinstance(setup, Setup)
-        chunks = Chunks(schemas_of(setup, self.encodes, connection))
+        chunks = Chunks(schemas_of(setup, self.encodes, connection), _why_not(setup))
         try:
             for batch in batches:
                 for outcome in chunks.add(batch):
@@ -53,9 +60,10 @@ class SinkWorker:
 class Chunks:
     """Rows as `rows.OUTPUT` has them, in order, cut into chunks."""
 
-    def __init__(self, schemas: Schemas | None = None) -> None:
-        """`schemas`: of the parts that are to be written by them."""
+    def __init__(self, schemas: Schemas | None = None, why_not: WhyNot | None = None) -> None:
+        """`schemas`: of the parts that are to be written by them; `why_not`: see outcome_of."""
         self._schemas = schemas
+        self._why_not = why_not
         self._rows: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Outcome]:
@@ -78,6 +86,14 @@ class Chunks:
                     rows = [encoded(each, self._schemas, told["topic"]) for each in rows]
                 data = batch.column("value")[row].as_py()
                 treated = None if data is None else unpacked(data)
-                yield outcome_of(batch.column(CHUNK)[row].as_py(), told, rows, treated)
+                number = batch.column(CHUNK)[row].as_py()
+                yield outcome_of(number, told, rows, treated, self._why_not)
         if at < batch.num_rows:
             self._rows.append(batch.slice(at))
+
+
+def _why_not(setup: Setup) -> WhyNot | None:
+    if setup.routes is None:
+        return None
+    routes: Routes = pickle.loads(base64.b64decode(setup.routes))  # noqa: S301  our own lane's
+    return lru_cache(_NAMES)(routes.why_not)

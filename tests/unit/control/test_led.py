@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from causeway.control import led
+from causeway.config.routes import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION, RouteError, Routes
 from causeway.control.acls import Observed as ObservedAcls
 from causeway.control.acls import plan as plan_acls
-from causeway.control.led import ForbiddenError, Led, Need, make_ready, target_of
+from causeway.control.led import Led, Need, make_ready, target_of
 from causeway.errors import BrokerError, CausewayError
+from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.wire.admin import ConfigEntry, NewTopic
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
@@ -98,10 +100,10 @@ def need(*partitions: int, base: str = "orders") -> Need:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("", "no topic's name"),
-        ("a b", "no topic's name"),
-        ("..", "no topic's name"),
-        ("ä", "no topic's name"),
+        ("", "no legal name"),
+        ("a b", "no legal name"),
+        ("..", "no legal name"),
+        ("ä", "no legal name"),
         ("x" * 248, "249"),
         ("__consumer_offsets", "internal"),
         ("mm2-offset-syncs.B.internal", "internal"),
@@ -111,15 +113,43 @@ def need(*partitions: int, base: str = "orders") -> Need:
     ],
 )
 def test_where_no_record_may_be_led(name: str, why: str) -> None:
-    with pytest.raises(ForbiddenError, match=why):
+    with pytest.raises(RouteError, match=why):
         target_of(name, LINK)
 
 
-def test_a_name_that_is_none_stands_in_no_reason() -> None:
+@pytest.mark.parametrize(
+    "name", ["jane@example.org", "__jane", "B.jane", "jane.heartbeats", "jane" * 62]
+)
+def test_a_name_stands_in_no_reason(name: str) -> None:
     """It may be what a record holds."""
-    with pytest.raises(ForbiddenError) as caught:
-        target_of("jane@example.org", LINK)
+    with pytest.raises(RouteError) as caught:
+        target_of(name, LINK)
     assert "jane" not in str(caught.value)
+
+
+def test_a_worker_decides_as_the_driver_does() -> None:
+    names = ["paid", "a b", "x" * 248, "__consumer_offsets", "C.heartbeats", "B.orders", ""]
+    here = Routes.of(LINK)
+    there = pickle.loads(pickle.dumps(here.portable()))
+    assert [there.why_not(name) for name in names] == [here.why_not(name) for name in names]
+    assert [there.why_not(name) is None for name in names] == [name == "paid" for name in names]
+
+
+def test_a_partition_must_be_one_of_a_thousand_or_of_the_source() -> None:
+    routes, most = Routes.of(LINK), MOST_PARTITIONS
+    few, many = TopicPartition("orders", 3), TopicPartition("orders", 2 * most)
+    assert routes.refusal(None, most - 1, few) is None
+    assert routes.refusal(None, most, few) == routes.refusal("paid", -1, few) == NOT_A_PARTITION
+    assert routes.refusal("orders", 2 * most, many) is None
+    assert routes.refusal("__x", None, few) == INTERNAL
+
+
+def test_of_a_policy_of_ones_own_a_worker_asks_nothing() -> None:
+    custom = ReplicationPolicy(kind="custom", custom=cast(Any, object()), class_name="x:Y")
+    there = pickle.loads(pickle.dumps(Routes.of(link(policy=custom)).portable()))
+    assert there.why_not("paid") is None
+    assert there.why_not("a b") is not None
+    assert there.why_not("__consumer_offsets") is not None
 
 
 def test_names_follow_the_replication_policy() -> None:
@@ -170,9 +200,9 @@ def test_it_grows_only_where_it_must() -> None:
 
 def test_a_number_out_of_a_record_drowns_nobody() -> None:
     target = Cluster({})
-    for number in (led.MOST_PARTITIONS, -1):
+    for number in (MOST_PARTITIONS, -1):
         found = ready({"paid": need(0, number)}, Cluster({"orders": 3}), target)
-        assert isinstance(found["paid"], ForbiddenError)
+        assert isinstance(found["paid"], RouteError)
     assert not target.created
     assert isinstance(ready({"paid": need(1999)}, Cluster({"orders": 2000}), target)["paid"], Led)
 
@@ -183,7 +213,7 @@ def test_one_that_fails_keeps_no_other_from_being_made() -> None:
         {"paid": need(0), "open": need(0), "__x": need(0)}, Cluster({"orders": 1}), target
     )
     assert "DENIED" in str(found["paid"])
-    assert isinstance(found["__x"], ForbiddenError)
+    assert isinstance(found["__x"], RouteError)
     assert isinstance(found["open"], Led)
 
 

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.config.routes import INTERNAL, RouteError
 from causeway.control import led
-from causeway.control.led import ForbiddenError, Led, Need
+from causeway.control.led import Led, Need
 from causeway.daemon.partitions import outlets
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.outlets import Outlets, led_topics
@@ -241,15 +242,13 @@ def test_the_topic_itself_may_be_led_to_in_another_partition(world: World) -> No
 
 def test_a_forbidden_topic_stops_the_partition_alone(world: World) -> None:
     bad, good = world.add(), world.add("lines")
-    world.ready = {
-        "mm2-x.internal": ForbiddenError("lead records to topic", "mm2-x.internal", "internal")
-    }
+    world.ready = {"mm2-x.internal": RouteError("lead a record on", "", INTERNAL)}
     world.ready["paid"] = there("paid")
     world.wants(bad, Want(topic="mm2-x.internal", partition=0, offset=93))
     world.wants(good, Want(topic="paid", partition=0, offset=93))
     assert world.outlets.supply()
     assert bad.progress.state is State.STOPPED
-    assert "mm2-x.internal" in (bad.progress.reason or "")
+    assert INTERNAL in (bad.progress.reason or "")
     assert ("revoke", AT) in world.said
     assert set(world.assigned) == {TopicPartition("lines", 0)}
 
@@ -262,6 +261,7 @@ def test_what_cannot_be_had_yet_is_told_and_tried_again(world: World) -> None:
     assert not world.outlets.supply()
     assert row.progress.state is State.FAILED
     assert "CREATE_DENIED" in (row.progress.reason or "")
+    assert "paid" not in (row.progress.reason or ""), "a record may hold it as its secret"
     world.wants(row, want)
     assert row.progress.state is State.FAILED, "whatever its lane says while it waits"
     assert row.failed_at is not None, "a bounded run does not wait for it for ever"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.config.routes import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION
 from causeway.transform.channel import Outcome, Refusal
 from causeway.transform.outcome import BATCH_BYTES, NO_NAME, outcome_of
 from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, SEEN
@@ -118,6 +119,40 @@ def test_offsets_with_gaps_are_those_of_the_source() -> None:
     (output,) = _outcome(_row(10), _row(12), _row(19), next=25).outputs
     assert output.batch.offsets == [10, 12, 19]
     assert (output.batch.first, output.batch.next) == (10, 25)
+
+
+def test_a_record_that_leads_where_none_may_go_is_refused_and_no_other() -> None:
+    """Nor does anything else that became of that record go anywhere."""
+    secret = "Jane"
+    rows = [
+        _row(0),
+        _row(1, topic="paid"),
+        _row(1, topic=f"__{secret}"),
+        _row(2, topic="paid"),
+        _row(3, partition=MOST_PARTITIONS),
+        _row(4, topic="o", partition=MOST_PARTITIONS - 1),
+        _row(5, topic=f"__{secret}", partition=MOST_PARTITIONS),
+    ]
+    outcome = outcome_of(
+        1, MARKED, [_rows(*rows)], why_not=lambda name: INTERNAL if "__" in name else None
+    )
+    assert [tuple(refusal) for refusal in outcome.refused] == [
+        (1, INTERNAL),
+        (3, NOT_A_PARTITION),
+        (5, INTERNAL),
+    ]
+    assert {(out.topic, out.partition): out.batch.first for out in outcome.outputs} == {
+        (None, None): 0,
+        ("paid", None): 2,
+        (None, MOST_PARTITIONS - 1): 4,
+    }
+    assert (outcome.records_out, outcome.dropped) == (3, 50 - 6)
+
+
+def test_a_source_with_many_partitions_may_lead_to_as_many() -> None:
+    many = 2 * MOST_PARTITIONS
+    outcome = _outcome(_row(0, partition=many - 1), _row(1, partition=many + 1), partition=many)
+    assert [refusal.offset for refusal in outcome.refused] == [1]
 
 
 def test_records_for_the_mirror_itself_stay_in_order_however_it_is_named() -> None:

@@ -16,16 +16,17 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from causeway.config.routes import RouteError
 from causeway.config.settings import LinkSettings
 from causeway.control import led
-from causeway.control.led import ForbiddenError, Led, Need
+from causeway.control.led import Led, Need
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, routing
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.errors import CausewayError
+from causeway.errors import BrokerError, CausewayError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet, Want
 from causeway.relay.progress import Entry, Progress
@@ -186,12 +187,12 @@ class Outlets:
                 if (error := _error(want, ready[want.topic], ends)) is not None
             ]
             for error in errors:
-                if isinstance(error, ForbiddenError):
+                if isinstance(error, RouteError):
                     refused[at] = str(error)
             if not errors:
                 able.add(at)
             elif at not in refused:
-                lacking[at] = str(errors[0])
+                lacking[at] = _lack(errors[0])
         self._refuse(refused)
         self._registry.be_without(lacking)
         return able, not lacking
@@ -285,13 +286,22 @@ def _error(
     return end if isinstance(end, CausewayError) else None
 
 
+def _lack(error: CausewayError) -> str:
+    """Without the topic's name, which comes from a record and may be what the record hides."""
+    name = f": {error.name}" if isinstance(error, BrokerError) else ""
+    return (
+        f"waits for a target partition that its transform leads to: {error.operation}{name} "
+        "(its name comes from a record and is not shown: look at the records with `causeway try`)"
+    )
+
+
 def _wants_too_many(row: Row) -> bool:
     return len(row.progress.outlets) + len(row.wants) > MOST_OUTLETS
 
 
 def _too_many(at: TopicPartition) -> str:
     cause = f"its transform leads it to more than {MOST_OUTLETS} target partitions"
-    return str(ForbiddenError("lead on", str(at), cause, remedy="mend the transform"))
+    return str(RouteError("lead on", str(at), cause, remedy="correct the transform"))
 
 
 def _has(progress: Progress, want: Want) -> bool:

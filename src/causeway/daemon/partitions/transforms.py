@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from causeway.config.routes import Routes
 from causeway.config.settings import (
     LinkSettings,
     Secret,
@@ -31,11 +32,13 @@ Identify = Callable[[TransformSettings, Spark], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform:
-    """`identity` changes with all that decides what comes out; `key` names its stages."""
+    """`identity` changes with all that decides what comes out; `key` names its stages; `routes`:
+    where its link may lead records."""
 
     settings: TransformSettings
     identity: str
     key: str
+    routes: Routes | None = None
 
     @property
     def name(self) -> str:
@@ -65,6 +68,7 @@ class Transform:
             dead_letters=settings.dead_letters,
             shortcut=None if shortcut is None else _pickled(shortcut),
             late=late and shortcut is not None,
+            routes=None if self.routes is None else _pickled(self.routes.portable()),
         )
 
 
@@ -113,10 +117,10 @@ def _identify() -> Identify:
     return partial(found, java=feature())
 
 
-def _pickled(shortcut: Shortcut | QueryShortcut) -> str:
-    return base64.b64encode(pickle.dumps(shortcut)).decode()
+def _pickled(value: Shortcut | QueryShortcut | Routes) -> str:
+    return base64.b64encode(pickle.dumps(value)).decode()
 
 
 def _known(link: LinkSettings, settings: TransformSettings, identity: str) -> Transform:
     key = f"{link.name}/{settings.name}@{identity[:16]}"
-    return Transform(settings=settings, identity=identity, key=key)
+    return Transform(settings=settings, identity=identity, key=key, routes=Routes.of(link))

@@ -307,7 +307,7 @@ class Stage:
             self._chunks.judged(threw=False)  # nobody has told
             self._attempt = frame.attempt
         self._ends[frame.end] = connection
-        connection.send(Setup(dict(self.spec.secrets), self.spec.registry))
+        connection.send(Setup(dict(self.spec.secrets), self.spec.registry, self.spec.routes))
         if self._complete and not self._by_spark:
             self._ends["source"].send(Chunk(_PROBE, "", 0, 0, ()))
         self._pump()

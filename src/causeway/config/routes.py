@@ -1,0 +1,116 @@
+"""Where on the target a transform may lead records, by the names that it gives topics.
+
+Such a name comes from a record, so no reason quotes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from causeway import filters
+from causeway.config.settings import LinkSettings
+from causeway.errors import ConfigError
+from causeway.model import TopicPartition
+from causeway.naming import MAX_TOPIC_LENGTH, NoNameError, ReplicationPolicy, is_legal_name
+
+MOST_PARTITIONS = 1000  # a number that comes from records must not drown the target
+NOT_A_NAME = "its topic is no legal name"
+INTERNAL = "its topic is an internal topic of Kafka, Connect or a mirror"
+CIRCLE = "its topic came from the target, so it would go in a circle"
+TOO_LONG = f"its topic's name on the target is longer than {MAX_TOPIC_LENGTH} characters"
+UNFIT = "its topic's name on the target is no legal name"
+NO_NAME = "the replication policy gives its topic no name on the target"
+NOT_A_PARTITION = "its partition is negative, or too large"
+
+
+class RouteError(ConfigError):
+    """Records may not be led there, now or ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """Of one link; `source` and `target` are aliases. Can be pickled, unless it has `renaming` or
+    a policy of one's own; see `portable`."""
+
+    source: str
+    target: str
+    policy: ReplicationPolicy
+    renaming: tuple[filters.Renaming, ...] = ()
+    asks_policy: bool = True
+
+    @classmethod
+    def of(cls, link: LinkSettings) -> Routes:
+        return cls(
+            source=link.source.alias,
+            target=link.target.alias,
+            policy=link.policy,
+            renaming=tuple(link.renaming),
+        )
+
+    def portable(self) -> Routes:
+        """As workers can have it: what only the driver can tell is left to the driver."""
+        own = self.policy.custom is not None
+        return replace(
+            self, policy=replace(self.policy, custom=None), renaming=(), asks_policy=not own
+        )
+
+    def target_of(self, name: str) -> str:
+        """The name on the target of what a transform calls `name`, as on the source. Raises
+        RouteError."""
+        policy = self.policy
+        if not _is_name(name):
+            raise _refused(NOT_A_NAME)
+        if not self.asks_policy:
+            if policy.is_internal_topic(name):
+                raise _refused(INTERNAL)
+            return name
+        try:
+            found = policy.format_remote_topic(self.source, name)
+            original = filters.cycle_source(
+                name,
+                source_alias=self.source,
+                target_alias=self.target,
+                policy=policy,
+                renaming=self.renaming,
+            )
+            mirrors_own = any(map(policy.is_heartbeats_topic, (name, found)))
+        except NoNameError:
+            raise _refused(NO_NAME) from None
+        if not is_legal_name(found) or found in (".", ".."):
+            raise _refused(UNFIT)
+        if len(found) > MAX_TOPIC_LENGTH:
+            raise _refused(TOO_LONG)
+        if mirrors_own or any(map(policy.is_internal_topic, (name, found))):
+            raise _refused(INTERNAL)
+        if original is not None:
+            raise _refused(CIRCLE)
+        return found
+
+    def refusal(self, topic: str | None, partition: int | None, at: TopicPartition) -> str | None:
+        """Why no record of source partition `at` may be led there, where None is its own topic or
+        partition; None where it may."""
+        if partition is not None and not 0 <= partition < most_partitions(at.partition):
+            return NOT_A_PARTITION
+        return None if topic is None or topic == at.topic else self.why_not(topic)
+
+    def why_not(self, name: str) -> str | None:
+        """Why no record may be led to topic `name`; None where it may."""
+        try:
+            self.target_of(name)
+        except RouteError as error:
+            return error.cause
+        return None
+
+
+def most_partitions(own: int) -> int:
+    """How many partitions a record of partition `own` may be led to: a source that has more than
+    MOST_PARTITIONS shows that so many are meant."""
+    return max(MOST_PARTITIONS, own + 1)
+
+
+def _is_name(name: str) -> bool:
+    return is_legal_name(name) and len(name) <= MAX_TOPIC_LENGTH and name not in (".", "..")
+
+
+def _refused(cause: str) -> RouteError:
+    return RouteError("lead a record on", "", cause, remedy="correct the transform")
