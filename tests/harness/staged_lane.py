@@ -61,6 +61,8 @@ class Workers:
         self.setups: list[Frame] = []
         self.chunks: list[Chunk] = []
         self.dies_at: int | None = None
+        self.hangs_at: int | None = None  # on a batch that holds this offset
+        self._let_go = threading.Event()
         self.dies_at_once = False
         self.waits = 0  # so many times it says so before it answers
         self.dies_after_waiting = False
@@ -95,6 +97,9 @@ class Workers:
         self.chunks.append(chunk)
         if self.dies_at_once or any(batch.first == self.dies_at for batch in chunk.batches):
             raise ConnectionError("it dies")
+        if any(batch.first <= (self.hangs_at or -1) < batch.next for batch in chunk.batches):
+            self._let_go.wait()
+            raise ConnectionError("it is ended")
         for _ in range(self.waits):
             self._source.send_all(Waiting("no registry"))
             threading.Event().wait(0.05)
@@ -103,6 +108,10 @@ class Workers:
         outputs = tuple(Output(None, None, batch) for batch in chunk.batches)
         records = sum(batch.records for batch in chunk.batches)
         self._sink.send_all(Outcome(chunk.number, outputs, records_in=records))
+
+    def let_go(self) -> None:
+        """Of what it hangs on: it ends."""
+        self._let_go.set()
 
     @property
     def alive(self) -> bool:

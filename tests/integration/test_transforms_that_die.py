@@ -122,3 +122,62 @@ def test_a_bounded_run_whose_stage_never_works_ends_with_the_reason(
     assert ended.code == 7, ended.err
     assert f"{topic}-0 failed: its stage ends again and again" in ended.err
     assert "ImportError" in ended.err
+
+
+def test_a_record_that_takes_for_ever_is_a_dead_letter_and_other_partitions_go_on(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """A regular expression that backtracks without end, which nothing but the end of its thread
+    interrupts."""
+    topic, letters = prefix + "slow", f"{prefix}refused"
+    source.create_topic(topic, 2)
+    values = [b"v%d" % number for number in range(600)]
+    endless = b"a" * 60 + b"!"
+    source.produce(
+        topic,
+        [Outgoing(value=v, partition=0) for v in (*values[:400], endless, *values[400:])],
+    )
+    file = mm2_file(
+        tmp_path,
+        {"A": source_cluster, "B": target_cluster},
+        "A->B.enabled = true",
+        f"topics = {topic}",
+        "A->B.causeway.transforms = odd",
+        f"A->B.causeway.transform.odd.topics = {topic}",
+        "A->B.causeway.transform.odd.value.format = string",
+        "A->B.causeway.transform.odd.sql = SELECT * FROM records WHERE NOT value RLIKE "
+        "'(.*a){12}b'",
+        "A->B.causeway.transform.odd.on.error = dead-letter",
+        f"A->B.causeway.transform.odd.dead.letter.topic = {letters}",
+    )
+
+    def mirrored(partition: int) -> int:
+        if target.partition_count(f"A.{topic}") is None:
+            return 0
+        return target.offsets(f"A.{topic}")[partition]
+
+    def waits() -> bool:
+        found = status_of(file)["A->B"]["partitions"]
+        reason = next((p["reason"] or "" for p in found if p["partition"] == 0), "")
+        return reason.startswith("waiting for its transform since 20")
+
+    with Running("run", file, directory=tmp_path) as run:
+        await_until(waits, 120, "it is told of")
+        for number in range(1, 6):
+            assert source.partition_count(letters) is None, "while the record is looked for"
+            source.produce(topic, [Outgoing(value=b"other", partition=1)])
+            await_until(lambda n=number: mirrored(1) >= n, 45, "a record of another partition")  # type: ignore[misc]
+        await_until(lambda: source.partition_count(letters) is not None, 240, "the dead letter")
+        await_until(lambda: mirrored(0) == 600, 120, "all others")
+        assert run.stop() == 0, run.log
+    assert [record.value for record in target.read(f"A.{topic}")[0]] == values
+    (letter,) = source.read(letters)[0]
+    headers = dict(letter.headers)
+    assert letter.value == endless
+    assert headers["causeway.offset"] == b"400"
+    assert headers["causeway.reason"] == b"the transform gives no answer to it in 30 s"

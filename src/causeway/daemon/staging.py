@@ -79,6 +79,8 @@ class Staging:
                 self._stages.stop(key)
                 del self._running[key]
         for key, stage in wanted.items():
+            if stage.hung is not None:
+                self._stages.give_up(key, stage.hung)
             transform = self._transforms.get(without_lane(key))
             if key not in self._running and transform is not None:
                 self._stages.launch(key, transform.settings, stage.address)

@@ -293,11 +293,12 @@ class PartitionReport(_Message):
 class StageWanted(_Message):
     """The lane has partitions that need a stage now, whose workers are to connect to `address`
     (see transform.sealed). `waiting`: why its schema registry does not answer, while a worker waits
-    for it."""
+    for it. `hung`: the attempt that gave no answer in time, and is to be ended for another one."""
 
     key: str
     address: str
     waiting: str | None = None
+    hung: str | None = None
 
 
 class Report(_Message, tag="report"):

@@ -13,6 +13,7 @@ from causeway.config.settings import TransformSettings
 from causeway.daemon.spark import context, stages
 from causeway.errors import CausewayError
 from causeway.transform import stage
+from tests.harness.waiting import await_until
 
 TRANSFORM = TransformSettings(name="pii", topics=(), sql="SELECT 1")
 
@@ -24,6 +25,7 @@ class Jobs:
         self._ends = list(ends)
         self.attempts: list[str] = []
         self.groups: list[str] = []
+        self.freed: list[str] = []
         self.waiting = threading.Event()
         self._cancelled = threading.Event()
         self.session = SimpleNamespace(sparkContext=self)
@@ -32,12 +34,16 @@ class Jobs:
         monkeypatch.setattr(stages, "_BACKOFF_S", (0.0, 0.0))
         self.stages = stages.Stages(cast(Any, self), self.said.append, _prepare)
 
-    def setJobGroup(self, group: str, _: str) -> None:  # noqa: N802  Spark's
+    def setJobGroup(self, group: str, _: str, interrupts: bool) -> None:  # noqa: N802  Spark's
+        assert interrupts
         self.groups.append(group)
 
     def cancel(self, group: str) -> None:
         assert group == self.groups[-1]
         self._cancelled.set()
+
+    def free(self, group: str) -> None:
+        self.freed.append(group)
 
     def _run(self, *given: Any) -> None:
         self.attempts.append(given[-1])
@@ -66,7 +72,26 @@ def test_a_stage_runs_again_however_it_ended(monkeypatch: pytest.MonkeyPatch) ->
     assert [ended.attempt for ended in jobs.said] == jobs.attempts[:3]
     assert [ended.threw for ended in jobs.said] == [False, True, False]
     assert len(set(jobs.attempts)) == len(jobs.attempts) == 4
-    assert len(set(jobs.groups)) == 1
+    assert len(set(jobs.groups)) == 4, "one can be cancelled without the next"
+    jobs.stages.stop("k")
+
+
+def test_an_attempt_that_gives_no_answer_is_ended_once_and_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = Jobs(monkeypatch)
+    jobs.stages.launch("k", TRANSFORM, "@lane")
+    assert jobs.waiting.wait(30)
+    (hung,) = jobs.attempts
+    jobs.stages.give_up("k", "another")
+    jobs.stages.give_up("other", hung)
+    jobs.stages.give_up("k", hung)
+    jobs.stages.give_up("k", hung)
+    await_until(lambda: len(jobs.attempts) > 1, 30, "the next attempt")
+    await_until(lambda: jobs.freed, 30, "its threads are looked for")
+    assert jobs.freed == [jobs.groups[0]]
+    assert jobs.said[0] == stages.Ended("k", hung, stages.GAVE_NO_ANSWER, threw=False)
+    assert jobs.groups[0].endswith(hung)
     jobs.stages.stop("k")
 
 
@@ -87,13 +112,13 @@ def test_only_where_there_are_transforms_spark_is_set_for_them() -> None:
     assert "spark.buffer.size" not in context._complete({}, 2, "s")
     assert context._complete({}, 2, "s")["spark.master"] == "local[2]"
     staged = context._complete({"spark.buffer.size": "9", "spark.driver.memory": "3g"}, 2, "s", 3)
-    assert staged["spark.master"] == "local[5]"
+    assert staged["spark.master"] == "local[8]", "each stage may have a second one"
     assert staged["spark.buffer.size"] == stage.CONTEXT["spark.buffer.size"]
     assert staged["spark.executor.killOnFatalError.depth"] == "0"
     assert staged["spark.task.maxFailures"] == "1"
     again = {"spark.master": "local[2,4]", "spark.task.maxFailures": "4"}
     assert context._complete(again, 2, "s")["spark.master"] == "local[2,4]"
-    assert context._complete(again, 2, "s", 1)["spark.master"] == "local[3]"
+    assert context._complete(again, 2, "s", 1)["spark.master"] == "local[4]"
     assert context._complete(again, 2, "s", 1)["spark.task.maxFailures"] == "1"
     assert staged["spark.driver.memory"] == "3g"
     assert "TieredStopAtLevel" not in staged["spark.driver.extraJavaOptions"]

@@ -9,9 +9,13 @@ import pytest
 
 from causeway.relay.lane import chunks as module
 from causeway.relay.lane.chunks import (
+    ALONE_S,
     BLAMED,
+    DIES,
     HANGS,
     PAUSES_S,
+    SLOW_S,
+    START_S,
     THROWS,
     WINDOW_CHUNKS,
     Chunks,
@@ -220,7 +224,7 @@ def test_a_record_on_which_processes_die_is_found_and_told_from_one_that_throws(
     chunks.submit(_work(heard, 0, 100))
     deaths = _run(chunks, lambda chunk: _holds(chunk, 17), threw=False)
     (blamed,) = [piece for piece in heard.pieces if piece.outcome.refused]
-    assert [tuple(refusal) for refusal in blamed.outcome.refused] == [(17, HANGS)]
+    assert [tuple(refusal) for refusal in blamed.outcome.refused] == [(17, DIES)]
     assert deaths < 20
     assert heard.upto[-1] == 100
     assert chunks.size == 0
@@ -267,7 +271,7 @@ def test_ends_of_different_kinds_are_not_added_up(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "PAUSES_S", [0.0] * len(PAUSES_S))
     chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 1))
-    ends = ("first", "threw", "killed", "threw", "hung", "killed", "hung", "killed")
+    ends = ("first", "threw", "killed", "threw", "hung", "killed", "killed")
     for end in ends:
         (sent,) = chunks.to_send()
         if not sent.batches:  # first it shows that it works
@@ -320,3 +324,145 @@ def test_what_was_cancelled_under_way_is_not_sent_again_when_the_stage_dies() ->
     _show_that_it_works(chunks)
     assert list(chunks.to_send()) == []
     assert chunks.size == 0
+
+
+def _other_work(owner: _Heard, first: int) -> Work:
+    return Work(owner, "t", 1, first + 1, (_batch(first, 1),), owner.pieces.append)
+
+
+@pytest.mark.parametrize("how", ["died", "hung"])
+def test_what_others_wait_for_passes_a_suspect(how: Loss) -> None:
+    """Each time that a stage has died of it, and not only once it is known."""
+    chunks, heard, other = _working(), _Heard(), _Heard()
+    passed: list[int] = []
+
+    def kills(chunk: Chunk) -> bool:
+        if chunk.partition or not _holds(chunk, 600):
+            return False
+        passed.append(len(other.pieces))
+        chunks.submit(_other_work(other, len(passed)))
+        return True
+
+    chunks.submit(_work(heard, 0, 1000))
+    assert _run(chunks, kills, how=how) == len(passed)
+    assert heard.refused == [600]
+    assert passed == [0, 0, *range(2, len(passed))], "the second time it is the first suspect"
+    assert len(other.pieces) == len(passed)
+
+
+def test_a_slow_record_is_found_with_few_deaths() -> None:
+    """Each takes as long as an answer is waited for."""
+    chunks, heard = _working(), _Heard()
+    chunks.submit(_work(heard, 0, 25_000))
+    assert _run(chunks, lambda chunk: _holds(chunk, 17_123), how="hung") <= 6
+    assert heard.refused == [17_123]
+    assert heard.pieces[-1].next == 25_000
+    assert sum(piece.outcome.records_in for piece in heard.pieces) == 25_000
+    assert chunks.size == 0
+
+
+def test_a_record_that_has_a_pause_stops_no_other_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    chunks, heard, other = _working(), _Heard(), _Heard()
+    chunks.submit(_work(heard, 0, 1))
+    for _ in range(2):
+        list(chunks.to_send())
+        chunks.lost()
+        chunks.judged(threw=False)
+        _show_that_it_works(chunks)
+    chunks.submit(_work(heard, 1, 1))
+    chunks.submit(_other_work(other, 0))
+    assert _run(chunks, lambda _: False) == 0
+    assert (heard.upto, other.upto) == ([], [1])
+    now += PAUSES_S[0] + 0.1
+    assert _run(chunks, lambda _: False) == 0
+    assert heard.upto == [1, 2]
+
+
+class _Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+def test_a_new_stage_and_a_single_record_have_longer_than_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, heard, chunks = _Clock(monkeypatch), _Heard(), Chunks()
+    (probe,) = chunks.to_send()
+    assert not chunks.overdue(clock.now + SLOW_S + 1)
+    assert chunks.overdue(clock.now + START_S + 1)
+    chunks.answered(_outcome(probe))
+    assert not chunks.overdue(clock.now + START_S + 1), "nothing is under way"
+    chunks.submit(_work(heard, 0, 1))
+    list(chunks.to_send())
+    assert not chunks.overdue(clock.now + SLOW_S + 1)
+    assert chunks.overdue(clock.now + ALONE_S + 1)
+    chunks.submit(_work(heard, 1, 1))
+    list(chunks.to_send())
+    assert chunks.overdue(clock.now + SLOW_S + 1), "others wait for it"
+    clock.now += SLOW_S
+    chunks.lives()
+    assert not chunks.overdue(clock.now + SLOW_S - 1)
+
+
+def test_after_a_slow_chunk_they_are_small_until_these_are_quick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, heard, chunks = _Clock(monkeypatch), _Heard(), _working()
+    per_record_s = 0.01
+
+    def treat(work: Work) -> list[int]:
+        chunks.submit(work)
+        sizes = []
+        while sent := list(chunks.to_send()):
+            for chunk in sent:
+                records = sum(batch.records for batch in chunk.batches)
+                if records:
+                    sizes.append(records)
+                if chunks.overdue(clock.now + records * per_record_s):
+                    clock.now += SLOW_S
+                    chunks.lost("hung")
+                    break
+                clock.now += records * per_record_s
+                chunks.answered(_outcome(chunk))
+        return sizes
+
+    first = treat(_work(heard, 0, 6_400))
+    assert first[0] == 6_400
+    assert max(first[1:]) < SLOW_S / per_record_s
+    second = treat(_work(heard, 6_400, 6_400))
+    assert 50 < max(second) < SLOW_S / per_record_s
+    per_record_s = 0.000_01
+    for number in range(20):
+        sizes = treat(_work(heard, 12_800 + number * 6_400, 6_400))
+    assert sizes == [6_400]
+    assert heard.refused == []
+    assert heard.upto == sorted(heard.upto)
+
+
+def test_what_one_stage_gives_up_is_sorted_out_by_another() -> None:
+    chunks, aside = _working(), _working()
+    heard, other = _Heard(), _Heard()
+    chunks.submit(_work(heard, 0, 200))
+    chunks.submit(_other_work(other, 0))
+    list(chunks.to_send())
+    chunks.submit(_work(heard, 200, 50))
+    given = chunks.give_up()
+    assert [work.next for work in given] == [200, 250]
+    aside.suspect(given)
+    assert not chunks.has(heard)
+    assert aside.has(heard)
+    _show_that_it_works(chunks)
+    assert _run(chunks, lambda _: False) == 0
+    assert other.upto == [1]
+    assert chunks.size == 0
+    assert _run(aside, lambda chunk: _holds(chunk, 77), how="hung") <= 4
+    assert heard.refused == [77]
+    assert heard.upto == sorted(heard.upto)
+    assert heard.upto[-1] == 250
+    assert aside.size == 0
+    assert not aside.has(heard)

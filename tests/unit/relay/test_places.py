@@ -14,9 +14,10 @@ from causeway.errors import CausewayError, DivergedError
 from causeway.model import Loss, Pair, State, TopicPartition
 from causeway.relay.lane import places
 from causeway.relay.lane.arrivals import Doubt, account, take_in
-from causeway.relay.lane.flow import Diverging, Flow, OnTheWay
+from causeway.relay.lane.flow import Diverging, Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.loop import HELPER_THREADS
+from causeway.relay.lane.on_the_way import OnTheWay
 from causeway.relay.lane.places import Places
 from causeway.relay.lane.route import take
 from causeway.relay.messages import Assignment, Outlet

@@ -4,16 +4,16 @@ The workers are this test's own, over real sockets."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 
 from causeway.errors import CausewayError
 from causeway.relay import messages
-from causeway.relay.lane import chunks
+from causeway.relay.lane import aside, chunks
 from causeway.relay.lane import stage as stage_module
-from causeway.relay.lane.chunks import BLAMED, THROWS, Piece, Work
+from causeway.relay.lane.chunks import BLAMED, HANGS, THROWS, Piece, Work
 from causeway.relay.lane.stage import Stage
 from causeway.transform.channel import Greeting, Setup
 from causeway.transform.sealed import Connection
@@ -27,8 +27,15 @@ def loop() -> Iterator[Loop]:
     loop.close()
 
 
+_OWNERS: dict[int, object] = {}
+
+
+def _owner(heard: list[Piece]) -> object:
+    return _OWNERS.setdefault(id(heard), object())
+
+
 def _submit(stage: Stage, first: int, heard: list[Piece]) -> None:
-    stage.submit(Work(heard, "t", 0, first + 10, (batch_at(first),), heard.append))
+    stage.submit(Work(_owner(heard), "t", 0, first + 10, (batch_at(first),), heard.append))
 
 
 def test_chunks_wait_for_both_workers_and_come_back_in_order(loop: Loop) -> None:
@@ -90,7 +97,7 @@ def test_only_a_record_that_throws_is_refused_soon(
 ) -> None:
     monkeypatch.setattr(chunks, "PAUSES_S", [0.0] * len(chunks.PAUSES_S))
     stage, heard = loop.stages.get(KEY), list[Piece]()
-    stage.submit(Work(heard, "t", 0, 11, (one_at(10),), heard.append))
+    stage.submit(Work(_owner(heard), "t", 0, 11, (one_at(10),), heard.append))
     _deaths_on(loop, 10, 1 + BLAMED["threw"], told=told)
     Workers(stage.address, "the next one")
     loop.until(lambda: heard)
@@ -175,7 +182,7 @@ def test_who_waits_for_a_busy_stage_waits_on(loop: Loop, monkeypatch: pytest.Mon
 def test_workers_that_wait_for_their_registry_are_not_taken_for_dead(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("causeway.relay.lane.stage.ANSWER_S", 0.4)
+    monkeypatch.setattr(chunks, "SLOW_S", 0.4)
     stage, heard = loop.stages.get(KEY), list[Piece]()
     workers = Workers(stage.address, "1")
     loop.until(lambda: stage.ready)
@@ -261,3 +268,106 @@ def test_who_waits_for_a_stage_that_is_closed_is_told(loop: Loop) -> None:
 def test_a_stage_that_nobody_told_of_is_an_error(loop: Loop) -> None:
     with pytest.raises(CausewayError, match="has not told"):
         loop.stages.get("A->B/other@1")
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same in a twentieth of the time."""
+    monkeypatch.setattr(chunks, "SLOW_S", 0.5)
+    monkeypatch.setattr(chunks, "ALONE_S", 0.8)
+
+
+class _Driver:
+    """Launches what the lane wants; workers hang on the batch that holds offset `slow`."""
+
+    def __init__(self, loop: Loop, slow: int) -> None:
+        self._loop, self._slow = loop, slow
+        self._running: dict[str, Workers] = {}
+        self._gone: set[str] = set()
+        self.launched: list[str] = []
+
+    def step(self) -> bool:
+        """True, for a condition."""
+        wanted = {each.key: each for each in self._loop.stages.wanted}
+        for key, each in wanted.items():
+            if each.hung is not None and each.hung not in self._gone:
+                self._gone.add(each.hung)
+                self._running.pop(key).let_go()
+                ended = messages.StageEnded(key=key, attempt=each.hung, reason="X", threw=False)
+                self._loop.stages.ended(ended)
+            if key not in self._running:
+                attempt = f"{len(self.launched)}"
+                self._running[key] = Workers(each.address, attempt, key)
+                self._running[key].hangs_at = self._slow
+                self.launched.append(key)
+        for key in self._running.keys() - wanted.keys():
+            del self._running[key]
+        return True
+
+
+@pytest.mark.usefixtures("short")
+def test_a_slow_record_is_refused_and_the_other_partitions_go_on(loop: Loop) -> None:
+    stage, driver = loop.stages.get(KEY), _Driver(loop, 15)
+    slow, others = list[Piece](), list[Piece]()
+    passed: list[int] = []
+
+    def submit(first: int) -> None:
+        _submit(stage, first, others)
+
+    for first in (0, 10, 20):
+        _submit(stage, first, slow)
+    submit(1000)
+
+    def refused() -> list[int]:
+        return [refusal.offset for piece in slow for refusal in piece.outcome.refused]
+
+    def done() -> bool:
+        driver.step()
+        if len(others) == len(passed) + 1 and not refused():
+            passed.append(len(driver.launched))
+            submit(1000 + 10 * len(passed))
+        return bool(slow) and slow[-1].next == 30
+
+    loop.until(done)
+    assert refused() == [15]
+    assert [piece.outcome.refused[0].reason for piece in slow if piece.outcome.refused] == [HANGS]
+    assert [piece.next for piece in slow] == sorted(piece.next for piece in slow)
+    assert sum(piece.outcome.records_in for piece in slow) == 30
+    assert driver.launched.count(KEY) == 2, "it hung on it once"
+    meanwhile = driver.launched[: passed[-1]]
+    assert meanwhile.count(f"{KEY}+") >= 2, "others passed while the record was looked for"
+
+
+@pytest.mark.usefixtures("short")
+def test_the_second_stage_ends_once_nobody_needs_it(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside, "PROBATION_S", 0.5)
+    monkeypatch.setattr(aside, "LINGERS_S", 0.2)
+    stage, driver, heard = loop.stages.get(KEY), _Driver(loop, 5), list[Piece]()
+    _submit(stage, 0, heard)
+    _submit(stage, 10, heard)
+
+    def until(done: Callable[[], object]) -> None:
+        loop.until(lambda: driver.step() and done())
+
+    until(lambda: heard and heard[-1].next == 20)
+    assert [each.key for each in loop.stages.wanted] == [KEY, f"{KEY}+"]
+    _submit(stage, 20, heard)
+    until(lambda: heard[-1].next == 30)
+    until(lambda: [each.key for each in loop.stages.wanted] == [KEY])
+    _submit(stage, 30, heard)
+    until(lambda: heard[-1].next == 40)
+    assert loop.stages.size == 0
+
+
+@pytest.mark.usefixtures("short")
+def test_who_has_left_is_not_treated_aside(loop: Loop) -> None:
+    stage, driver, heard = loop.stages.get(KEY), _Driver(loop, 5), list[Piece]()
+    _submit(stage, 0, heard)
+    loop.until(lambda: driver.step() and len(driver.launched) == 3)
+    stage.cancel(_owner(heard))
+    assert loop.stages.size == 0
+    _submit(stage, 10, heard)
+    loop.until(lambda: driver.step() and heard)
+    assert [piece.next for piece in heard] == [20]

@@ -3,6 +3,7 @@ the connections are this test's own."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,8 +14,9 @@ from causeway.model import Pair, State
 from causeway.relay import messages
 from causeway.relay.lane import transforming
 from causeway.relay.lane.arrivals import Doubt
-from causeway.relay.lane.chunks import HANGS, Piece, Work
-from causeway.relay.lane.flow import Flow, OnTheWay, OutletState
+from causeway.relay.lane.chunks import DIES, HANGS, Piece, Work
+from causeway.relay.lane.flow import Flow, OutletState
+from causeway.relay.lane.on_the_way import SAID_S, OnTheWay
 from causeway.relay.lane.outgoing import next_batch
 from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.throttle import Throttles
@@ -278,27 +280,68 @@ def test_dead_letters_are_written_before_anything_behind_them_goes_on() -> None:
     assert lane.stopped == []
 
 
-def test_a_record_on_which_stages_hang_stops_the_partition_and_is_no_dead_letter() -> None:
+def test_a_record_on_which_processes_die_stops_the_partition_and_is_no_dead_letter() -> None:
     lane = _Lane("letters")
     lane.send(_batch(7), upto=8)
-    lane.stage.answer(refused=(Refusal(7, HANGS),))
+    lane.stage.answer(refused=(Refusal(7, DIES),))
     assert lane.jobs == []
     (reason,) = lane.stopped
-    assert f"offset 7 of t-3: {HANGS}" in reason
+    assert f"offset 7 of t-3: {DIES}" in reason
     assert lane.flow.through == 7
 
 
-def test_recovery_takes_no_record_on_which_stages_hang_for_refused() -> None:
+def test_recovery_takes_no_record_on_which_processes_die_for_refused() -> None:
     lane = _Lane("letters")
 
     def call(topic: str, partition: int, following: int, batches: list[Batch]) -> list[Any]:
-        return [Piece(Outcome(0, (), (Refusal(0, HANGS),)), following, batches, 0, True)]
+        return [Piece(Outcome(0, (), (Refusal(0, DIES),)), following, batches, 0, True)]
 
     lane.stage.call = call  # type: ignore[attr-defined]
     series = transforming.series_of(lane.flow)
     with pytest.raises(CausewayError) as raised:
         list(series(lane.flow.assignment, iter([_batch(0)])))
     assert raised.value.retriable
+
+
+def test_a_record_that_gets_no_answer_is_a_dead_letter_like_any_other() -> None:
+    lane = _Lane("letters")
+    lane.send(_batch(7), upto=8)
+    lane.stage.answer(refused=(Refusal(7, HANGS),))
+    ((_, written),) = lane.jobs
+    written(None)
+    assert lane.stopped == []
+    assert lane.flow.through == 8
+
+
+def test_a_partition_says_since_when_it_waits_for_its_transform(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1_800_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    lane = _Lane()
+
+    def said() -> tuple[str | None, bool]:
+        lane.flow.changed = False
+        lane.flow.look_at_wait()
+        changed = lane.flow.changed
+        return lane.flow.report().reason, changed
+
+    assert said() == (None, False)
+    lane.send(_batch(0), upto=1)
+    lane.send(_batch(1), upto=2)
+    now += SAID_S - 1
+    assert said() == (None, False)
+    now += 1
+    waits = "waiting for its transform since 2027-01-15T08:00:00Z"
+    assert said() == (waits, True)
+    assert said() == (waits, False), "it is told once"
+    lane.stage.answer(Output(None, None, _batch(0)))
+    assert said() == (None, True)
+    now += SAID_S
+    assert said() == ("waiting for its transform since 2027-01-15T08:00:05Z", True)
+    lane.stage.answer(Output(None, None, _batch(1)))
+    now += SAID_S
+    assert said() == (None, True)
 
 
 def test_letters_that_cannot_be_written_hold_the_partition() -> None:

@@ -10,7 +10,8 @@ from causeway.errors import CausewayError, DivergedError
 from causeway.model import Pair
 from causeway.relay import treatment as treatments
 from causeway.relay.lane.arrivals import Doubt, Halt, take_in
-from causeway.relay.lane.flow import Flow, OnTheWay
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.on_the_way import OnTheWay
 from causeway.relay.lane.route import take
 from causeway.relay.messages import Assignment, Outlet, TreatmentStep
 from causeway.relay.series import as_relayed, treated

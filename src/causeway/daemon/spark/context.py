@@ -22,7 +22,7 @@ import javaproperties
 
 from causeway.config.build import is_local
 from causeway.config.settings import Secret
-from causeway.daemon.spark import account, archive, environment, stages
+from causeway.daemon.spark import account, archive, environment, stages, stuck
 from causeway.daemon.spark.cores import cores
 from causeway.daemon.spark.java import check_java
 from causeway.errors import CausewayError, PrerequisiteError
@@ -34,6 +34,7 @@ _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again
 _HEALTHY_S = 60.0  # a lane that ran this long starts again with the first pause
 _COUNT_S = 5.0  # so often the cores of a cluster are counted
+_MOST_STUCK = 3  # threads that compute for jobs that were cancelled, each on a core
 _LAST_JOBS_S = 2.0  # jobs of lanes that have ended get so long to end themselves
 # What Spark itself hides on its pages, by the names of its keys.
 _REDACTION, _REDACTED = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key"
@@ -132,6 +133,7 @@ class Spark:
         self._context_ended: str | None = None
         self._cores, self._counted_at = 1, -_COUNT_S
         self._launched: dict[int, threading.Thread] = {}
+        self._stuck: list[str] = []  # groups of jobs, whose threads go on
 
     def start(self) -> None:
         """Blocks until jobs can run, 2 to 4 s in local mode. Raises PrerequisiteError."""
@@ -251,6 +253,24 @@ class Spark:
         """Ends the jobs of `group`, also those still to come."""
         self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
+    def free(self, group: str) -> None:
+        """Has threads of the JVM stop that work on a job of `group` though it was cancelled, as
+        a regular expression may do for ever. Without effect on a cluster, where executors end
+        themselves. Where Java cannot stop them they cost a core each; with more than a few of them
+        the JVM ends, and another one takes its place."""
+        if not self.local or stuck.free(self._context._jvm, group):
+            return
+        with self._session_lock:
+            self._stuck = [
+                each
+                for each in (*self._stuck, group)
+                if next(stuck.threads(self._context._jvm, each), None) is not None
+            ]
+        _log.warning("a thread goes on that Java cannot stop", extra={"stage": group})
+        if len(self._stuck) > _MOST_STUCK and self._process is not None:
+            _log.error("too many threads go on that Java cannot stop: Spark begins again")
+            self._process.kill()
+
     def launch(self, lane: int, host: str, port: int) -> None:
         """Runs lane number `lane`, again and again, in a job and a thread of its own."""
         if lane in self._launched or self._stopping.is_set():
@@ -368,12 +388,14 @@ def _complete(
         complete |= {**stages.DEFAULTS, **(stages.LOCAL_DEFAULTS if is_local(conf) else {})}
     complete |= {**conf, **(stages.SETTINGS if staged else {})}
     if is_local(conf):
-        slots = (lanes or 1) + staged
+        # A transform on which a record hangs has a second stage: see relay/lane/aside.py.
+        slots = (lanes or 1) + 2 * staged
         retries = re.match(r"local\[[^,\]]+,\s*(\d+)\]", conf.get("spark.master", ""))
         # Fewer slots than lanes would leave lanes waiting for ever.
         again = f",{retries[1]}" if retries and not staged else ""
         complete["spark.master"] = f"local[{slots}{again}]"
     else:
+        complete = {**stages.CLUSTER_DEFAULTS, **complete} if staged else complete
         stages.check_cores(conf, lanes or 1, staged)
         complete[f"spark.executorEnv.{SECRET_VARIABLE}"] = secret
     return complete

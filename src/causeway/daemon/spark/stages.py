@@ -25,6 +25,7 @@ _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a stage is launched again
 # A lane that looks for the record that throws has its stage die for each half of a chunk.
 _QUICK = 32  # so often the first pause is not made longer
+GAVE_NO_ANSWER = "it gave no answer in time"
 _HEALTHY_S = 60.0  # a stage that ran this long starts again with the first pause
 # Spark's own errors quote what is in records.
 DEFAULTS = {"spark.log.level": "FATAL"}
@@ -35,6 +36,11 @@ EXECUTOR_OPTIONS = "-XX:+UseSerialGC -XX:-DontCompileHugeMethods -XX:-ClipInlini
 LOCAL_DEFAULTS = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": f"{EXECUTOR_OPTIONS} -Xms64m",
+}
+# An executor ends itself if a task goes on after it was cancelled: a regular expression may.
+CLUSTER_DEFAULTS = {
+    "spark.task.reaper.enabled": "true",
+    "spark.task.reaper.killTimeout": "20s",
 }
 # Whatever the file says. A task that Spark tried again would not tell of what the first try died.
 SETTINGS = {**stage.CONTEXT, "spark.task.maxFailures": "1"}
@@ -112,9 +118,30 @@ class Stages:
             launched = self._launched.pop(key, None)
         if launched is None:
             return
-        launched.stopped.set()
+        self._cancel(key, launched.stop())
+
+    def give_up(self, key: str, attempt: str) -> None:
+        """Ends that attempt at stage `key`, which gives no answer, so that another one begins."""
+        with self._lock:
+            launched = self._launched.get(key)
+        if launched is None or not launched.give_up(attempt):
+            return
+        group = launched.group_of(attempt)
+        _log.warning("stage gives no answer: begins again", extra={"stage": key})
+        threading.Thread(
+            target=self._end, args=(key, group), name=f"end-{key}", daemon=True
+        ).start()
+
+    def _end(self, key: str, group: str) -> None:
+        self._cancel(key, group)
         try:
-            self._spark.cancel(launched.group)
+            self._spark.free(group)
+        except Exception as error:
+            _log.debug("free %s: %s", key, type(error).__name__)
+
+    def _cancel(self, key: str, group: str) -> None:
+        try:
+            self._spark.cancel(group)
         except Exception as error:  # a JVM that has died runs no job either
             _log.debug("cancel %s: %s", key, type(error).__name__)
 
@@ -143,20 +170,48 @@ class Stages:
 class _Stage:
     def __init__(self, key: str, transform: TransformSettings, address: str) -> None:
         self.key = key
-        self.group = f"{key} {uuid.uuid4().hex}"
         self.stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._attempt = self._given_up = ""
         self._transform = transform
         self._address = address
         self._prepared: stage.Prepared | None = None
+
+    def group_of(self, attempt: str) -> str:
+        return f"{self.key} {attempt}"
+
+    def stop(self) -> str:
+        """No attempt begins any more; the jobs of the one that there is."""
+        with self._lock:
+            self.stopped.set()
+            return self.group_of(self._attempt)
+
+    def give_up(self, attempt: str) -> bool:
+        """Whether that attempt is the one that there is, and was not given up before."""
+        with self._lock:
+            new = attempt == self._attempt and attempt != self._given_up
+            self._given_up = attempt
+        return new
+
+    def _begin(self) -> str:
+        """The next attempt; '' once it is stopped."""
+        with self._lock:
+            if self.stopped.is_set():
+                return ""
+            self._attempt = uuid.uuid4().hex
+            return self._attempt
 
     def attempt(
         self, spark: Spark, prepare: Callable[[Any, TransformSettings], stage.Prepared]
     ) -> Ended:
         """Runs the stage once."""
-        attempt, reason, threw = uuid.uuid4().hex, "", False
+        attempt, reason, threw = self._begin(), "", False
+        if not attempt:
+            return Ended(self.key, attempt, reason, threw)
         try:
             session = spark.session
-            session.sparkContext.setJobGroup(self.group, f"transform {self.key}")
+            context = session.sparkContext
+            context.setJobGroup(self.group_of(attempt), f"transform {self.key}", True)
             if self._prepared is None:
                 self._prepared = prepare(session, self._transform)
             stage.run_stage(
@@ -166,4 +221,6 @@ class _Stage:
             reason, threw = str(error), not error.retriable
         except Exception as error:
             reason = stage.explain(error)
+        if attempt == self._given_up:
+            reason, threw = GAVE_NO_ANSWER, False
         return Ended(self.key, attempt, reason, threw)

@@ -2,39 +2,50 @@
 
     waiting ──► under way ──► answered, and told in the order of sending
        ▲            │
-       └── suspects ┘  the stage died: each is sent alone; the one that kills it alone is halved,
-                       down to a single record
+       └── suspects ┘  the stage died: each is sent alone; the one that kills it alone is cut into
+                       pieces, down to a single record
 
 A new stage gets a chunk without records first, and all others once that has come through.
 
 A stage dies of many things, so a record is blamed only when it has ended several stages by itself,
 each of which had just worked, and in the same way: see BLAMED. If the query threw, that is the
-record's doing. Where a process died, or gave no answer, it may be treated another time, when all is
-well: it is tried again after growing pauses, and is no dead letter: see HANGS.
+record's doing, and so it is if the stage gives no answer to it in time. If a process died, the
+record may be treated another time, when all is well: it is tried again after growing pauses, and is
+no dead letter: see DIES.
+
+A stage that gives no answer in time may also be slow with many records. So what it had goes in
+smaller pieces from then on, until it is quick again.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk, Outcome, Refusal
 from causeway.wire.batches import Batch
-from causeway.wire.records import split
+from causeway.wire.records import cut
 
 WINDOW_BYTES = 8 * 1024 * 1024  # under way at once
 WINDOW_CHUNKS = 64
+PARTS = 64  # a suspect is cut into
+START_S = 300.0  # until a new stage answers: Spark compiles its query, Python loads its libraries
+SLOW_S = 10.0  # without an answer to several records, after which they go in smaller pieces
+ALONE_S = 30.0  # without an answer to a record that is alone in its stage
+_QUICK_S = 1.0  # pieces that are answered so soon may grow again …
+_WHOLE = 100_000  # … and with so many records they are no pieces any more
 # How a stage ended: its query threw, one of its processes died or was ended, it gave no answer.
 End = Literal["threw", "killed", "hung"]
-BLAMED: dict[End, int] = {"threw": 3, "killed": 8, "hung": 3}
+BLAMED: dict[End, int] = {"threw": 3, "killed": 8, "hung": 2}
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)  # before a record is tried again after "killed"
 THROWS = "the transform fails on it"
-HANGS = "the processes of the transform die or hang on it"  # always stops the partition
-_REASONS: dict[End, str] = {"threw": THROWS, "killed": HANGS, "hung": HANGS}
+HANGS = f"the transform gives no answer to it in {ALONE_S:.0f} s"
+DIES = "the processes of the transform die on it"  # always stops the partition
+_REASONS: dict[End, str] = {"threw": THROWS, "killed": DIES, "hung": HANGS}
 # Of a stage: "died" is any end but "hung"; "gone" is one that may not have had the chunk at all.
 Loss = Literal["died", "hung", "gone"]
 
@@ -55,14 +66,14 @@ class Work:
     """Records of one partition for the stage. `take` gets its pieces in order; None where nobody
     wants them any more. `owner`: see Chunks.cancel."""
 
-    owner: object
+    owner: Hashable
     topic: str
     partition: int
     next: int
     batches: tuple[Batch, ...]
     take: Callable[[Piece], None] | None
     last: bool = True
-    size: int = -1  # of a half, its share of the whole's
+    size: int = -1  # of a piece, its share of the whole's
     records: int = field(init=False)
     ends: Counter[End] = field(init=False, default_factory=Counter)  # of stages, while alone there
     not_before: float = field(init=False, default=0.0)
@@ -83,6 +94,8 @@ class Chunks:
         self._suspects: set[Work] = set()
         self._works = False  # this stage, as far as we have seen
         self._accused: Work | None = None  # the one that was alone in a stage that died
+        self._most_records: int | None = None  # of a chunk, after the stage was slow
+        self._quiet_since = 0.0  # monotonic: the last answer, or the first chunk after a rest
         self._number = 0
         self._size = 0
 
@@ -95,6 +108,38 @@ class Chunks:
     def busy(self) -> bool:
         """Whether an answer is due."""
         return bool(self._under_way)
+
+    @property
+    def alone(self) -> bool:
+        """Whether one chunk alone is under way."""
+        return len(self._under_way) == 1
+
+    @property
+    def patience_s(self) -> float:
+        """How long an answer may take to what is under way."""
+        works = [work for work in self._under_way.values() if work is not None]
+        if len(works) < len(self._under_way):
+            return START_S
+        return ALONE_S if sum(work.records for work in works) <= 1 else SLOW_S
+
+    def overdue(self, now: float) -> bool:
+        return self.busy and now - self._quiet_since > self.patience_s
+
+    def lives(self) -> None:
+        """The stage has said something, if no answer."""
+        self._quiet_since = time.monotonic()
+
+    @property
+    def owner(self) -> object | None:
+        """Of the first that has no answer."""
+        return next((work.owner for work in self._under_way.values() if work is not None), None)
+
+    def has(self, owner: object) -> bool:
+        """Whether anything of `owner` waits or is under way."""
+        return any(
+            work is not None and work.owner is owner and work.take is not None
+            for work in (*self._waiting, *self._under_way.values())
+        )
 
     @property
     def works(self) -> bool:
@@ -133,13 +178,39 @@ class Chunks:
                     return
             elif under_way >= WINDOW_BYTES or len(self._under_way) >= WINDOW_CHUNKS:
                 return
-            if self._waiting[0].not_before > time.monotonic():
+            if (work := self._next()) is None:
                 return
-            work = self._waiting.popleft()
+            if pieces := self._cut_to_size(work):
+                self._waiting.extendleft(reversed(pieces))
+                continue
             under_way += work.size
             yield self._sent(work)
 
+    def _next(self) -> Work | None:
+        """The first that may be sent now: nobody waits for a record of others that has a pause."""
+        now, paused = time.monotonic(), set[object]()
+        for at, work in enumerate(self._waiting):
+            if work.not_before > now:
+                paused.add(work.owner)
+            elif work.owner not in paused:
+                del self._waiting[at]
+                return work
+        return None
+
+    def _cut_to_size(self, work: Work) -> list[Work]:
+        """None if it may go as it is."""
+        most = self._most_records
+        if most is None or work.records <= most:
+            return []
+        pieces = _pieces(work, min(PARTS, -(-work.records // most)))
+        if pieces and work in self._suspects:
+            self._suspects.discard(work)
+            self._suspects.update(pieces)
+        return pieces
+
     def _sent(self, work: Work | None) -> Chunk:
+        if not self._under_way:
+            self._quiet_since = time.monotonic()
         self._number += 1
         self._under_way[self._number] = work
         if work is None:
@@ -158,15 +229,26 @@ class Chunks:
             outcome = self._early.pop(number)
             work = self._under_way.pop(number)
             if work is not None:
+                self._grow(work)
                 self._finish(work, outcome)
+            self._quiet_since = time.monotonic()
+
+    def _grow(self, answered: Work) -> None:
+        most = self._most_records
+        if most is None or 2 * answered.records < most:
+            return
+        if time.monotonic() - self._quiet_since < _QUICK_S:
+            self._most_records = 2 * most if 2 * most < _WHOLE else None
 
     def lost(self, how: Loss = "died") -> None:
         """The stage is gone, and what was under way with it. Of what it died, `judged` is to say
         before anything is sent again."""
-        alone = len(self._under_way) == 1 and None not in self._under_way.values()
+        alone = self.alone and None not in self._under_way.values()
         alone = alone and bool(self._suspects) and self._works and how != "gone"
         self._works = False
         under_way = self._take_back()
+        if how == "hung" and under_way:
+            self._most_records = max(1, max(work.records for work in under_way) // PARTS)
         if alone and under_way:
             if how == "hung":
                 self._blame(under_way[0], "hung")
@@ -174,6 +256,30 @@ class Chunks:
             self._accused = under_way[0]
         self._suspects.update(under_way)
         self._waiting.extendleft(reversed(under_way))
+
+    def give_up(self) -> list[Work]:
+        """As `lost("hung")`; but what its first owner has here, in order, is for others to treat.
+        The first that has no answer is most likely the one on which the stage hangs."""
+        self._works = False
+        under_way = self._take_back()
+        self._waiting.extendleft(reversed(under_way))
+        if not under_way:
+            return []
+        owner = under_way[0].owner
+        given = [work for work in self._waiting if work.owner is owner]
+        self._waiting = deque(work for work in self._waiting if work.owner is not owner)
+        self._suspects.update(work for work in under_way if work.owner is not owner)
+        self._suspects -= set(given)
+        self._size -= sum(work.size for work in given)
+        return given
+
+    def suspect(self, works: Sequence[Work]) -> None:
+        """Treat these too; another stage hung on the first of them."""
+        first, *others = works
+        pieces = _pieces(first, PARTS) if first.records > 1 else []
+        for work in (*(pieces or [first]), *others):
+            self.submit(work)
+        self._suspects.update(pieces or [first])
 
     def proven(self) -> None:
         """Whoever treats them has shown that it works."""
@@ -205,16 +311,14 @@ class Chunks:
 
     def _blame(self, work: Work, end: End) -> None:
         self._suspects.discard(work)
-        if work.records > 1 and (halves := _halves(work)):
-            self._suspects.update(halves)
-            self._waiting.extendleft(reversed(halves))
+        if work.records > 1 and (pieces := _pieces(work, PARTS)):
+            self._try_again(pieces)
             return
         work.ends[end] += 1
         if work.ends[end] < BLAMED[end]:
             if end == "killed":
                 work.not_before = time.monotonic() + PAUSES_S[work.ends[end] - 1]
-            self._suspects.add(work)
-            self._waiting.appendleft(work)
+            self._try_again([work])
             return
         refused = tuple(
             Refusal(batch.source_offset(at), _REASONS[end])
@@ -223,6 +327,14 @@ class Chunks:
         )
         self._finish(work, Outcome(0, (), refused, work.records))
 
+    def _try_again(self, suspects: Sequence[Work]) -> None:
+        """Behind what others wait for: they need not wait for these as well."""
+        self._suspects.update(suspects)
+        owner = suspects[0].owner
+        others = [work for work in self._waiting if work.owner is not owner]
+        own = [work for work in self._waiting if work.owner is owner]
+        self._waiting = deque([*others, *suspects, *own])
+
     def _finish(self, work: Work, outcome: Outcome) -> None:
         self._suspects.discard(work)
         self._size -= work.size
@@ -230,22 +342,36 @@ class Chunks:
             work.take(Piece(outcome, work.next, work.batches, work.size, work.last))
 
 
-def _halves(work: Work) -> list[Work]:
-    """None of what cannot be unpacked."""
-    batches = work.batches
-    if len(batches) > 1:
-        middle = len(batches) // 2
-        first, second = batches[:middle], batches[middle:]
-    else:
-        (batch,) = batches
-        middle = batch.records // 2
-        try:
-            first = (split(batch, 0, middle),)
-            second = (split(batch, middle, batch.records),)
-        except ProtocolError:
-            return []
-    share = work.size // 2
-    return [
-        replace(work, next=second[0].first, batches=first, size=share, last=False),
-        replace(work, batches=second, size=work.size - share),
-    ]
+def _pieces(work: Work, parts: int) -> list[Work]:
+    """About so many, of as many records each; none if it cannot be unpacked."""
+    step = -(-work.records // parts)
+    groups: list[list[Batch]] = [[]]
+    room = step
+    for batch in work.batches:
+        for part in _cut(batch, room or step, step):
+            if not room:
+                groups.append([])
+                room = step
+            groups[-1].append(part)
+            room = max(0, room - part.records)
+    if len(groups) < 2:
+        return []
+    pieces, left = [], work.size
+    for number, batches in enumerate(groups, 1):
+        is_last = number == len(groups)
+        size = left if is_last else work.size // len(groups)
+        left -= size
+        following = work.next if is_last else groups[number][0].first
+        last = work.last and is_last
+        pieces.append(replace(work, next=following, batches=tuple(batches), size=size, last=last))
+    return pieces
+
+
+def _cut(batch: Batch, first: int, step: int) -> list[Batch]:
+    """In parts of `first` records and then of `step`; whole if it cannot be unpacked."""
+    if batch.records <= first:
+        return [batch]
+    try:
+        return cut(batch, range(first, batch.records, step))
+    except ProtocolError:
+        return [batch]

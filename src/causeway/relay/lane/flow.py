@@ -20,16 +20,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from causeway.model import Loss, Pair, State
-from causeway.relay.lane.chunks import Piece
 from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.figures import Figures
-from causeway.relay.lane.stage import Stage
+from causeway.relay.lane.on_the_way import OnTheWay
 from causeway.relay.messages import (
     Assignment,
     Outlet,
     PartitionReport,
     Trace,
-    Transformed,
     Want,
     sayable,
 )
@@ -249,36 +247,6 @@ class OutletState:
         return Trace(breaks=breaks, resumed=resumed, newest=self.newest)
 
 
-@dataclass(slots=True, eq=False)
-class OnTheWay:
-    """What of a flow is in its stage, or came from there and is not with its outlets yet; `size`:
-    what was fetched of that, in bytes. `halt`: why the flow stops once all before has been relayed.
-    `writing`: dead letters are."""
-
-    stage: Stage
-    chunks: int = 0
-    size: int = 0
-    pieces: deque[Piece] = field(default_factory=deque)
-    halt: str | None = None
-    writing: bool = False
-    counts: Transformed = field(default_factory=Transformed)
-
-    @property
-    def idle(self) -> bool:
-        return not self.chunks and not self.pieces
-
-    def take(self) -> Piece:
-        """The first piece: it goes to the outlets, and counts there."""
-        piece = self.pieces.popleft()
-        self.size -= piece.size
-        return piece
-
-    def forget(self) -> None:
-        self.chunks = self.size = 0
-        self.pieces.clear()
-        self.halt, self.writing = None, False
-
-
 class Diverging(NamedTuple):
     """The source's log has no entry for leader epoch `epoch`; `before`: the newest one below that
     it has an entry for."""
@@ -334,6 +302,7 @@ class Flow:
     on_the_way: OnTheWay | None = None  # where records are transformed
     wants: tuple[Want, ...] = ()  # outlets that it lacks: it waits for them
     treatment: Treatment | None = None  # of its records, before all else
+    waits: str | None = None  # for its transform, and since when, if that takes long
     unprepared: bool = False  # the treatment has to find something out before it goes on
     subject: str = field(init=False)  # for errors
 
@@ -391,6 +360,13 @@ class Flow:
         self.changed |= (source_end, high_watermark) != (self.source_end, self.high_watermark)
         self.source_end, self.high_watermark = source_end, high_watermark
 
+    def look_at_wait(self) -> None:
+        """Notes whether it waits for its transform, to be reported."""
+        running = self.state is State.RUNNING and self.on_the_way is not None
+        waits = self.on_the_way.waits(time.time()) if running and self.on_the_way else None
+        self.changed |= waits != self.waits
+        self.waits = waits
+
     def settle(self) -> None:
         """Move the pairs of a running flow's idle outlets up to where all is with the outlets: what
         lies between was dropped, so the statement stays true and recovery has less to read.
@@ -428,7 +404,7 @@ class Flow:
             topic=assignment.topic,
             partition=assignment.partition,
             state=self.state,
-            reason=None if self.reason is None else sayable(self.reason),
+            reason=self.waits if self.reason is None else sayable(self.reason),
             position=min(outlet.pair.source for outlet in self.outlets),
             leader_epoch=self.relayed_epoch,
             source_end=self.source_end,

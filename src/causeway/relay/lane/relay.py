@@ -19,13 +19,14 @@ from causeway.model import State
 from causeway.relay.lane import arrivals
 from causeway.relay.lane.arrivals import Doubt, Halt
 from causeway.relay.lane.connections import Connections
-from causeway.relay.lane.flow import Flow, OnTheWay
+from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.idle import IdlePairs
 from causeway.relay.lane.leaders import Leaders
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.lookups import Look, look_for
 from causeway.relay.lane.memory import Memory
+from causeway.relay.lane.on_the_way import OnTheWay
 from causeway.relay.lane.places import Places
 from causeway.relay.lane.quotas import Quotas
 from causeway.relay.lane.reader import Allowance, SourceConnection
@@ -173,6 +174,8 @@ class Relay:
 
     def take_touched(self) -> list[Flow]:
         """Those to which something may have happened since the last call."""
+        for flow in self._transformed:
+            flow.look_at_wait()
         touched = list(self._touched | self._transformed)
         self._touched.clear()
         return touched

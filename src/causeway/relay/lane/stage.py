@@ -11,6 +11,9 @@ needed Spark, and until none has for a while:
     direct ── the stage works, or a chunk needs Spark ──► by Spark
        ▲                                                     │
        └────────── late, and not needed for long ◄───────────┘
+
+An attempt that gives no answer in time is given up: the driver ends it and launches the next one.
+The partition on whose chunk it hung goes to a second stage, so that the others go on (aside.py).
 """
 
 from __future__ import annotations
@@ -19,13 +22,14 @@ import contextlib
 import selectors
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 
 from causeway.errors import CausewayError
 from causeway.relay import messages
+from causeway.relay.lane.aside import Aside
 from causeway.relay.lane.chunks import Chunks, Loss, Piece, Work
 from causeway.relay.lane.direct import DirectWorker
 from causeway.relay.lane.helpers import Helpers
@@ -34,7 +38,6 @@ from causeway.transform.sealed import Connection
 from causeway.wire.batches import Batch
 
 GREETING_S = 10.0
-ANSWER_S = 300.0  # a chunk that takes longer is taken for one that hangs
 CALL_S = 120.0  # without any answer, be it to others who were first
 # After so long without a stage that works its partitions are shown as failed, and hold up no
 # bounded run: where stages start and end again, and where none starts.
@@ -60,9 +63,17 @@ class Stage:
         helpers: Helpers,
         selector: selectors.BaseSelector,
         direct: DirectWorker,
+        *,
+        make_aside: Callable[[Callable[[object], None]], Stage] | None = None,
+        on_hung: Callable[[object], None] | None = None,
     ) -> None:
+        """`make_aside`: a second stage of the same transform, if this one is the first. `on_hung`
+        gets the owner of a work that the stage gave no answer to."""
         self.spec = spec
         self.address = address
+        self.hung: str | None = None  # the attempt that was given up, until there is another one
+        self._aside = None if make_aside is None else Aside(make_aside)
+        self._on_hung = on_hung
         self.waiting: str | None = None  # what its registry lacks, while a worker waits for it
         self._listener = listener
         self._secret = secret
@@ -79,13 +90,17 @@ class Stage:
         self._needed_at = self._made_at  # Spark, by some record
         self._lingers_s = LINGERS_S[0]
         self._why = ""  # the last one ended, while none works
-        self._answer_due = 0.0
         self._answered_at = 0.0
         self._calls: set[Future[list[Piece]]] = set()
         self._closed = False
         selector.register(listener, selectors.EVENT_READ, self._accept)
         if not self._by_spark:
             direct.join(self)
+
+    @property
+    def answered_at(self) -> float:
+        """When it last answered, monotonic."""
+        return self._answered_at
 
     @property
     def ready(self) -> bool:
@@ -123,15 +138,35 @@ class Stage:
     @property
     def size(self) -> int:
         """Bytes that wait or are under way."""
-        return self._chunks.size
+        return self._chunks.size + (0 if self._aside is None else self._aside.size)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """This one, and the second one while that is needed."""
+        aside = None if self._aside is None else self._aside.stage
+        return (self,) if aside is None else (self, aside)
 
     def submit(self, work: Work) -> None:
+        if self._aside is not None and self._aside.has(work.owner):
+            self._aside.submit(work)
+            return
         self._chunks.submit(work)
         self._pump()
+
+    def suspect(self, works: Sequence[Work]) -> None:
+        """Of one owner: another stage hung on the first of them."""
+        self._chunks.suspect(works)
+        self._pump()
+
+    def has(self, owner: object) -> bool:
+        """Whether a work of `owner` has not been answered."""
+        return self._chunks.has(owner)
 
     def cancel(self, owner: object) -> None:
         """Forget what `owner` has submitted."""
         self._chunks.cancel(owner)
+        if self._aside is not None:
+            self._aside.cancel(owner)
 
     def call(
         self, topic: str, partition: int, next: int, batches: Sequence[Batch]
@@ -174,10 +209,13 @@ class Stage:
                 self._drop(stranger)
         if self.ready:
             self._ready_at, self._why = now, ""
-        if not (self._by_spark and self._chunks.busy):
-            self._answer_due = now + ANSWER_S
-        elif now > self._answer_due:
+        if self._by_spark and self._chunks.overdue(now):
+            self.hung = self._attempt
             self._lose("hung")
+        if self._aside is not None:
+            self._aside.turn(now)
+            if (aside := self._aside.stage) is not None:
+                self._answered_at = max(self._answered_at, aside.answered_at)
         if self._by_spark:
             if now - self._needed_at > self._lingers_s and self._may_end:
                 self._to_direct()
@@ -202,6 +240,8 @@ class Stage:
 
     def close(self) -> None:
         self._closed = True
+        if self._aside is not None:
+            self._aside.close()
         self._direct.leave(self)
         self._selector.unregister(self._listener)
         self._listener.close()
@@ -284,14 +324,13 @@ class Stage:
                     self.to_spark(works=True)
                 return
             self._answered_at = time.monotonic()
-            self._answer_due = self._answered_at + ANSWER_S
             self.waiting = None
             if frame.records_in and connection is self._ends.get("sink"):
                 self._needed_at = self._answered_at
             self._chunks.answered(frame)
             self._pump()
         elif isinstance(frame, Waiting):
-            self._answer_due = time.monotonic() + ANSWER_S
+            self._chunks.lives()
             self.waiting = frame.reason
         else:
             raise ValueError("a worker said what it is not to say")
@@ -306,6 +345,7 @@ class Stage:
             self._lose("gone")
             self._chunks.judged(threw=False)  # nobody has told
             self._attempt = frame.attempt
+            self.hung = None
         self._ends[frame.end] = connection
         connection.send(Setup(dict(self.spec.secrets), self.spec.registry, self.spec.routes))
         if self._complete and not self._by_spark:
@@ -338,7 +378,7 @@ class Stage:
 
     def _lose(self, how: Loss = "died") -> None:
         ends, self._ends = self._ends, {}
-        if "source" in ends and ends["source"].unsent:
+        if "source" in ends and ends["source"].unsent and (how != "hung" or self._chunks.alone):
             how = "gone"
         self._lost, self._attempt, self.waiting = self._attempt, "", None
         for end in ends.values():  # what it still said
@@ -348,5 +388,14 @@ class Stage:
                         self._chunks.answered(frame)
         for connection in ends.values():
             self._drop(connection)
-        if self._by_spark:
+        if not self._by_spark:
+            return
+        if how != "hung":
             self._chunks.lost(how)
+            return
+        if self._on_hung is not None and self._chunks.owner is not None:
+            self._on_hung(self._chunks.owner)
+        if self._aside is None:
+            self._chunks.lost(how)
+        else:
+            self._aside.take(self._chunks.give_up())

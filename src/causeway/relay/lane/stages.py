@@ -6,7 +6,8 @@ import os
 import selectors
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from causeway.errors import CausewayError
 from causeway.relay import messages
@@ -14,6 +15,9 @@ from causeway.relay.lane.direct import DirectWorker
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stage import Stage
 from causeway.transform.sealed import path_of
+
+ASIDE = "+"  # behind the key of a stage: its second one
+OnHung = Callable[[object], None]
 
 
 class Stages:
@@ -40,21 +44,26 @@ class Stages:
         if key not in self._stages:
             if key not in self._specs:
                 raise CausewayError("transform", key, "the driver has not told what it is")
-            listener, address = self._listen()
-            self._stages[key] = Stage(
-                self._specs[key],
-                listener,
-                address,
-                self._secret,
-                self._helpers,
-                self._selector,
-                self._direct,
-            )
+            self._stages[key] = self._make(self._specs[key])
         return self._stages[key]
 
+    def _make(self, spec: messages.Stage, on_hung: OnHung | None = None) -> Stage:
+        """With `on_hung` the second one of a transform; see aside.py."""
+        listener, address = self._listen()
+        given = listener, address, self._secret, self._helpers, self._selector, self._direct
+        if on_hung is not None:
+            return Stage(spec, *given, on_hung=on_hung)
+        aside = spec.replace(key=f"{spec.key}{ASIDE}", shortcut=None, late=False)
+        return Stage(spec, *given, make_aside=partial(self._make, aside))
+
+    @property
+    def _all(self) -> Iterator[Stage]:
+        return (each for stage in self._stages.values() for each in stage.stages)
+
     def ended(self, message: messages.StageEnded) -> None:
-        if (stage := self._stages.get(message.key)) is not None:
-            stage.ended(message.attempt, message.reason, threw=message.threw)
+        for stage in self._all:
+            if stage.spec.key == message.key:
+                stage.ended(message.attempt, message.reason, threw=message.threw)
 
     def keep(self, keys: Iterable[str]) -> None:
         """Close those that no flow needs any more."""
@@ -64,8 +73,10 @@ class Stages:
     @property
     def wanted(self) -> tuple[messages.StageWanted, ...]:
         return tuple(
-            messages.StageWanted(key=key, address=stage.address, waiting=stage.waiting)
-            for key, stage in self._stages.items()
+            messages.StageWanted(
+                key=stage.spec.key, address=stage.address, waiting=stage.waiting, hung=stage.hung
+            )
+            for stage in self._all
             if stage.wanted
         )
 

@@ -14,12 +14,13 @@ from functools import partial
 from causeway.errors import CausewayError
 from causeway.model import State
 from causeway.relay.lane.arrivals import Doubt
-from causeway.relay.lane.chunks import HANGS, Piece, Work
+from causeway.relay.lane.chunks import DIES, Piece, Work
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.dead_letters import write
-from causeway.relay.lane.flow import Flow, OnTheWay, OutletState
+from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.late import must_wait
+from causeway.relay.lane.on_the_way import OnTheWay
 from causeway.relay.lane.route import from_offset
 from causeway.relay.lane.stage import Stage
 from causeway.relay.messages import Assignment, Outlet, Transformed, Want
@@ -69,6 +70,8 @@ class Transforming:
     ) -> None:
         topic, partition = flow.assignment.source_partition
         work = Work(flow, topic, partition, following, tuple(batches), partial(self._take, flow))
+        if not on_the_way.chunks:
+            on_the_way.since = time.time()
         on_the_way.chunks += 1
         on_the_way.size += work.size
         on_the_way.stage.submit(work)
@@ -77,6 +80,7 @@ class Transforming:
         on_the_way = flow.on_the_way
         assert on_the_way is not None
         on_the_way.chunks -= piece.last
+        on_the_way.since = time.time()
         on_the_way.pieces.append(piece)
         self._pass_on(flow, on_the_way)
 
@@ -85,7 +89,7 @@ class Transforming:
         while on_the_way.pieces and not on_the_way.writing and on_the_way.halt is None:
             piece = on_the_way.pieces[0]
             letters = on_the_way.stage.spec.dead_letters
-            if piece.outcome.refused and letters is not None and not _hangs(piece):
+            if piece.outcome.refused and letters is not None and not _dies(piece):
                 self._write_letters(flow, on_the_way, piece, letters)
                 return
             on_the_way.take()
@@ -126,7 +130,7 @@ class Transforming:
 
     def _put(self, flow: Flow, on_the_way: OnTheWay, piece: Piece) -> bool:
         """Its records go to the outlets; False where the flow does not go on as it is."""
-        stops = on_the_way.stage.spec.dead_letters is None or _hangs(piece)
+        stops = on_the_way.stage.spec.dead_letters is None or _dies(piece)
         outputs = list(usable(piece, stops=stops))
         known = places(flow.assignment, flow.outlets)
         wants = _wants(flow.assignment, known, outputs)
@@ -188,18 +192,18 @@ def _all_sent(flow: Flow) -> bool:
 
 
 def _why(flow: Flow, on_the_way: OnTheWay, refusal: Refusal) -> str:
-    mend = "mend the transform, or have such records go to a dead-letter topic"
-    if refusal.reason == HANGS:
-        mend = "mend the transform, or give its stage more memory"
+    remedy = "correct the transform, or have such records go to a dead-letter topic"
+    if refusal.reason == DIES:
+        remedy = "correct the transform, or give its stage more memory"
     return (
         f"transform {on_the_way.stage.spec.name} refuses the record at offset {refusal.offset} of "
         f"{flow.assignment.source_partition}: {refusal.reason} (look at it with `causeway try`; "
-        f"{mend}, and start with --adopt)"
+        f"{remedy}, and start with --adopt)"
     )
 
 
-def _hangs(piece: Piece) -> bool:
-    return any(refusal.reason == HANGS for refusal in piece.outcome.refused)
+def _dies(piece: Piece) -> bool:
+    return any(refusal.reason == DIES for refusal in piece.outcome.refused)
 
 
 def _cut(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
@@ -280,8 +284,8 @@ def _transformed(
     for chunk in _cut(batches):
         pieces = stage.call(assignment.topic, assignment.partition, chunk[-1].next, chunk)
         for piece in pieces:
-            if _hangs(piece):
-                raise CausewayError("transform", stage.spec.name, HANGS, retriable=True)
+            if _dies(piece):
+                raise CausewayError("transform", stage.spec.name, DIES, retriable=True)
             for output in usable(piece, stops=stops):
                 number = at.get(place_of(assignment, output))
                 if number is not None:

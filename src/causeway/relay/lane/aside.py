@@ -1,0 +1,84 @@
+"""A second stage of a transform, for partitions on whose records the first one gave no answer.
+
+    stage ── no answer in time ──► what the first owner has under way and waiting ──► aside
+      ▲                                                                                │
+      └──── the owner has nothing there, and hung nothing there for PROBATION_S ◄──────┘
+
+So the record is looked for without the other partitions, which a new attempt of the first stage
+goes on with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from causeway.relay.lane.chunks import Work
+
+if TYPE_CHECKING:
+    from causeway.relay.lane.stage import Stage
+
+PROBATION_S = 600.0  # where one record is slow, others like it may follow
+LINGERS_S = 60.0  # before an aside that nobody needs ends
+
+
+class Aside:
+    """`make`: the stage, told whose work it hung on."""
+
+    def __init__(self, make: Callable[[Callable[[object], None]], Stage]) -> None:
+        self._make = make
+        self.stage: Stage | None = None  # while it is needed
+        self._owners: dict[object, float] = {}  # until when they stay, monotonic
+        self._needed_at = 0.0
+
+    def has(self, owner: object) -> bool:
+        """Whether works of `owner` are to go here."""
+        return owner in self._owners
+
+    @property
+    def size(self) -> int:
+        return 0 if self.stage is None else self.stage.size
+
+    def take(self, works: Sequence[Work]) -> None:
+        """Of one owner, on the first of which the other stage gave no answer."""
+        if not works:
+            return
+        self._owners.setdefault(works[0].owner, 0.0)
+        if self.stage is None:
+            self.stage = self._make(self._hung)
+        self.stage.suspect(works)
+
+    def submit(self, work: Work) -> None:
+        assert self.stage is not None
+        self.stage.submit(work)
+
+    def cancel(self, owner: object) -> None:
+        if self.stage is not None:
+            self.stage.cancel(owner)
+        if not self._owners.get(owner):
+            self._owners.pop(owner, None)
+
+    def turn(self, now: float) -> None:
+        stage = self.stage
+        if stage is None:
+            return
+        for owner, until in list(self._owners.items()):
+            if now > until and not stage.has(owner):
+                del self._owners[owner]
+        if self._owners or stage.size:
+            self._needed_at = now
+        elif now > self._needed_at + LINGERS_S:
+            self.close()
+            return
+        stage.turn(now)
+
+    def close(self) -> None:
+        stage, self.stage = self.stage, None
+        self._owners.clear()
+        if stage is not None:
+            stage.close()
+
+    def _hung(self, owner: object) -> None:
+        if owner in self._owners:
+            self._owners[owner] = time.monotonic() + PROBATION_S

@@ -1,0 +1,52 @@
+"""What of a flow is with its transform's stage."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from causeway.relay.lane.chunks import Piece
+from causeway.relay.lane.stage import Stage
+from causeway.relay.messages import Transformed
+
+SAID_S = 5.0  # so long a partition waits for its transform until that is told
+
+
+@dataclass(slots=True, eq=False)
+class OnTheWay:
+    """What of a flow is in its stage, or came from there and is not with its outlets yet; `size`:
+    what was fetched of that, in bytes. `halt`: why the flow stops once all before has been relayed.
+    `writing`: dead letters are. `since`: the stage owes an answer since then, seconds of the
+    epoch."""
+
+    stage: Stage
+    chunks: int = 0
+    size: int = 0
+    pieces: deque[Piece] = field(default_factory=deque)
+    halt: str | None = None
+    writing: bool = False
+    since: float = 0.0
+    counts: Transformed = field(default_factory=Transformed)
+
+    @property
+    def idle(self) -> bool:
+        return not self.chunks and not self.pieces
+
+    def waits(self, now: float) -> str | None:
+        """That it waits for its stage, if that takes long; `now` as `since`."""
+        if not self.chunks or now - self.since < SAID_S:
+            return None
+        since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"waiting for its transform since {since}"
+
+    def take(self) -> Piece:
+        """The first piece: it goes to the outlets, and counts there."""
+        piece = self.pieces.popleft()
+        self.size -= piece.size
+        return piece
+
+    def forget(self) -> None:
+        self.chunks = self.size = 0
+        self.pieces.clear()
+        self.halt, self.writing = None, False
