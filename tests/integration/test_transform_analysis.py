@@ -657,3 +657,13 @@ def test_a_record_on_which_the_query_throws_is_refused_and_no_other(session: Any
     assert reasons[0] is None
     assert reasons[3] is None
     assert reasons[1] == "the transform fails on it"
+
+
+@pytest.mark.timeout(120)
+def test_a_cast_counts_no_digits_for_hours(session: Any) -> None:
+    """As reading JSON by a schema with a DECIMAL would: see numbers.py."""
+    given = (b"1.5", b"1e-99999999", b"1e99999999", b"-2E+00099999999", b"1" * 200_000)
+    sql = "SELECT CAST(CAST(value AS DECIMAL(10, 2)) AS STRING) AS value FROM records"
+    rows = run(session, settings(sql, value_format="string"), values(*given))
+    assert [row.value for row in rows if row._reason is None] == [b"1.50", b"0.00"]
+    assert [row.offset for row in rows if row._reason is not None] == [2, 3, 4]

@@ -18,11 +18,12 @@ import pytest
 
 from causeway.config.settings import Secret, TransformSettings
 from causeway.daemon.spark.context import Spark
-from causeway.daemon.spark.stages import Ended, Stages
+from causeway.daemon.spark.stages import GAVE_NO_ANSWER, Ended, Stages
 from causeway.filters import compile_patterns
 from causeway.relay.control import new_secret
 from causeway.transform.analysis import prepare
 from causeway.transform.channel import Outcome
+from causeway.transform.numbers import LARGE
 from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import FakeLane, batch_of, chunk_of, read
 
@@ -219,6 +220,39 @@ def test_a_record_on_which_a_query_throws_is_refused_and_kills_nothing(
     assert [record.value for record in read(outcome)] == [b"1", b"7"]
     assert lane.deaths == 0
     assert world.reasons(key) == []
+
+
+@pytest.mark.parametrize("large", [b"1e99999999", b'"1E-99999999"'])
+@pytest.mark.timeout(150)
+def test_a_number_whose_digits_would_take_hours_is_refused(
+    world: World, lane: FakeLane, key: str, large: bytes
+) -> None:
+    schema = "amount DECIMAL(10, 2), id STRING"
+    sql = "SELECT struct(value.amount AS amount) AS value FROM records"
+    world.launch(key, sql, lane, value_format="json", value_schema=schema)
+    values = [b'{"amount":1.5,"id":"1e99999999"}', b'{"amount":%s}' % large, b'{"amount":"2"}']
+    lane.send(chunk_of(1, batch_of(values)))
+    (outcome,) = lane.take(1)
+    assert [tuple(refusal) for refusal in outcome.refused] == [(1, LARGE.format("value"))]
+    assert [record.value for record in read(outcome)] == [b'{"amount":1.50}', b'{"amount":2.00}']
+
+
+def test_a_record_that_takes_for_ever_holds_up_no_next_attempt(
+    world: World, lane: FakeLane, key: str
+) -> None:
+    """Spark cannot interrupt the row that it computes, nor does that end by itself."""
+    sql = "SELECT * FROM records WHERE NOT value RLIKE '(.*a){12}b'"
+    world.launch(key, sql, lane, value_format="string")
+    attempt = lane.greetings[-1].attempt
+    lane.send(chunk_of(1, batch_of([b"a" * 60 + b"!"])))
+    lane.hang_up()
+    world.stages.give_up(key, attempt)
+    lane.meet()
+    assert lane.greetings[-1].attempt != attempt
+    assert world.reasons(key) == [GAVE_NO_ANSWER]
+    lane.send(chunk_of(1, batch_of([b"v"])))
+    (outcome,) = lane.take(1)
+    assert [record.value for record in read(outcome)] == [b"v"]
 
 
 @pytest.mark.parametrize("end", ["source", "sink"])

@@ -169,11 +169,13 @@ class Trials:
         import pyarrow.compute as pc
 
         from causeway.transform.channel import Chunk
+        from causeway.transform.numbers import checks_of
         from causeway.transform.rows import TEXTS
         from causeway.transform.source_rows import Rows
 
         texts = [name for name in TEXTS.values() if name in self._query.input.names]
-        rows = Rows(self._secrets, texts, self._schemas(self._query.decodes))
+        decodes = self._schemas(self._query.decodes)
+        rows = Rows(self._secrets, texts, decodes, checks_of(self._query.types))
         by_partition: dict[TopicPartition, list[Read]] = {}
         for one in records:
             by_partition.setdefault(one.at, []).append(one)

@@ -43,7 +43,8 @@ class Prepared:
 
     `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any,
     and columns of `rows.TEXTS`. `decodes`: the formats of parts whose JSON it makes; `encodes`: of
-    those that the sink worker writes by their schemas. `shortcut`: what can be carried out without
+    those that the sink worker writes by their schemas. `types`: DataTypes that the JSON of parts is
+    to have. `shortcut`: what can be carried out without
     Spark.
     `replaces`: which of key, value, headers, timestamp, topic, partition are made anew; the others
     come out byte for byte. `sql`: the text that is run; None for a Python function.
@@ -53,6 +54,7 @@ class Prepared:
     replaces: frozenset[str]
     sql: str | None
     decodes: Mapping[str, str]
+    types: Mapping[str, Any]
     encodes: Mapping[str, str]
     shortcut: Shortcut | QueryShortcut | None
     _session: SparkSession = field(repr=False)
@@ -125,6 +127,11 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
         replaces,
         text,
         {name: format for name, format in of_schema.items() if name in facts.used},
+        {
+            part.name: part.type
+            for part in both
+            if part.type is not None and part.name in facts.used
+        },
         {name: format for name, format in of_schema.items() if name in replaces},
         shortcut,
         own,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk
+from causeway.transform.numbers import Check
 from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, packed
 from causeway.transform.schemas import Schemas
 from causeway.wire.batches import Batch
@@ -46,7 +47,9 @@ class Rows:
         secrets: dict[str, str],
         texts: Sequence[str] = (),
         schemas: Schemas | None = None,
+        numbers: Mapping[str, Check] | None = None,
     ) -> None:
+        """`numbers`: what is asked of the JSON of a part, if anything; see numbers.py."""
         import pyarrow as pa
 
         header = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -68,6 +71,10 @@ class Rows:
         self.schema = pa.schema(types.items())
         self._secrets = secrets
         self._schemas = schemas
+        of_schema = () if schemas is None else schemas.formats
+        numbers = numbers or {}
+        self._numbers = {name: of for name, of in numbers.items() if name not in of_schema}
+        self._of_schema = {name: of for name, of in numbers.items() if name in of_schema}
         self._kept: dict[str, pa.Array] = {}
 
     def markers(self, count: int) -> pa.RecordBatch:
@@ -127,13 +134,22 @@ class Rows:
                 reasons[index] = NOT_A_NAME if odd else reasons[index]
                 read.append([] if odd else record.headers)
             headers = self.headers(read)
+        parts = {
+            "key": [record.key for record in part],
+            "value": [record.value for record in part],
+        }
+        for name, check in self._numbers.items():
+            for index, data in enumerate(parts[name]):
+                if data is not None and (why := check(data)) is not None:
+                    reasons = reasons or [None] * count
+                    reasons[index] = reasons[index] or why
+                    parts[name][index] = None  # or Spark would read it all the same
         columns = {
             CHUNK: np.full(count, chunk.number),
             "offset": offsets,
             "timestamp": pa.array(times * 1000).view(pa.timestamp("us", "UTC")),
             "headers": headers,
-            "key": [record.key for record in part],
-            "value": [record.value for record in part],
+            **parts,
             **self._of_partition(chunk, count),
         }
         if self._schemas is not None:
@@ -150,9 +166,13 @@ class Rows:
         found: dict[str, list[str | None]] = {}
         for name in schemas.formats:
             texts = found[TEXTS[name]] = []
+            check = self._of_schema.get(name)
             for index, record in enumerate(records):
                 data = record.key if name == "key" else record.value
                 text, reason = schemas.decode(name, data, record.headers)
+                if text is not None and check is not None:
+                    reason = check(text.encode())
+                    text = text if reason is None else None
                 reasons[index] = reasons[index] or reason
                 texts.append(text)
         return found

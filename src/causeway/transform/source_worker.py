@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from causeway.transform.channel import Chunk, Frame, Outcome, Setup
 from causeway.transform.direct import Answer, Direct
+from causeway.transform.numbers import checks_of
 from causeway.transform.queries.shortcut import QueryShortcut
 from causeway.transform.rules.shortcut import Shortcut
 from causeway.transform.sealed import Connection
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
 class SourceWorker:
     """The function for `mapInArrow`. `secrets`: the fields of the column `secrets`, in its order;
     `push`: marker rows that push all before them through; `texts`: columns for the JSON of parts;
-    `decodes`: the formats of those that have any; `shortcut`: what can be done without Spark."""
+    `decodes`: the formats of those that have any; `types`: DataTypes that the JSON of parts is to
+    have; `shortcut`: what can be done without Spark."""
 
     lane: Lane
     secrets: tuple[str, ...]
     push: int
     texts: tuple[str, ...] = ()
     decodes: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, Any] = field(default_factory=dict)
     shortcut: Shortcut | QueryShortcut | None = None
 
     def __call__(self, start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -51,7 +54,7 @@ class SourceWorker:
             assert isinstance(setup, Setup)
             schemas = schemas_of(setup, self.decodes, connection)
             secrets = {name: setup.secrets[name] for name in self.secrets}
-            rows = Rows(secrets, self.texts, schemas)
+            rows = Rows(secrets, self.texts, schemas, checks_of(self.types))
             markers = rows.markers(self.push)
             treat: Callable[[Chunk], Answer] = rows.of
             if self.shortcut is not None:

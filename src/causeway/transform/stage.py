@@ -60,6 +60,10 @@ class Prepared(Protocol):
         """The formats of parts whose JSON the source worker makes; see `transform.schemas`."""
 
     @property
+    def types(self) -> Mapping[str, Any]:
+        """DataTypes that the JSON of parts is to have, if it is read."""
+
+    @property
     def encodes(self) -> Mapping[str, str]:
         """Of those that the sink worker writes by their schemas."""
 
@@ -102,6 +106,7 @@ def run_stage(
             push=levels * _ROWS,
             texts=texts,
             decodes=prepared.decodes,
+            types=prepared.types,
             shortcut=prepared.shortcut,
         )
         return prepared.apply(session.range(0, 1, 1, 1).mapInArrow(source, schema))
