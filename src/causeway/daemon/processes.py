@@ -52,12 +52,24 @@ def fingerprint() -> str:
 def has_ended(other: str) -> bool:
     """True only where `other`, a fingerprint (and perhaps "#" and more), is of this machine and
     its process is gone."""
-    other = other.partition("#")[0]
-    place, _, start = other.rpartition("/")
+    found = _of_here(other)
+    return found is not None and is_gone(*found)
+
+
+def may_live_here(other: str) -> bool:
+    """Whether `other`, as in `has_ended`, is of this machine and its process is not known to be
+    gone."""
+    found = _of_here(other)
+    return found is not None and not is_gone(*found)
+
+
+def _of_here(other: str) -> tuple[int, str] | None:
+    """Process number and start of a fingerprint of this machine; None for any other text."""
+    place, _, start = other.partition("#")[0].rpartition("/")
     place, _, pid = place.rpartition("/")
     if not here() or place != here() or not pid.isdecimal():
-        return False
-    return is_gone(int(pid), start)
+        return None
+    return int(pid), start
 
 
 def is_gone(pid: int, start: str) -> bool:

@@ -37,7 +37,9 @@ def test_a_driver_whose_clock_is_ahead() -> None:
     assert clock.ahead_ms == HOUR_MS - 3_000
     clock.see([lease(NOW + HOUR_MS - 3_000)], NOW + 400)
     assert clock.ahead_ms == HOUR_MS - 3_000, "the same renewal is no older clock"
+    assert not clock.is_known, "the renewal may be as old as a third of the lease"
     clock.see([lease(NOW + HOUR_MS + 500)], NOW + 600)
+    assert clock.is_known
     assert clock.ahead_ms == HOUR_MS - 100
     assert clock.driver is not None
     assert clock.driver.running
@@ -69,6 +71,7 @@ def test_another_driver_has_another_clock() -> None:
     clock.see([lease(NOW + HOUR_MS)], NOW)
     clock.see([lease(NOW + HOUR_MS), lease(NOW + 50, owner="host-2")], NOW + 60)
     assert clock.ahead_ms == -10
+    assert not clock.is_known
 
 
 def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_who_lifts_it(
@@ -81,7 +84,12 @@ def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_who_lifts_it(
     monkeypatch.setattr(fences, "set_up", lambda *given: made.extend(given[3]))
     monkeypatch.setattr("time.time", lambda: NOW / 1000)
     eyes = SimpleNamespace(
-        source=None, target=None, link=None, sharers=(), driver_ms=lambda: NOW + HOUR_MS
+        source=None,
+        target=None,
+        link=None,
+        sharers=(),
+        knows_clock=False,
+        driver_ms=lambda: NOW + HOUR_MS,
     )
     run = acting(
         _eyes=eyes,
@@ -92,6 +100,9 @@ def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_who_lifts_it(
     )
     seen = Look(at_ms=NOW, topics={"orders": "A.orders"}, checks=(), places=(), driver="host-1")
 
+    run._fence(seen)
+    assert not made
+    eyes.knows_clock = True
     run._fence(seen)
 
     (fence,) = made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +64,43 @@ def test_one_that_died_holds_nobody_up_for_long(log: Log, monkeypatch: pytest.Mo
     assert log.whose == "anna@ops"
     with turn("ben@ops"):
         assert log.whose == "ben@ops"
+
+
+@pytest.mark.parametrize("who", ["anna@ops", "ben@ops"])
+def test_after_a_kill_who_is_on_that_machine_may_call_again_at_once(log: Log, who: str) -> None:
+    dead = turn("anna@ops")
+    dead._run = f"{of_a_process_that_has_ended()}#1"
+    dead._write()
+
+    with turn(who):
+        assert log.whose == who
+
+
+def test_a_kill_on_a_machine_that_is_gone_holds_up_others_but_not_the_same_person(log: Log) -> None:
+    """A container, or a machine that was started again: nothing tells whether it is over."""
+    dead = turn("anna@ops")
+    dead._run = "another-boot/4026531836/17/1#1"
+    dead._write()
+
+    with pytest.raises(ConflictError, match="being cut over by anna@ops"):
+        turn("ben@ops").__enter__()
+    with turn("anna@ops"):
+        assert log.whose == "anna@ops"
+        with pytest.raises(ConflictError, match="turn is taken by anna@ops"):
+            dead.refuse_others(log.standing)
+
+
+def test_the_same_person_has_one_command_at_a_time(log: Log) -> None:
+    with turn("anna@ops") as first:
+        with pytest.raises(ConflictError, match="being cut over by anna@ops"):
+            turn("anna@ops").__enter__()
+        first.check()
+
+
+def of_a_process_that_has_ended() -> str:
+    say = "from causeway.daemon import processes; print(processes.fingerprint())"
+    done = subprocess.run([sys.executable, "-c", say], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def test_an_undo_waits_for_nobody_and_the_other_ends(log: Log) -> None:

@@ -23,6 +23,7 @@ class DriverClock:
     def __init__(self) -> None:
         self._seen: LeaseRecord | None = None
         self._ahead: deque[int] = deque(maxlen=_RENEWALS)
+        self.is_known = False  # a renewal was seen as it came
         self.driver: Driver | None = None
 
     def see(self, leases: list[LeaseRecord], now_ms: int) -> None:
@@ -36,9 +37,11 @@ class DriverClock:
         self._seen = newest
         if newest is None or before is None or newest.owner != before.owner:
             self._ahead.clear()
+            self.is_known = False
         if newest is None or newest == before:
             return
         renewed = before is not None and newest.owner == before.owner
+        self.is_known |= renewed
         fresh = driver_of([newest], now_ms)
         if renewed or (fresh is not None and fresh.running):
             self._ahead.append(newest.written_at - now_ms)

@@ -112,6 +112,11 @@ class Eyes:
         """Now, by the clock of the driver that leads."""
         return _now_ms() + self._clock.ahead_ms
 
+    @property
+    def knows_clock(self) -> bool:
+        """Whether `driver_ms` is exact but for the time that a look takes."""
+        return self._clock.is_known
+
     def groups_changed(self) -> None:
         """They are asked for with the next look."""
         self._groups_at = 0.0

@@ -1,5 +1,7 @@
-"""One cutover of a link at a time: who is at it says so in the directives topic, for half a minute
-at a time. Whoever comes second is told; who died holds nobody up for longer."""
+"""One cutover of a link at a time: a command says so in the directives topic, for half a minute at
+a time. A second command gets an error that names the first. A command that was killed holds no
+other up for longer than that, and not at all those who can tell that it is gone: commands on the
+same machine, and its own user, who would know of one that goes on elsewhere."""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from typing import Final, TypeVar
 from causeway.config.settings import LinkSettings
 from causeway.control import directive_log
 from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Standing
+from causeway.daemon import processes
 from causeway.errors import BrokerError, CausewayError, ConflictError
 from causeway.wire.cluster import Cluster
 
@@ -61,7 +64,7 @@ class Turn:
         self._link = link
         self._who = who
         self._takes = takes
-        self._run = uuid.uuid4().hex
+        self._run = f"{processes.fingerprint()}#{uuid.uuid4().hex}"
         self._since = int(time.time() * 1000)
         self._over = threading.Event()
         self._until = 0.0  # monotonic: so long it is surely ours
@@ -130,8 +133,7 @@ class Turn:
     def _take(self, for_s: float, standing: Standing) -> Plan:
         now = int(time.time() * 1000)
         there = standing.by_key.get(_KEY)
-        taken = there is not None and there.run != self._run and there.until > now
-        if there is not None and taken and not self._takes:
+        if there is not None and not self._takes and self._is_others(there, now):
             raise self._conflict(
                 f"it is being cut over {there.by}",
                 "nothing was changed; if that command is gone, its turn ends within "
@@ -142,6 +144,13 @@ class Turn:
             kind=Kind.CUTOVER, who=self._who, at=self._since, until=until, run=self._run
         )
         return Plan(changes=((wish.key, wish),))
+
+    def _is_others(self, there: Directive, now_ms: int) -> bool:
+        """Whether it is the turn of another command, as far as can be told. One that goes on all
+        the same writes nothing any more: see `refuse_others`."""
+        if there.run == self._run or there.until <= now_ms or processes.has_ended(there.run):
+            return False
+        return there.who != self._who or processes.may_live_here(there.run)
 
     def refuse_others(self, standing: Standing) -> None:
         """Raises ConflictError where it is not ours by what stands."""
