@@ -330,6 +330,7 @@ def test_who_goes_on_behind_the_fence_is_named_and_the_fence_lifts_itself(
             found = cutting.cutover(settings, wishes, act=True, who="anna@ops", told=told)
         assert found.end is End.LIFTED, found.checklist
         assert name in named
+        assert name in {each.transactional_id for each in found.through}
         assert told_second
         assert not is_fenced(mirror, topic)
         before = len(shop.written)

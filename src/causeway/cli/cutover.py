@@ -215,9 +215,15 @@ def _table(checklist: Checklist) -> RenderableType:
 def _show(out: Output, result: Result, *, act: bool) -> None:
     from rich.text import Text
 
+    from causeway.operate.cutover.words import named
+
     topics = count(len(result.look.topics), "topic")
     out.print(Text(result.link.name, "bold"), f": {topics}, {result.wishes.first} first", sep="")
     out.print(_table(result.checklist))
+    if result.through:
+        out.print(Text("written through the fence:", "yellow"))
+        for line in named(result.through, result.look.at_ms):
+            out.print(f"  {line}")
     match result.end.value:
         case "blocked":
             out.print("a person has to act; the same command goes on then")

@@ -77,31 +77,26 @@ def promote(
     if as_json:
         print_json({"promoted": [moves.as_json(each) for each in found]})
     else:
-        for each in found:
-            _promoted(each)
+        _promoted(found)
     if any(each.lagging for each in found):
         return _FAILED
     return unconfirmed(dry_run=dry_run) if any(each.pending for each in found) else 0
 
 
-def _promoted(each: Promoted) -> None:
+def _promoted(found: Sequence[Promoted]) -> None:
+    """What belongs to each link, and below it all how each ended."""
+    out = console()
+    for each in found:
+        _promotion(out, each)
+    for each in found:
+        out.print(_how_promoted(each))
+
+
+def _promotion(out: Output, each: Promoted) -> None:
     from rich.text import Text
 
-    out = console()
-    what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
-    if each.left is not None:
-        out.print(Text(f"{what} is left as it is: ", "yellow").append(each.left))
-    elif each.before is not None:
-        how = f"{what} was {each.before.how} {each.before.by}; nothing to change"
-        out.print(Text(printable(how), "yellow" if each.before.how.value != "promoted" else ""))
-    elif each.lagging:
-        out.print(Text(f"{what} can't be promoted now: not all is mirrored", "red"))
-        for one in each.lagging:
-            out.print(f"  {one}")
-    elif each.dry_run:
-        out.print(f"{what} would be promoted: nothing lags")
-    else:
-        out.print(Text(f"{what} is promoted", "bold green"))
+    for one in each.lagging:
+        out.print(f"{each.link}: {one}")
     cuts(out, each.cuts)
     for group in each.groups:
         if group.followed and group.reason:
@@ -112,6 +107,22 @@ def _promoted(each: Promoted) -> None:
     lifted(out, each.lifted, later=each.dry_run)
     if each.changed:
         next_steps(out, each.cuts, each.target)
+
+
+def _how_promoted(each: Promoted) -> Text:
+    from rich.text import Text
+
+    what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
+    if each.left is not None:
+        return Text(f"{what} is left as it is: ", "yellow").append(printable(each.left))
+    if each.before is not None:
+        how = f"{what} was {each.before.how} {each.before.by}; nothing to change"
+        return Text(printable(how), "yellow" if each.before.how.value != "promoted" else "")
+    if each.lagging:
+        return Text(f"{what} can't be promoted now: not all is mirrored", "red")
+    if each.dry_run:
+        return Text(f"{what} would be promoted: nothing lags")
+    return Text(f"{what} is promoted", "bold green")
 
 
 def cuts(out: Output, found: Mapping[str, Cut]) -> None:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 
 from causeway.cli import cutover
-from causeway.operate.cutover.values import Act, Checklist, State, Step
+from causeway.cli.common import console
+from causeway.operate.cutover import report
+from causeway.operate.cutover.outcome import End, result_of
+from causeway.operate.cutover.plan import plan
+from causeway.operate.cutover.values import (
+    Act,
+    Checklist,
+    Look,
+    Producer,
+    State,
+    Step,
+    Wishes,
+)
+from tests.unit.operate.test_scopes import link
 
 NAME = "a-topic-with-quite-a-long-name.of-a-team.in-a-region"
 
@@ -30,3 +44,38 @@ def test_the_list_fits_the_terminal_and_gives_it_no_orders() -> None:
     assert "about 1 min 30 s left" in " ".join(text.split())
     assert "[red]" in text.replace("\n", "").replace(" ", "")
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("end", [End.DONE, End.LIFTED, End.TIMEOUT])
+def test_the_report_at_the_end_names_who_wrote_through_the_fence(
+    end: End, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Long after: while the command waited, it was named for ten seconds."""
+    who = Producer(
+        topics=("orders",),
+        producer_id=4711,
+        transactional_id="boss",
+        last_ms=1_700_000_000_000,
+        records=12,
+    )
+    look = Look(
+        at_ms=1_700_000_060_000,
+        topics={"orders": "A.orders"},
+        checks=(),
+        places=(),
+        driver="host-1",
+    )
+    result = result_of(
+        link("A", "B"), Wishes(), end, plan(look, Wishes()), look, pause_ms=5, through=(who,)
+    )
+
+    cutover._show(console(), result, act=True)
+
+    said = capsys.readouterr().out
+    assert "written through the fence:" in said
+    assert (
+        "  orders: producer id 4711, transactional id boss, 12 records, newest record dated 1 min"
+        in said
+    )
+    (told,) = report.as_json(result)["through_the_fence"]
+    assert (told["transactional_id"], told["records"]) == ("boss", 12)

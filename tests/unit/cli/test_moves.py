@@ -52,16 +52,24 @@ def promoted(**more: object) -> Promoted:
 
 
 def test_a_promotion_names_the_cut_and_what_to_change(capsys: pytest.CaptureFixture[str]) -> None:
-    moves._promoted(promoted(cuts={"orders": CUT}))
+    moves._promoted([promoted(cuts={"orders": CUT})])
     said = capsys.readouterr().out
     assert "A->B is promoted" in said
     assert "1,200 or later" in said
     assert "orders is A.orders" in said
-    moves._promoted(promoted(changed=False, before=END))
+    moves._promoted([promoted(changed=False, before=END)])
     assert "was failed over by anna@ops at 1970" in capsys.readouterr().out
     lagging = (Lagging(at=AT, position=3, end=5),)
-    moves._promoted(promoted(changed=False, dry_run=True, lagging=lagging))
+    moves._promoted([promoted(changed=False, dry_run=True, lagging=lagging)])
     assert "orders-0: mirrored up to 3 of 5" in capsys.readouterr().out
+
+
+def test_how_a_promotion_ended_is_said_last(capsys: pytest.CaptureFixture[str]) -> None:
+    moves._promoted([promoted(cuts={"orders": CUT}), promoted(link="A->C", left="nothing")])
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "A->B is promoted",
+        "A->C is left as it is: nothing",
+    ]
 
 
 def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:

@@ -233,9 +233,10 @@ def test_what_was_written_behind_the_cut_is_told() -> None:
         cut=Cut(target="A.orders", points=(point,)),
     )
     assert current(look(ended={"orders": end})) == ("", Act.FINISHED)
-    late = look(ended={"orders": end}, places=(place(end=103),))
+    late = look(ended={"orders": end}, places=(place(end=103),), late=(GOING_ON,))
+    assert "transactional id shop-1" in step_of(late, "promote").lines[-1]
     assert current(late) == ("promote", Act.STOP)
-    assert step_of(late, "promote").lines == ("orders-0: 3 offsets",)
+    assert step_of(late, "promote").lines[0] == "orders-0: 3 offsets"
 
 
 def test_the_way_back_begins_last_and_what_it_brings_is_not_late() -> None:

@@ -112,6 +112,7 @@ def test_how_long_nobody_has_written_and_what_came_behind_the_fence(source: Sour
     assert source.watch.appended == 4
     source.see(16, fenced=False)
     assert source.watch.appended == 0
+    assert source.watch.through == {AT: (11, 15)}, "it is to be told at the end"
 
 
 def test_lag_is_of_what_was_there_two_seconds_before(source: Source) -> None:

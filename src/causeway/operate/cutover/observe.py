@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
@@ -19,8 +20,18 @@ from causeway.operate.clusters import Connect, recognise
 from causeway.operate.cutover.chosen import reverse_of, sharers_of
 from causeway.operate.cutover.clock import DriverClock
 from causeway.operate.cutover.places import Places
-from causeway.operate.cutover.values import Check, Fence, Group, Look, Place, Verified
+from causeway.operate.cutover.values import (
+    Check,
+    Fence,
+    Group,
+    Look,
+    Place,
+    Producer,
+    Stretch,
+    Verified,
+)
 from causeway.operate.cutover.watch import Watch
+from causeway.operate.cutover.writers import writers
 from causeway.operate.unread import UnreadByProgress
 from causeway.relay.progress import Contents, Progress, ProgressTopic
 from causeway.wire.acls import AclFilter
@@ -63,6 +74,8 @@ class Eyes:
         self._groups_at = 0.0
         self.commits: dict[str, dict[TopicPartition, Committed]] = {}  # to be made on the target
         self.verified: Verified | None = None
+        self._late: dict[TopicPartition, Stretch] = {}
+        self._late_writers: tuple[Producer, ...] = ()
 
     @property
     def standing(self) -> Standing:
@@ -88,7 +101,7 @@ class Eyes:
             self._groups = self._look_at_groups(readable)
             self._groups_at = time.monotonic()
         driver = self._clock.driver
-        return Look(
+        look = Look(
             at_ms=_now_ms(),
             ahead_ms=self._clock.ahead_ms,
             topics=self.topics,
@@ -107,6 +120,16 @@ class Eyes:
             per_s=self._watch.per_s(sum(place.left or 0 for place in places)),
             verified=self.verified,
         )
+        late = {
+            place.at: each for place in places if (each := look.behind_the_cut(place)) is not None
+        }
+        if late != self._late:
+            self._late, self._late_writers = late, writers(self.source, late)
+        return replace(look, late=self._late_writers)
+
+    def through_the_fence(self) -> tuple[Producer, ...]:
+        """Who wrote while the fence was seen to hold everywhere, as super users can."""
+        return writers(self.source, self._watch.through)
 
     def driver_ms(self) -> int:
         """Now, by the clock of the driver that leads."""

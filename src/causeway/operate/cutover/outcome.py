@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from causeway.config.settings import LinkSettings
-from causeway.operate.cutover.values import Checklist, Look, Wishes
+from causeway.operate.cutover.values import Checklist, Look, Producer, Wishes
 
 
 class End(StrEnum):
@@ -22,7 +22,7 @@ class End(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """`pause_ms`: how long nobody could write, from the fence, or the last record seen, to the
-    promotion; None where that is not known."""
+    promotion; None where that is not known. `through`: who wrote through the fence meanwhile."""
 
     link: LinkSettings
     wishes: Wishes
@@ -30,6 +30,7 @@ class Result:
     checklist: Checklist
     look: Look
     pause_ms: int | None = None
+    through: tuple[Producer, ...] = ()
 
 
 def result_of(
@@ -39,9 +40,16 @@ def result_of(
     checklist: Checklist,
     look: Look,
     pause_ms: int | None = None,
+    through: tuple[Producer, ...] = (),
 ) -> Result:
     return Result(
-        link=link, wishes=wishes, end=end, checklist=checklist, look=look, pause_ms=pause_ms
+        link=link,
+        wishes=wishes,
+        end=end,
+        checklist=checklist,
+        look=look,
+        pause_ms=pause_ms,
+        through=through,
     )
 
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from causeway.model import age_ms
 from causeway.operate.cutover.values import (
     Act,
     Check,
@@ -25,13 +24,12 @@ from causeway.operate.cutover.values import (
     Look,
     Mark,
     Place,
-    Producer,
     State,
     Step,
     Verified,
     Wishes,
 )
-from causeway.operate.cutover.words import count, cut, time
+from causeway.operate.cutover.words import count, cut, named, time
 
 BEFORE_THE_END: Final = "before the end"
 _CLOCKS_MS = 5_000  # a smaller difference of clocks is not worth a word
@@ -205,9 +203,14 @@ def _moving(look: Look, wishes: Wishes) -> list[Group]:
 
 
 def _fence(look: Look, wishes: Wishes) -> _Found:
+    who = named(look.producers, look.at_ms)
     if not (wishes.fence or look.fences):
         if look.still_s < wishes.settle_s:
-            return _Found(_going_on(look) or "nobody may write any more", Act.PERSON, _named(look))
+            return _Found(
+                _going_on(look) or "nobody may write any more",
+                Act.PERSON,
+                who,
+            )
         return _Found(f"nothing was written for {look.still_s:.0f} s")
     lacking = [topic for topic in look.topics if not _is_there(look, topic)]
     if lacking:
@@ -224,7 +227,7 @@ def _fence(look: Look, wishes: Wishes) -> _Found:
     if look.still_s < wishes.settle_s:
         text = _going_on(look) if look.appended else "waiting for the last records"
         ends = f"the fence is {lifted}"
-        return _Found(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, _named(look))
+        return _Found(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, who)
     if left < _MARGIN_S:
         return _Found("its time is nearly over, and then it is lifted", Act.WAIT)
     return _Found(f"nobody writes any more; {lifted}, unless promoted before")
@@ -257,22 +260,6 @@ def _over(look: Look) -> _Found | None:
 
 def _going_on(look: Look) -> str:
     return f"{count(len(look.producers), 'producer')} goes on" if look.producers else ""
-
-
-def _named(look: Look) -> tuple[str, ...]:
-    return cut(_name(each, look.at_ms) for each in look.producers)
-
-
-def _name(each: Producer, now_ms: int) -> str:
-    where = ", ".join(each.topics)
-    if each.producer_id is None:
-        return f"{where}: a producer without an id (not idempotent), so no broker can name it"
-    who = f"producer id {each.producer_id}"
-    if each.transactional_id is not None:
-        who += f", transactional id {each.transactional_id}"
-    ago = age_ms(each.last_ms, now_ms)
-    dated = "with an impossible time" if ago is None else f"dated {time(ago / 1000)} ago"
-    return f"{where}: {who}, newest record {dated}"
 
 
 def _drain(look: Look, _: Wishes) -> _Found:
@@ -342,12 +329,16 @@ def _promote(look: Look) -> _Found:
     if look.unfinished:
         what = count(len(look.unfinished), "topic")
         return _Found(f"go on with the end of {what}, which was cut short", Act.PROMOTE)
-    late = [(place, more) for place in look.places if (more := _behind_the_cut(look, place)) > 0]
+    late = [
+        (place.at, each.end - each.start)
+        for place in look.places
+        if (each := look.behind_the_cut(place)) is not None
+    ]
     if late:
         many = sum(more for _, more in late)
-        lines = cut(f"{place.at}: {count(more, 'offset')}" for place, more in late)
+        lines = cut(f"{at}: {count(more, 'offset')}" for at, more in late)
         text = f"{count(many, 'offset')} written to the source after the cut: nobody copies them"
-        return _Found(text, Act.STOP, (*lines, *_named(look)))
+        return _Found(text, Act.STOP, (*lines, *named(look.late, look.at_ms)))
     first = min(look.ended.values(), key=lambda each: each.at)
     return _Found(f"{count(len(look.topics), 'topic')} {first.how} {first.by}")
 
@@ -357,17 +348,6 @@ def _back(look: Look) -> _Found:
         return _Found(f"{look.reverse} mirrors from the cut on, once a driver runs it")
     what = f"{look.reverse} begins at the cut; the fence is lifted for it"
     return _Found(what if look.fences else f"{look.reverse} begins at the cut", Act.BACK)
-
-
-def _behind_the_cut(look: Look, place: Place) -> int:
-    """Source offsets that have come since the mirror ended, and by none that goes the other way."""
-    if place.at.topic in look.back:
-        return 0
-    cut = look.ended[place.at.topic].cut
-    point = None if cut is None else cut.point(place.at.partition)
-    if place.end is None or point is None or point.source < 0:
-        return 0
-    return place.end - point.source
 
 
 def _to_come(name: str, look: Look, wishes: Wishes) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from causeway.operate.cutover.outcome import Result
 from causeway.operate.cutover.undoing import Lifted
+from causeway.operate.cutover.values import Producer
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -64,15 +65,19 @@ def as_json(result: Result) -> dict[str, Any]:
             }
             for group in look.groups
         ],
-        "producers": [
-            {
-                "topics": list(each.topics),
-                "producer_id": each.producer_id,
-                "transactional_id": each.transactional_id,
-                "last_ms": each.last_ms,
-            }
-            for each in look.producers
-        ],
+        "producers": [_producer(each) for each in look.producers],
+        "through_the_fence": [_producer(each) for each in result.through],
+        "behind_the_cut": [_producer(each) for each in look.late],
+    }
+
+
+def _producer(each: Producer) -> dict[str, Any]:
+    return {
+        "topics": list(each.topics),
+        "producer_id": each.producer_id,
+        "transactional_id": each.transactional_id,
+        "last_ms": each.last_ms,
+        "records": each.records or None,
     }
 
 

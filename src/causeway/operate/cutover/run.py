@@ -153,7 +153,8 @@ class _Run:
             if end is not None:
                 link = self._eyes.link
                 pause_ms = pause_ms_of(look, self._promoted_ms)
-                return result_of(link, self._wishes, end, checklist, look, pause_ms)
+                through = self._eyes.through_the_fence()
+                return result_of(link, self._wishes, end, checklist, look, pause_ms, through)
             self._looked = time.monotonic()
             look = self._eyes.look(look.checks)
 

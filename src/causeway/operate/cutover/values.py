@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from causeway.control.directives import Directive
 from causeway.model import TopicPartition
@@ -95,14 +96,23 @@ class Fence:
     over: bool = False
 
 
+class Stretch(NamedTuple):
+    """Offsets of one partition, from `start` to before `end`."""
+
+    start: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer:
-    """Somebody who writes. `producer_id` is None of one that has none, and so no name."""
+    """Somebody who writes. `producer_id` is None of one that has none, and so no name. `records`:
+    how many were counted, 0 where they were not."""
 
     topics: tuple[str, ...]
     producer_id: int | None
     transactional_id: str | None
     last_ms: int  # of its newest record
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +172,17 @@ class Look:
     per_s: float | None = None
     verified: Verified | None = None
     ahead_ms: int = 0
+    late: tuple[Producer, ...] = ()  # who has written to the source behind the cut
+
+    def behind_the_cut(self, place: Place) -> Stretch | None:
+        """Source offsets that have come since the mirror ended, and by none that goes the other
+        way."""
+        end = self.ended.get(place.at.topic)
+        point = None if end is None or end.cut is None else end.cut.point(place.at.partition)
+        if place.at.topic in self.back or place.end is None or point is None:
+            return None
+        found = Stretch(point.source, place.end)
+        return found if 0 <= found.start < found.end else None
 
     def left_ms(self, fence: Directive) -> int:
         """Until the driver lifts it, by the driver's clock; negative where that is over."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.operate.cutover.values import Producer
+from causeway.operate.cutover.values import Producer, Stretch
 from causeway.wire.cluster import Cluster
 from causeway.wire.producers import (
     ActiveProducer,
@@ -38,6 +38,7 @@ class Watch:
         self._movers: dict[tuple[TopicPartition, int | None], tuple[float, int]] = {}
         self._names: dict[int, str | None] = {}
         self._fenced: dict[TopicPartition, int] | None = None
+        self._through: dict[TopicPartition, Stretch] = {}
 
     def see(self, ends: Ends, readable: Ends, tails: Ends, *, fenced: bool) -> None:
         """High watermarks and what can be read, by now, and where leaders' logs ended before;
@@ -58,6 +59,9 @@ class Watch:
             self._fenced = None
         elif self._fenced is None:
             self._fenced = dict(ends)
+        for at, start in (self._fenced or {}).items():
+            if self._ends[at] > start:
+                self._through[at] = Stretch(start, self._ends[at])
 
     def had(self, at: TopicPartition) -> int | None:
         """What could be read of it a moment ago."""
@@ -73,6 +77,12 @@ class Watch:
         """Offsets since the fence was first seen to hold everywhere."""
         before = self._fenced or {}
         return sum(self._ends[at] - end for at, end in before.items())
+
+    @property
+    def through(self) -> Mapping[TopicPartition, Stretch]:
+        """What was written though the fence was seen to hold everywhere; also of one that was
+        lifted since."""
+        return self._through
 
     def per_s(self, lag: int) -> float | None:
         """By how many records a second the lag, which is this by now, has shrunk."""
