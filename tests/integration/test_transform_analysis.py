@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from causeway.errors import ConfigError
+from causeway.transform import outputs
 from causeway.transform.analysis import SESSION, prepare
 from causeway.transform.rows import OUTPUT
 from causeway.transform.strict_json import NOT_JSON
@@ -414,7 +415,7 @@ def test_what_no_record_can_have_is_refused_record_by_record(session: Any) -> No
             "aes_encrypt has always the same IV",
         ),
         ("SELECT secrets.K AS value FROM records", "`value` would show a secret"),
-        ("SELECT to_json(secrets) AS key FROM records", "`key` would show a secret"),
+        ("SELECT to_json(secrets) AS key FROM records", "`to_json` might show a secret"),
         ("SELECT k AS key FROM (SELECT secrets.K AS k FROM records)", "would show a secret"),
         ("SELECT offset + 1 AS offset FROM records", "`offset` is not a part of a record"),
         ("SELECT key AS name FROM records", "`name` is not a part of a record"),
@@ -432,6 +433,255 @@ def test_what_no_record_can_have_is_refused_record_by_record(session: Any) -> No
 )
 def test_what_is_refused_and_where(session: Any, sql: str, said: str) -> None:
     assert said in refusal(session, sql, secrets={"K": "0123456789abcdef"})
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "TIMESTAMP 'now'",
+        "timestamp_ntz' NOW\t'",
+        "TIMESTAMP_LTZ /* or */ r'Tomorrow Europe/Berlin'",
+        "TIMESTAMP '12:30'",
+        "TIMESTAMP 'T9:00:00'",
+        "DATE 'today'",
+        "date\n'yesterday UTC'",
+        "CAST('now' AS TIMESTAMP)",
+        "'now'::timestamp_ntz",
+        "TRY_CAST('\u0000now' AS TIMESTAMP)",
+        "CAST(concat(lower('N'), 'ow') AS TIMESTAMP)",
+        "CAST('7:00' AS TIMESTAMP)",
+        "CAST(CAST('today' AS DATE) AS TIMESTAMP)",
+        "to_timestamp('now')",
+        "to_timestamp_ltz('now')",
+        "to_timestamp_ntz('now')",
+        "try_to_timestamp('now')",
+        "to_date('today')",
+        "timestamp('now')",
+        "date('today')",
+        "date_add('today', 1)",
+        "date_trunc('day', 'now')",
+        "to_utc_timestamp('now', 'UTC')",
+        "coalesce(CAST(value AS TIMESTAMP), to_timestamp('now'))",
+        "IF(timestamp > 'now', timestamp, NULL)",
+        "IF(timestamp BETWEEN 'yesterday' AND DATE '2024-01-01', timestamp, NULL)",
+        "IF(timestamp IN ('now'), timestamp, NULL)",
+        "transform(array(1), x -> TIMESTAMP 'now')[0]",
+        "CAST(array(value) AS ARRAY<TIMESTAMP>)[0]",
+        "CAST(from_json(value, 'a STRING') AS STRUCT<a: TIMESTAMP>).a",
+        "from_json(value, 'a TIMESTAMP').a",
+        "from_json(value, 'ARRAY<STRUCT<a: TIMESTAMP>>')[0].a",
+        "from_csv(value, 'a TIMESTAMP').a",
+        "from_xml(value, 'a TIMESTAMP').a",
+        "CAST(parse_json(value) AS TIMESTAMP)",
+        "try_variant_get(parse_json(value), '$.a', 'array<timestamp>')[0]",
+        "timestamp_seconds(unix_timestamp())",
+        "CAST(concat('2024-01-01 ', CAST(current_time() AS STRING)) AS TIMESTAMP)",
+        "curdate()",
+        "localtimestamp()",
+        "timestamp_seconds(rand() * 100)",
+    ],
+)
+def test_the_time_of_day_is_refused_however_it_is_spelled(session: Any, time: str) -> None:
+    for sql in (
+        f"SELECT {time} AS timestamp FROM records",
+        f"WITH a AS (FROM (SELECT *, {time} AS t FROM records) |> WHERE t IS NULL) FROM a "
+        "|> SELECT key",
+    ):
+        said = refusal(session, sql, value_format="string")
+        assert "depends on when" in said or "another result" in said
+
+
+def test_times_that_are_whole_are_not_refused(session: Any) -> None:
+    sql = """
+        SELECT CAST(from_json(value, 'a TIMESTAMP_NTZ, b DATE, c STRING').c AS TIMESTAMP)
+            AS timestamp
+        FROM records
+        WHERE timestamp > TIMESTAMP '1999-01-01 12:30' AND timestamp > CAST('epoch' AS TIMESTAMP)
+            AND timestamp > '2000-01-01T12:30' AND timestamp > DATE '1970-01-01'
+            AND from_json(value, 'a TIMESTAMP', map('timestampFormat', 'HH:mm')).a IS NULL
+            AND to_timestamp('12:30', 'HH:mm') IS NOT NULL AND current_timezone() = 'UTC'
+    """
+    (row,) = run(session, settings(sql, value_format="string"), values(b'{"c": "2024-01-01"}'))
+    assert row.timestamp.year == 2024
+
+
+WITHOUT_DATES = [
+    b"12:30",
+    b"9:15:00",
+    b" \t7:00 ",
+    b"T12:30",
+    b"T1",
+    b"\x7f7:00",
+    b"1:2:3.4",
+    b"now",
+]
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "CAST(value AS TIMESTAMP)",
+        "to_timestamp(value)",
+        "date_trunc('DAY', value)",
+        "transform(array(value), x -> CAST(x AS TIMESTAMP))[0]",
+    ],
+)
+def test_a_record_with_a_time_and_no_date_is_refused(session: Any, time: str) -> None:
+    """Spark would take it for a time of today."""
+    rows = values(*WITHOUT_DATES, b"2024-05-06 12:30")
+    for sql in (
+        f"SELECT {time} AS timestamp FROM records",
+        f"SELECT * FROM records WHERE {time} > TIMESTAMP '1999-01-01'",
+    ):
+        found = run(session, settings(sql, value_format="string"), rows)
+        reasons = ["the transform fails on it"] * len(WITHOUT_DATES)
+        assert [row._reason for row in found] == [*reasons, None]
+    tried = time.replace("CAST(", "TRY_CAST(").replace("to_timestamp(", "try_to_timestamp(")
+    if tried != time:
+        either = f"coalesce({tried}, TIMESTAMP '1999-01-01')"
+        sql = f"SELECT CAST({either} AS STRING) AS value FROM records"
+        found = run(session, settings(sql, value_format="string"), rows)
+        assert {row.value for row in found[:-1]} == {b"1999-01-01 00:00:00"}
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["at", "inner.at", "all[0]", "inners[0].at", "map['k']"],
+)
+def test_a_timestamp_of_a_schema_has_a_date(session: Any, time: str) -> None:
+    schema = (
+        "at TIMESTAMP, open STRING, inner STRUCT<at: TIMESTAMP>, all ARRAY<TIMESTAMP>, "
+        "inners ARRAY<STRUCT<at: TIMESTAMP>>, map MAP<STRING, TIMESTAMP>"
+    )
+    sql = f"SELECT value.{time} AS timestamp FROM records"
+    path = {
+        "at": '"at": "{0}"',
+        "inner.at": '"inner": {{"at": "{0}"}}',
+        "all[0]": '"all": ["{0}"]',
+        "inners[0].at": '"inners": [{{"at": "{0}"}}]',
+        "map['k']": '"map": {{"k": "{0}"}}',
+    }[time]
+    whole = "{" + path.format("2024-05-06T12:30:00Z") + ', "open": "12:30"}'
+    texts = ["{" + path.format(one) + "}" for one in ("12:30", "T9:00")]
+    transform = settings(sql, value_format="json", value_schema=schema)
+    found = run(session, transform, values(*(one.encode() for one in (*texts, whole))))
+    reason = "value has a time without a date"
+    assert [row._reason for row in found] == [reason, reason, None]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "nvl(secrets.K, 'x')",
+        "replace(secrets.K, 'a', 'b')",
+        "format_string('%s', secrets.K)",
+        "upper(secrets.K)",
+        "coalesce(secrets.K)",
+        "IF(secrets.K LIKE 'a%', 'x', 'y')",
+        "CASE WHEN value = 'x' THEN secrets.K END",
+        "CAST(length(secrets.K) AS STRING)",
+        "base64(secrets.K)",
+        "hex(CAST(secrets.K AS BINARY))",
+        "md5(secrets.K)",
+        "CAST(crc32(secrets.K) AS STRING)",
+        "CAST(xxhash64(secrets.K, value) AS STRING)",
+        "to_json(struct(secrets.K))",
+        "CAST(secrets AS STRING)",
+        "array_join(array(secrets.K), '')",
+        "transform(array(1), x -> secrets.K)[0]",
+        "transform(array(secrets.K), x -> sha2(x, 256))[0]",
+        "map('a', secrets.K)['a']",
+        "substr(secrets.K, 1, 1)",
+        "secrets.K || value",
+        "concat_ws(',', secrets.K, value)",
+        "sha2(substr(secrets.K, 1, 1), 256)",
+        "sha2(CAST(CAST(secrets.K AS INT) AS STRING), 256)",
+        "sha2(value, length(secrets.K))",
+        "raise_error(secrets.K)",
+        "aes_encrypt(secrets.K, 'abcdefghijklmnop', 'ECB')",
+        "aes_encrypt(value, 'abcdefghijklmnop', 'CBC', 'PKCS', CAST(secrets.K AS BINARY))",
+        "aes_decrypt(value, secrets.K)",
+        "mask(secrets.K)",
+        "url_encode(secrets.K)",
+        "reverse(secrets.K)",
+        "elt(1, secrets.K)",
+        "get_json_object(concat('{\"a\":\"', secrets.K, '\"}'), '$.a')",
+    ],
+)
+def test_nothing_but_digests_may_use_a_secret(session: Any, shown: str) -> None:
+    secrets = {"K": "abcdefghijklmnop"}
+    for sql in (
+        f"SELECT {shown} AS value FROM records",
+        f"SELECT v AS value FROM (SELECT {shown} AS v FROM records)",
+        f"SELECT value FROM records WHERE {shown} IS NOT NULL",
+        f"SELECT value FROM records LATERAL VIEW explode(array({shown})) AS a",
+    ):
+        said = refusal(session, sql, value_format="string", secrets=secrets)
+        assert "show a secret" in said, sql
+
+
+def test_digests_may_use_a_secret(session: Any) -> None:
+    sql = """
+        SELECT concat(
+                sha2(concat(secrets.K, value), 256), hex(hmac(unhex(h), CAST(value AS BINARY)))
+            ) AS value,
+            aes_encrypt(key, CAST(secrets.K AS BINARY), 'ECB') AS key
+        FROM (SELECT *, secrets.H AS h FROM records)
+        WHERE sha2(concat_ws(',', secrets.K, encode(secrets.H, 'UTF-8')), 512) <> value
+    """
+    secrets = {"K": "abcdefghijklmnop", "H": "00ff"}
+    (row,) = run(session, settings(sql, value_format="string", secrets=secrets), values(b"v"))
+    assert row._reason is None
+    assert len(row.value) == 128
+
+
+@pytest.mark.parametrize(
+    ("sql", "left_out"),
+    [
+        ("SELECT * EXCEPT(headers) FROM records", ["headers"]),
+        ("SELECT * EXCEPT (KEY, `headers`, offset) FROM records", ["key", "headers"]),
+        ("SELECT r.* EXCEPT (r.headers) FROM records AS r", ["headers"]),
+        ("FROM records |> DROP headers", ["headers"]),
+        ("FROM records |> WHERE key IS NOT NULL |> DROP value, timestamp", ["value", "timestamp"]),
+        ("SELECT key, value FROM (SELECT * EXCEPT (headers) FROM records)", ["headers"]),
+        (
+            "WITH a AS (FROM records |> DROP headers) SELECT upper(value) AS value FROM a",
+            ["headers"],
+        ),
+        ("FROM (SELECT value, headers AS h FROM records) |> DROP h", ["headers"]),
+        ("FROM records |> DROP topic, partition", ["topic", "partition"]),
+    ],
+)
+def test_a_part_that_is_left_out_is_refused_as_it_would_stay(
+    session: Any, sql: str, left_out: list[str]
+) -> None:
+    said = refusal(session, sql, value_format="string")
+    found = [part for part in outputs.NAMES if f"`{part}` is left out" in said]
+    assert found == [part for part in outputs.NAMES if part in left_out]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * EXCEPT (offset) FROM records",
+        "FROM records |> DROP secrets, offset",
+        "SELECT * EXCEPT (value), upper(value) AS value FROM records",
+        "FROM records |> EXTEND upper(value) AS v |> SET value = v |> DROP v",
+        "FROM records |> EXTEND upper(value) AS v |> DROP value |> SELECT v AS value",
+        "SELECT value, length(value) AS n FROM records |> WHERE n = 1 |> DROP n",
+        "SELECT to_json(struct(* EXCEPT (headers, value, secrets))) AS value FROM records",
+        "SELECT key, value FROM records",
+        "FROM records |> SET headers = filter(headers, h -> false)",
+        "FROM records |> SELECT NULL AS key, value",
+    ],
+)
+def test_what_is_left_out_and_is_no_part_or_made_anew_is_not_refused(
+    session: Any, sql: str
+) -> None:
+    transform = settings(sql, value_format="string", secrets={"K": "x"})
+    (row,) = run(session, transform, values(b"v"))
+    assert row._reason is None
+    assert len(row.headers) == (0 if "h -> false" in sql else 1)
 
 
 def test_a_refusal_is_one_line_and_nothing_is_logged(
@@ -469,7 +719,8 @@ def test_a_schema_that_is_none_is_refused(session: Any) -> None:
 
 def test_secrets_are_in_no_plan(session: Any) -> None:
     sql = (
-        "SELECT sha2(concat(secrets.SALT, key), 256) AS key FROM records WHERE key != secrets.SALT"
+        "SELECT sha2(concat(secrets.SALT, key), 256) AS key FROM records "
+        "WHERE key != sha2(secrets.SALT, 256)"
     )
     transform = settings(sql, key_format="string", secrets={"SALT": "s3cret-salt"})
     prepared = prepare(session, transform)
@@ -508,6 +759,15 @@ def random(records):
 
 def joined(records):
     return records.join(records.sparkSession.range(3), "id")
+
+def without_headers(records):
+    return records.drop("headers")
+
+def today(records):
+    return records.filter("timestamp > TIMESTAMP 'today'")
+
+def cast_now(records):
+    return records.withColumn("timestamp", sf.lit("now").cast("timestamp"))
 
 def other(records):
     return records.sparkSession.range(3).select(sf.col("id").cast("string").alias("key"))
@@ -592,6 +852,9 @@ def test_user_defined_functions_are_asked_about_records_only(session: Any) -> No
         ("my_functions:random", "my_functions.py:15: rand() gives another result"),
         ("my_functions:joined", "my_functions:joined: "),
         ("my_functions:other", "something else than the view `records`"),
+        ("my_functions:without_headers", "`headers` is left out"),
+        ("my_functions:today", "depends on when it is asked"),
+        ("my_functions:cast_now", "depends on when it is asked"),
         ("my_functions:crossed", "a join cannot be used"),
         ("my_functions:broken", "my_functions:broken: "),
         ("my_functions:random_udf", "gives another result each time"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from causeway.config.settings import TransformSettings
 from causeway.errors import ConfigError
 from causeway.transform import formats, outputs, schemas
-from causeway.transform.catalyst import Catalyst, Node, Place, each
+from causeway.transform.catalyst import Catalyst, Node, Place, each, left_out_of
 from causeway.transform.formats import HIDDEN, Part
 from causeway.transform.plan_rewrite import Rewriter
 from causeway.transform.queries.reading import shortcut_of_query
@@ -110,9 +110,11 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
             text = text.rstrip().rstrip(";")
             frame = _query(own, text, subject)
     plan, base = _analysed(frame), _analysed(view)
-    # Rules treat tombstones themselves.
-    facts = examine(plan, base, names_null=by_rules)
-    found = outputs.recognise(plan, frame.schema, facts, both, by_rules=by_rules)
+    parser = own._jsparkSession.sessionState().sqlParser()
+    to = Catalyst(own._jvm)
+    facts = examine(plan, base, to, parser.parseExpression, by_rules=by_rules)
+    left_out = set() if text is None else left_out_of(parser.parseQuery(text))
+    found = outputs.recognise(plan, frame.schema, facts, both, left_out, by_rules=by_rules)
     if facts.problems:
         raise _refused(subject, [str(problem) for problem in facts.problems])
     replaces = frozenset(found) & frozenset(outputs.NAMES)

@@ -65,6 +65,23 @@ def conjuncts(condition: Node) -> list[Node]:
     return conjuncts(condition.left()) + conjuncts(condition.right())
 
 
+def left_out_of(parsed: Node) -> set[str]:
+    """The names that a query, parsed and not yet analysed, leaves out of `*`: by EXCEPT or DROP."""
+    found: set[str] = set()
+    todo = [parsed]
+    while todo:
+        node = todo.pop()
+        todo += [*each(node.children()), *each(node.innerChildren())]
+        if name(node) != "Project":
+            continue
+        for column in each(node.projectList()):
+            if name(column) != "UnresolvedStarExceptOrReplace":
+                continue
+            if column.replacements().isEmpty():  # SET replaces what it leaves out
+                found |= {str(part).lower() for one in each(column.excepts()) for part in each(one)}
+    return found
+
+
 # Expressions that give a value, or null, for whatever they are given.
 _NEVER_THROW = frozenset(
     {
@@ -107,6 +124,16 @@ class Catalyst:
 
     def none(self) -> Any:
         return getattr(self._jvm, "scala.Option").empty()
+
+    def replaced(self, plan: Node) -> Node:
+        """`plan` with what Spark puts in the place of functions such as `to_timestamp`."""
+        rule = getattr(self._jvm, "org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$")
+        return getattr(rule, "MODULE$").apply(plan)
+
+    def without(self, text: Node, pattern: str) -> Node:
+        """`text`, empty where `pattern` matches it."""
+        whole = self.text(f"(?s)(?:{pattern}).*")
+        return self._expressions.RegExpReplace(text, whole, self.text(""))
 
     def if_(self, condition: Node, then: Node, otherwise: Node) -> Node:
         return self._expressions.If(condition, then, otherwise)

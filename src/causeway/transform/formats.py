@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from causeway.config.settings import TransformFormat, TransformSettings
+from causeway.transform.clock import without_date
 from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, VISIBLE
 from causeway.transform.schemas import FORMATS
 from causeway.transform.strict_json import NOT_JSON, is_json, reading
@@ -93,6 +94,8 @@ class Part:
         elif self.format == "json":
             reasons.append((~sf.is_valid_utf8(text), f"{self.name} is not JSON"))
         if self.type is not None:
+            if (dateless := without_date(text, self.type)) is not None:
+                reasons.append((dateless, f"{self.name} has a time without a date"))
             reasons.append((self._misfits(), f"{self.name} does not fit its schema"))
         if not reasons:
             return sf.lit(None).cast("string")

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NAMES = ("key", "value", "headers", "timestamp", "topic", "partition")
+# What to write for a part that is to go.
+_INSTEAD = {
+    "key": "write `NULL AS key` for records without a key",
+    "value": "write `NULL AS value` for tombstones",
+    "headers": "write `filter(headers, h -> false) AS headers` for none",
+    **dict.fromkeys(("timestamp", "topic", "partition"), "each record has one: leave it in"),
+}
 _WHOLE_NUMBERS = {"tinyint", "smallint", "int", "bigint"}
 _NESTED = {"struct", "array", "map", "variant"}
 _TEXT = {"string", "binary", "void"}
@@ -45,9 +52,16 @@ class Projected:
 
 
 def recognise(
-    plan: Node, schema: Any, facts: Facts, both: tuple[Part, Part], *, by_rules: bool
+    plan: Node,
+    schema: Any,
+    facts: Facts,
+    both: tuple[Part, Part],
+    left_out: Set[str],
+    *,
+    by_rules: bool,
 ) -> dict[str, Projected]:
-    """The columns of `plan` that replace something; problems go to `facts`."""
+    """The columns of `plan` that replace something; problems go to `facts`. `left_out`: the names
+    that its text says are to go."""
     names = {*NAMES, *((SEEN, REASON) if by_rules else ())}
     formats = {part.name: part for part in both}
     places = _places(plan)
@@ -73,6 +87,13 @@ def recognise(
             of_record = not facts.names_null and (label == "value" or one in facts.from_value)
             of_schema = label in formats and formats[label].of_schema
             found[label] = Projected(label, field.dataType, of_record, of_schema)
+    left_out = left_out | {facts.called[one] for one in left_out & facts.called.keys()}
+    if "offset" in kept:  # only `*` has that, so what else is missing was dropped in Python
+        left_out = left_out | set(NAMES)
+    for label in NAMES:
+        if label in left_out and label not in found and label not in kept:
+            problem = f"`{label}` is left out, and yet would stay as it is ({_INSTEAD[label]})"
+            facts.problems.append(Problem(Place(), problem))
     return found
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causeway.transform.catalyst import Catalyst, Node, conjuncts, each, id_of, name, never_throws
+from causeway.transform.clock import NO_DATE, takes_times
 from causeway.transform.formats import HIDDEN
 from causeway.transform.refusals import Facts
 from causeway.transform.udfs import guarded
@@ -53,6 +54,10 @@ class Rewriter:
         self._tables: dict[int, Node] = {}
 
     def rewrite(self, node: Node) -> Node:
+        """The whole plan."""
+        return self._rewrite(self._to.replaced(node) if self._facts.takes_times else node)
+
+    def _rewrite(self, node: Node) -> Node:
         match name(node):
             case "Project":
                 return self._project(node)
@@ -61,10 +66,10 @@ class Rewriter:
             case "Generate":
                 return self._generate(node)
             case "SubqueryAlias" | "View" | "PipeOperator":
-                return self.rewrite(node.child())
+                return self._rewrite(node.child())
             case "WithCTE":
                 self._tables |= {int(one.id()): one.child() for one in each(node.cteDefs())}
-                return self.rewrite(node.plan())
+                return self._rewrite(node.plan())
             case "CTERelationRef":
                 return self._table(node)
             case _:
@@ -108,7 +113,7 @@ class Rewriter:
         return columns
 
     def _project(self, node: Node) -> Node:
-        child = self.rewrite(node.child())
+        child = self._rewrite(node.child())
         columns = list(each(node.projectList()))
         made = [
             column
@@ -131,7 +136,7 @@ class Rewriter:
         return self._to.project([*kept, *self._judged(tried)], child)
 
     def _filter(self, node: Node) -> Node:
-        child = self.rewrite(node.child())
+        child = self._rewrite(node.child())
         before = [one for one in each(child.output()) if str(one.name()) not in HIDDEN]
         child, tried = self._try([self._passing(node)], child)
         threw = self._to.is_null(tried)
@@ -140,7 +145,7 @@ class Rewriter:
 
     def _table(self, node: Node) -> Node:
         table = self._tables[int(node.cteId())]
-        child = self.rewrite(table)
+        child = self._rewrite(table)
         columns = [
             here if id_of(here) == id_of(there) else self._to.alias(there, here)
             for there, here in zip(each(table.output()), each(node.output()), strict=True)
@@ -148,10 +153,14 @@ class Rewriter:
         return self._to.project([*columns, *self._hidden], child)
 
     def _calls(self, expression: Node, condition: Node) -> Node:
-        """With user-defined functions asked only where `condition` holds: Spark calls them for each
-        row, whatever stands around them, and gives them what `condition` keeps from others."""
-        before = list(each(expression.children())) if self._facts.calls_python else []
+        """With times only where a text has a date, and with user-defined functions asked only where
+        `condition` holds: Spark calls them for each row, whatever stands around them, and gives
+        them what `condition` keeps from others."""
+        looked_at = self._facts.calls_python or self._facts.takes_times
+        before = list(each(expression.children())) if looked_at else []
         children = [self._calls(child, condition) for child in before]
+        if self._facts.takes_times and takes_times(expression):
+            children = [self._to.without(children[0], NO_DATE)]
         if name(expression) == "PythonUDF":
             given = [self._argument(child, condition) for child in children]
             return self._to.python_udf(expression, guarded(expression), [condition, *given])
@@ -181,7 +190,7 @@ class Rewriter:
         return self._to.if_(self._live, self._to.all_of(conditions), self._to.true)
 
     def _generate(self, node: Node) -> Node:
-        child, generator = self.rewrite(node.child()), node.generator()
+        child, generator = self._rewrite(node.child()), node.generator()
         collection, *others = each(generator.children())
         condition = self._condition(generator)
         collection = self._calls(collection, condition)
@@ -193,6 +202,7 @@ class Rewriter:
             [*(judged.get(str(one.name()), one) for one in before), tried], child
         )
         collection = self._to.field(tried, 0)
+        others = [self._calls(other, condition) for other in others]
         safe = self._to.with_children(generator, [collection, *others])
         if name(generator) == "JsonTuple":  # always makes one row
             return self._to.generate(node, safe, child, outer=False)

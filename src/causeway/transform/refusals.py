@@ -7,10 +7,22 @@ no expression that is not deterministic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from causeway.transform.catalyst import Node, Place, conjuncts, each, id_of, name, place, references
+from causeway.transform import clock
+from causeway.transform.catalyst import (
+    Catalyst,
+    Node,
+    Place,
+    conjuncts,
+    each,
+    id_of,
+    name,
+    place,
+    references,
+)
 from causeway.transform.rows import SECRETS
 from causeway.transform.udfs import cannot_guard
 
@@ -56,12 +68,22 @@ _NOW = {
 }
 _UDFS = {"PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF"}
 _COLLECTIONS = {"Explode", "PosExplode", "Inline"}
-# What hands on a secret as it is, or as good as.
-_CARRIERS = {
-    *("Alias", "Cast", "Coalesce", "If", "CaseWhen", "Concat", "ConcatWs", "CreateNamedStruct"),
-    *("CreateArray", "CreateMap", "StructsToJson", "GetStructField", "Upper", "Lower", "Base64"),
-    *("Hex", "Encode", "Reverse", "Substring", "StringTrim"),
+# What may take a secret, and as which of its arguments: nothing of the secret is to be seen in what
+# comes out.
+_DIGESTS: Mapping[str, frozenset[int]] = {
+    "Sha2": frozenset({0}),
+    "Hmac": frozenset({0, 1}),
+    "AesEncrypt": frozenset({1}),
 }
+# What may prepare a secret for those.
+_PREPARE = {
+    *("Alias", "Cast", "Concat", "ConcatWs", "GetStructField", "Encode", "Unhex", "UnBase64"),
+    "ToBinary",
+}
+_ONLY_DIGESTS = (
+    "only sha2, hmac and the key of aes_encrypt may be made of secrets, also by concat, encode, "
+    "unhex, unbase64, to_binary or a cast to STRING or BINARY"
+)
 _EXPLODES = "use explode, posexplode or inline (also with _outer), or json_tuple"
 
 
@@ -83,6 +105,8 @@ class Facts:
     used: set[str] = field(default_factory=set)  # columns of the view that something is made of
     names_null: bool = False  # says `value IS NULL`, or IS NOT NULL: it treats tombstones itself
     secret: set[int] = field(default_factory=set)  # hand on a secret
+    called: dict[str, str] = field(default_factory=dict)  # the view's columns by other names
+    takes_times: bool = False  # makes timestamps of texts, see clock.py
     calls_python: bool = False  # has user-defined functions in Python
 
     def reads_value(self, expression: Node) -> bool:
@@ -93,19 +117,25 @@ class Facts:
         return not self.names_null and self.reads_value(expression)
 
 
-def examine(plan: Node, view: Node, *, names_null: bool) -> Facts:
-    """`view`: the plan that `records` stands for. `names_null`: as in Facts, known beforehand."""
+def examine(plan: Node, view: Node, catalyst: Catalyst, parse: Any, *, by_rules: bool) -> Facts:
+    """`view`: the plan that `records` stands for. `parse`: Spark's parser of expressions.
+    `by_rules`: the query is our own, treats tombstones itself and gives secrets to our functions
+    alone."""
     columns = {id_of(column): str(column.name()) for column in each(view.output())}
     value = {one for one, name_ in columns.items() if name_ == "value"}
-    facts = Facts(from_value=value, same_as=dict(columns), names_null=names_null)
+    facts = Facts(from_value=value, same_as=dict(columns), names_null=by_rules)
     facts.secret |= {one for one, name_ in columns.items() if name_ == SECRETS}
-    _Examiner(facts, set(columns)).plan(plan)
+    examiner = _Examiner(facts, set(columns), by_rules=by_rules)
+    examiner.plan(plan)
+    if not by_rules:
+        examiner.times(plan, catalyst, parse)
     return facts
 
 
 class _Examiner:
-    def __init__(self, facts: Facts, view: set[int]) -> None:
+    def __init__(self, facts: Facts, view: set[int], *, by_rules: bool) -> None:
         self._facts = facts
+        self._by_rules = by_rules
         self._view = view
         self._tables: dict[int, Node] = {}  # of WITH, by Spark's number
         self._within: Node | None = None  # the expression that is looked at
@@ -136,6 +166,12 @@ class _Examiner:
                 pass
             case _:
                 self._refused(kind, node)
+
+    def times(self, plan: Node, catalyst: Catalyst, parse: Any) -> None:
+        for one in clock.expressions(plan, catalyst):
+            if (problem := clock.problem(one, parse)) is not None:
+                self._problem(one, problem)
+            self._facts.takes_times |= clock.takes_times(one)
 
     def _table(self, node: Node) -> None:
         table = self._tables[int(node.cteId())]
@@ -175,19 +211,27 @@ class _Examiner:
         facts, child, here = self._facts, column.child(), id_of(column)
         if name(child) == "AttributeReference":
             self._same(id_of(child), here)
+            if (one := facts.same_as.get(here)) is not None:
+                facts.called[str(column.name()).lower()] = one
             return
-        self._expression(child)
+        if self._expression(child):
+            facts.secret.add(here)
         if facts.reads_value(child):
             facts.from_value.add(here)
-        if self._carries(child):
-            facts.secret.add(here)
 
     def _carries(self, expression: Node) -> bool:
+        """Whether it hands on a secret. What must not take one is a problem."""
         if name(expression) == "AttributeReference":
             return id_of(expression) in self._facts.secret
-        return name(expression) in _CARRIERS and any(
-            self._carries(child) for child in each(expression.children())
-        )
+        kind, children = name(expression), list(each(expression.children()))
+        secret = {at for at, child in enumerate(children) if self._carries(child)}
+        if not secret or secret <= _DIGESTS.get(kind, frozenset()):
+            return False
+        if kind in _PREPARE and str(expression.dataType().simpleString()) in ("string", "binary"):
+            return True
+        what = f"`{expression.prettyName()}` might show a secret"
+        self._problem(expression, f"{what} ({_ONLY_DIGESTS})")
+        return False
 
     def _generate(self, node: Node) -> None:
         generator, facts = node.generator(), self._facts
@@ -198,21 +242,21 @@ class _Examiner:
         for column in each(node.generatorOutput()):
             if facts.reads_value(generator):
                 facts.from_value.add(id_of(column))
-            if any(self._carries(child) for child in each(generator.children())):
-                facts.secret.add(id_of(column))
 
-    def _expression(self, expression: Node) -> None:
-        """Of a whole expression, not a part."""
+    def _expression(self, expression: Node) -> bool:
+        """Of a whole expression, not a part. Whether it hands on a secret."""
         facts = self._facts
         facts.used |= {facts.same_as[one] for one in references(expression) if one in facts.same_as}
         before = len(facts.problems)
         self._within = expression
         self._parts(expression)
+        carries = not self._by_rules and self._carries(expression)
         if len(facts.problems) == before and not expression.deterministic():
             culprit = _least(expression)
             what = f"{culprit.prettyName()}() gives another result each time"
             self._problem(culprit, f"{what}, and {_AGAIN}")
         self._within = None
+        return carries
 
     def _parts(self, expression: Node) -> None:
         kind = name(expression)
