@@ -64,6 +64,13 @@ class Pair(NamedTuple):
     sequence: int
 
 
+class Dated(NamedTuple):
+    """The record at source offset `offset`, or the next one behind it, has this timestamp (ms)."""
+
+    offset: int
+    timestamp: int
+
+
 class Loss(NamedTuple):
     """The source offsets from `start` to `to` - 1, some or all of which a stopped partition cannot
     mirror.

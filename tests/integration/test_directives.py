@@ -91,10 +91,19 @@ def test_a_topic_is_paused_and_goes_on(
         assert "anna@ops" in status.reason
         assert "too loud" in status.reason
 
+        since_ms = int(time.time() * 1000)
         fill(source, one, 100, partitions=2, first=100)
         fill(source, other, 100, partitions=2, first=100)
         await_same(source, target, other)
         await_until(lambda: run.partitions()[one, 0].lag == 50, 60, "its lag is measured")
+        lagging = await_until(
+            lambda: next(
+                (each for each in [run.partitions()[one, 0]] if each.first_unmirrored >= 0), None
+            ),
+            60,
+            "the time of the first record that waits",
+        )
+        assert lagging.last_timestamp < since_ms <= lagging.first_unmirrored
         assert sum(target.offsets(start + one).values()) == 100
 
         (again,) = directives.pause(settings, topic=one, who="ben@ops")

@@ -41,6 +41,7 @@ WaitOption = Annotated[
     ),
 ]
 _RENAMED = 2  # topics that are named
+_UNKNOWN = 5  # topics that are named
 _UNREACHABLE = 3
 _FAILED = 7
 
@@ -248,9 +249,7 @@ def _verdict(each: FailedOver) -> Text:
     if each.before is not None:
         nothing = "" if each.groups else "; nothing to change"
         return Text(f"{what} was {each.before.how} {each.before.by}{nothing}{groups}")
-    rpo = each.rpo_ms
-    known = "nothing is missing" if rpo == 0 else f"RPO {duration(rpo)}"
-    missing = "RPO unknown" if rpo is None else known
+    missing = _rpo(each)
     if each.changed:
         return Text(f"{what} is failed over: ", "bold green").append(f"{missing}{groups}", "bold")
     return Text(f"{what}, failed over now: {missing}", "bold")
@@ -270,11 +269,14 @@ def _known(out: Output, each: FailedOver) -> None:
         out.print(f"a driver was last seen {duration(max(0, each.at_ms - each.seen_ms))} ago")
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("topic", overflow="fold")
-    for name in ("partitions", "newest record", "records missing"):
+    for name in ("partitions", "first record missing", "records missing"):
         table.add_column(name, justify="right")
     for one in each.topics:
-        old = age_ms(one.newest_ms, each.at_ms)
-        age = "–" if old is None else f"{duration(old)} old"
+        age = "none"
+        if one.first_ms is not None:
+            old = age_ms(one.first_ms, each.at_ms)
+            most = "" if one.missing and one.exact else "at most "
+            age = "unknown" if old is None else f"{most}{duration(old)} old"
         missing = "unknown" if one.missing is None else number(one.missing)
         if not one.exact and one.missing is not None:
             missing = f"{missing} or more"
@@ -283,6 +285,18 @@ def _known(out: Output, each: FailedOver) -> None:
             parts += f", {number(one.unbegun)} not begun"
         table.add_row(one.topic, parts, age, missing)
     out.print(table)
+
+
+def _rpo(each: FailedOver) -> str:
+    known, unknown = each.rpo_known_ms, each.rpo_unknown
+    if known is None:
+        return "RPO unknown"
+    least = "nothing is missing" if known == 0 else f"RPO {duration(known)} at the most"
+    if not unknown:
+        return least
+    named = ", ".join(unknown[:_UNKNOWN])
+    more = f" and {len(unknown) - _UNKNOWN} more" if len(unknown) > _UNKNOWN else ""
+    return f"{least}, but unknown for {named}{more}"
 
 
 def _groups(out: Output, each: FailedOver) -> None:

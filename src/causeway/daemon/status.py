@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from causeway.config.expiry import Expiry
+from causeway.control import lag
 from causeway.control.directives import THE_LINK, Directive, Standing
 from causeway.daemon.states import SOURCE_UNAVAILABLE, of_partitions
-from causeway.model import Spread, State, TopicPartition, age_ms
+from causeway.model import ENDED, Spread, State, TopicPartition
 from causeway.relay.messages import Transformed
 from causeway.relay.progress import TaskRecord
-
-SOURCE_TASK = "source"  # looks every few seconds whether the source answers
 
 
 class Role(StrEnum):
@@ -63,6 +62,7 @@ class PartitionStatus:
     bytes: int
     records_per_s: float
     bytes_per_s: float
+    first_unmirrored: int = -1  # ms, of the first record not mirrored
     high_watermark: int = -1
     held_ms: int = 0
     recoveries: int = 0  # times its place was looked for anew, whatever for
@@ -98,11 +98,13 @@ class PartitionStatus:
             return None
         return self.lag * self.bytes / self.records
 
-    def lag_ms(self, now_ms: int) -> int | None:
-        """The age of the newest record mirrored, 0 where nothing is left to mirror."""
-        if self.lag == 0:
-            return 0
-        return None if self.lag is None else age_ms(self.last_timestamp, now_ms)
+    def lag_ms(self, now_ms: int, silent_since: int | None) -> int | None:
+        """The age of the first record not mirrored: see control.lag, and `LinkStatus.silent_since`.
+        A bounded run that had nothing to copy never asked for an end: it lags by nothing."""
+        behind = 0 if self.state is State.DONE and self.lag is None else self.lag
+        if self.state in ENDED:
+            silent_since = None  # nobody waits for more
+        return lag.lag_ms(behind, self.first_unmirrored, now_ms, silent_since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +177,12 @@ class LinkStatus:
     @property
     def unavailable(self) -> str | None:
         """Why its source does not answer; None where it does."""
-        return next((task.reason for task in self.tasks if task.name == SOURCE_TASK), None)
+        return next((task.reason for task in self.tasks if task.name == lag.SOURCE_TASK), None)
+
+    @property
+    def silent_since(self) -> int | None:
+        """When its source last answered (ms; -1 unknown); None if it answers."""
+        return None if self.unavailable is None else lag.answered_at(self.tasks)
 
     @property
     def state(self) -> str:

@@ -48,8 +48,9 @@ def topic_rows(link: LinkStatus, now_ms: int) -> list[TopicRow]:
     """In the order of their names."""
     rows: list[TopicRow] = []
     first = 0
+    silent_since = link.silent_since
     for _, group in groupby(link.partitions, key=lambda partition: partition.topic):
-        rows.append(_row(list(group), first, now_ms))
+        rows.append(_row(list(group), first, now_ms, silent_since))
         first += rows[-1].partitions
     return rows
 
@@ -58,20 +59,25 @@ def renewed(
     rows: Sequence[TopicRow], link: LinkStatus, changed: Sequence[int], now_ms: int
 ) -> list[TopicRow]:
     """`rows`, where of the link's partitions, which are the same as then, those at the places
-    `changed` have moved since. A lag that is there grows older by itself."""
+    `changed` have moved since. A lag that is there grows older by itself, and that of all does
+    while the source does not answer."""
+    if link.silent_since is not None:
+        return topic_rows(link, now_ms)
     found = list(rows)
     places = {bisect_right(rows, at, key=lambda row: row.first) - 1 for at in changed}
     places |= {place for place, row in enumerate(rows) if row.lag_ms}
     for place in places:
         row = rows[place]
         members = link.partitions[row.first : row.first + row.partitions]
-        found[place] = _row(members, row.first, now_ms)
+        found[place] = _row(members, row.first, now_ms, None)
     return found
 
 
-def _row(members: Sequence[PartitionStatus], first: int, now_ms: int) -> TopicRow:
+def _row(
+    members: Sequence[PartitionStatus], first: int, now_ms: int, silent_since: int | None
+) -> TopicRow:
     lags = [_lag(partition) for partition in members]
-    ages = [0 if lag == 0 else one.lag_ms(now_ms) for one, lag in zip(members, lags, strict=True)]
+    ages = [one.lag_ms(now_ms, silent_since) for one in members]
     return TopicRow(
         topic=members[0].topic,
         target_topic=members[0].target_topic,

@@ -133,7 +133,7 @@ def router(
             offset=offset,
             limit=limit,
         )
-        items = [shaping.partition(each.status.name, one, view.now_ms) for each, one in page]
+        items = [shaping.partition(each.status, one, view.now_ms) for each, one in page]
         return paged(items, total, offset, limit, view.now_ms)
 
     @api.get("/links/{link}/explain", response_model=shapes.Explanation)
@@ -161,7 +161,7 @@ def router(
         found = _link(view, link).partition(topic, partition)
         if found is None:
             raise HTTPException(404, f"{link} mirrors no partition {topic}-{partition}")
-        return answer(shaping.partition(link, found, view.now_ms))
+        return answer(shaping.partition(view.links[link].status, found, view.now_ms))
 
     @api.get("/groups", response_model=Page[shapes.Group])
     async def groups(

@@ -120,7 +120,7 @@ class Partition(Shape):
     mirrored_to: int | None = Field(description="The first offset that is not mirrored yet.")
     lag_records: int | None
     lag_bytes: int | None = Field(description="An estimate.")
-    lag_ms: int | None = Field(description="Age of the newest record mirrored; 0: caught up.")
+    lag_ms: int | None = Field(description="Age of the first record not mirrored; 0: caught up.")
     held_records: int | None = Field(description="Behind an open transaction; no lag counts them.")
     held_ms: int
     newest_record_ms: int | None = Field(description="Time of the newest record mirrored.")

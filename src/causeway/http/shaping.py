@@ -80,10 +80,10 @@ def topic(link: str, row: TopicRow) -> shapes.Topic:
     )
 
 
-def partition(link: str, one: PartitionStatus, now_ms: int) -> shapes.Partition:
+def partition(link: LinkStatus, one: PartitionStatus, now_ms: int) -> shapes.Partition:
     lag_bytes = one.lag_bytes
     return shapes.Partition(
-        link=link,
+        link=link.name,
         topic=one.topic,
         partition=one.partition,
         target_topic=one.target_topic,
@@ -96,7 +96,7 @@ def partition(link: str, one: PartitionStatus, now_ms: int) -> shapes.Partition:
         mirrored_to=_known(one.position),
         lag_records=one.lag,
         lag_bytes=None if lag_bytes is None else round(lag_bytes),
-        lag_ms=one.lag_ms(now_ms),
+        lag_ms=one.lag_ms(now_ms, link.silent_since),
         held_records=one.held,
         held_ms=one.held_ms,
         newest_record_ms=_known(one.last_timestamp),

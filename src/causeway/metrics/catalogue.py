@@ -96,7 +96,8 @@ LAG_BYTES: Final = Metric(
 )
 LAG_SECONDS: Final = Metric(
     name="causeway_partition_lag_seconds",
-    help="Age of the newest record that is mirrored; 0 where nothing is left to mirror.",
+    help="Age of the first record that is not mirrored, by its timestamp; 0 if nothing is left to "
+    "mirror, but the time since the source last answered while it does not.",
     labels=_PARTITION,
 )
 HELD_RECORDS: Final = Metric(

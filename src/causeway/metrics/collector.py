@@ -164,7 +164,7 @@ def _add_tasks(page: _Page, link: str, tasks: Sequence[TaskRecord]) -> None:
 def _add_partition(page: _Page, link: LinkStatus, partition: PartitionStatus, now_ms: int) -> None:
     number = str(partition.partition)
     labels = (link.name, partition.topic, number)
-    lag_ms = partition.lag_ms(now_ms)
+    lag_ms = partition.lag_ms(now_ms, link.silent_since)
     page.add(catalogue.LAG_RECORDS, labels, partition.lag)
     page.add(catalogue.LAG_BYTES, labels, partition.lag_bytes)
     page.add(catalogue.LAG_SECONDS, labels, None if lag_ms is None else lag_ms / 1000)

@@ -16,8 +16,9 @@ under names that are not this machine's: list others that you use in `causeway.m
 
 - `link` is the flow, as `A->B`; `topic` and `partition` are the source's, but in MirrorMaker 2's
   metrics the topic is the target's.
-- An unknown value has no sample: a lag before the source's end is known, and times of a partition
-  that has moved nothing yet. Times of records before 1973, or more than a day ahead, give no age
+- An unknown value has no sample: a lag before the source's end is known, a lag in time for the
+  seconds until the time of the first record is known, and times of a partition that has moved
+  nothing yet. Times of records before 1973, or more than a day ahead, give no age
   (some producers write seconds or nanoseconds). Minimum, maximum and average are of about the last
   minute; if nothing moved in it, they have no sample.
 - Counters begin at 0 with each run, and where a process leads a link anew. A process on standby has

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 from causeway.config.settings import LinkSettings
+from causeway.control import lag
 from causeway.control.directives import Standing
 from causeway.daemon.states import SOURCE_UNAVAILABLE
+from causeway.model import ENDED
 from causeway.operate.asked import asked
 from causeway.operate.status import LinkStatus, PartitionStatus, driver_of, reached
 from causeway.relay.progress import Contents
@@ -16,12 +18,15 @@ from causeway.wire.cluster import Cluster
 def without_source(
     link: LinkSettings, target: Cluster, contents: Contents, reason: str
 ) -> LinkStatus:
-    """Ends and lags are as the last driver saw them. Raises CausewayError."""
+    """Ends and lags are as the last driver saw them. What had nothing left to mirror then lags by
+    the time since, unless its mirror has ended. Raises CausewayError."""
+    now_ms = int(time.time() * 1000)
+    answered_ms = lag.answered_at(contents.tasks.values())
     told = asked(target, link, contents)
     standing = Standing({each.key: each for each in told.standing})
     return LinkStatus(
         link=link,
-        driver=driver_of(contents.leases, int(time.time() * 1000)),
+        driver=driver_of(contents.leases, now_ms),
         partitions=tuple(
             PartitionStatus(
                 topic=tp.topic,
@@ -29,16 +34,20 @@ def without_source(
                 target=progress.outlets[0].topic if progress.outlets else "",
                 source_end=progress.source_end if progress.source_end >= 0 else None,
                 mirrored_to=reached(progress),
-                lag_records=max(0, progress.source_end - progress.position)
-                if progress.source_end >= 0
-                else None,
-                lag_ms=None,
+                lag_records=left,
+                lag_ms=lag.lag_ms(
+                    left,
+                    progress.first_unmirrored,
+                    now_ms,
+                    None if progress.state in ENDED else lag.seen_at(progress, answered_ms),
+                ),
                 state=held[0] if held is not None else SOURCE_UNAVAILABLE,
                 reason=held[1] if held is not None else progress.reason,
                 gone=progress.gone_at >= 0,
             )
             for tp, progress in sorted(contents.partitions.items(), key=lambda item: item[0])
             for held in (standing.hold_of(tp),)
+            for left in (lag.left_of(progress),)
         ),
         problems=(),
         tasks=tuple(contents.tasks[name] for name in sorted(contents.tasks)),

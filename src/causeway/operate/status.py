@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import collisions, paused, topic_changes, topics
+from causeway.control import collisions, lag, paused, topic_changes, topics
 from causeway.control.directives import THE_LINK, Hold, Standing
 from causeway.control.held import HELD_MS, Held, both_ends, explain
 from causeway.control.topics import MirroredTopic, Observed, Problem
@@ -26,7 +26,6 @@ from causeway.model import State, TopicPartition, age_ms
 from causeway.operate import lacking, side_by_side, transforms
 from causeway.operate.asked import NOTHING, Asked, asked
 from causeway.operate.clusters import Connect, clusters, recognise
-from causeway.operate.times import timestamps_at
 from causeway.operate.transforms import TransformState
 from causeway.relay.progress import (
     Contents,
@@ -61,7 +60,7 @@ class PartitionStatus:
     source_end: int | None  # as the link reads it: the last stable offset, or the high watermark
     mirrored_to: int | None
     lag_records: int | None  # offsets not yet mirrored; gaps and markers count
-    lag_ms: int | None  # age of the first record not yet mirrored; 0 when caught up
+    lag_ms: int | None  # age of the first record not yet mirrored, see control.lag
     state: str  # a model.State, or NO_DRIVER
     reason: str | None
     high_watermark: int | None = None  # beyond `source_end` while a transaction is open
@@ -180,7 +179,14 @@ def status_of(
         and isinstance(end := ends.get(tp), OffsetAt)
         and position < end.offset
     }
-    oldest = timestamps_at(source, behind)
+    # A driver may have told: a record keeps its time.
+    oldest = {
+        tp: known.first_unmirrored
+        for tp in behind
+        if (known := contents.partitions.get(tp)) is not None and known.first_unmirrored >= 0
+    }
+    undated = {tp: position for tp, position in behind.items() if tp not in oldest}
+    oldest |= lag.timestamps_at(source, undated)
     now_ms = int(time.time() * 1000)
     why = explain(source, _held(source, ends, tops, now_ms))
     told = asked(target, link, contents)
@@ -246,7 +252,7 @@ def _held(
         and isinstance(top := tops[tp], OffsetAt)
         and top.offset > end.offset
     }
-    begun = timestamps_at(source, {tp: stable for tp, (stable, _) in places.items()})
+    begun = lag.timestamps_at(source, {tp: stable for tp, (stable, _) in places.items()})
     return {
         tp: Held(*places[tp], age, dated=True)
         for tp, stamp in begun.items()
@@ -328,12 +334,8 @@ def partition_status(
     write to it; `source_first`: asked for if that is 0; `ended`: how its mirror has, and why;
     `by_file`: why the file has no record of it copied."""
     source_end = end.offset if isinstance(end, OffsetAt) else None
-    lag = None if source_end is None or start is None else max(0, source_end - start)
-    lag_ms: int | None = None
-    if lag == 0:
-        lag_ms = 0
-    elif lag and first_unmirrored_ms is not None:
-        lag_ms = age_ms(first_unmirrored_ms, now_ms)
+    left = None if source_end is None or start is None else max(0, source_end - start)
+    stamp = -1 if first_unmirrored_ms is None else first_unmirrored_ms
     high_watermark = top.offset if isinstance(top, OffsetAt) else None
     state, reason = _state(topic, progress, high_watermark, driver)
     if progress is None and by_file is not None and state is not NO_DRIVER:
@@ -353,8 +355,8 @@ def partition_status(
         source_end=source_end,
         high_watermark=high_watermark,
         mirrored_to=reached(progress) if progress else None,
-        lag_records=lag,
-        lag_ms=lag_ms,
+        lag_records=left,
+        lag_ms=lag.lag_ms(left, stamp, now_ms),
         state=state,
         reason=reason,
         noted_ms=progress.written_at if progress else None,

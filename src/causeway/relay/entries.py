@@ -3,8 +3,8 @@
 key    {"topic": "orders", "partition": 3}      of the source
 value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}],
         "keys_from": …, "transform": …, "state": …, "reason": …, "source_end": …,
-        "last_timestamp": …, "gone_at": …, "begun": …, "first_copy_end": …, "loss": […],
-        "lost": …, "acknowledged": …, "written_at": …}
+        "last_timestamp": …, "dated": [offset, ms], "gone_at": …, "begun": …,
+        "first_copy_end": …, "loss": […], "lost": …, "acknowledged": …, "written_at": …}
 key    {"offsets": "orders", "partition": 3}           its first outlet's; the key of another one's
                                                        has "to": [topic, partition] as well
 value  {"v": 1, "producer_id": …, "points": […], "since": …}       breaks of its offset map
@@ -33,7 +33,7 @@ import msgspec
 from msgspec import field, structs
 
 from causeway.errors import ProtocolError
-from causeway.model import Loss, Pair, State, TopicPartition
+from causeway.model import Dated, Loss, Pair, State, TopicPartition
 from causeway.relay import offset_map
 from causeway.relay.messages import Outlet, Transformed
 from causeway.relay.outlet_json import outlet_json, outlet_of
@@ -49,7 +49,8 @@ class Progress(Value):
     `topic_id` and `leader_epoch` are the source's. A partition that was stopped before it ever
     began has position -1 and no outlets. `keys_from`: see daemon/partitions/routing.py;
     `transform`: the identity of what its records go through, see causeway.transform.identity, None
-    where they are relayed as they are; `gone_at`: since when the source has no such topic, see
+    where they are relayed as they are; `dated`: of the record at `position`, once that is known;
+    `gone_at`: since when the source has no such topic, see
     daemon/partitions/deleted.py; `begun`: by which directive it was claimed, see
     control/directives.py.
 
@@ -70,6 +71,7 @@ class Progress(Value):
     reason: str | None = None
     source_end: int = -1
     last_timestamp: int = -1
+    dated: Dated | None = None
     gone_at: int = -1
     begun: int = -1
     first_copy_end: int = -1
@@ -81,6 +83,12 @@ class Progress(Value):
     @property
     def source(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def first_unmirrored(self) -> int:
+        """The timestamp (ms) of the first record that is not mirrored; -1 if it is unknown."""
+        dated = self.dated
+        return dated.timestamp if dated is not None and dated.offset == self.position else -1
 
 
 class LeaseRecord(Value):
@@ -275,6 +283,7 @@ def encode(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
             "reason": entry.reason,
             "source_end": entry.source_end,
             "last_timestamp": entry.last_timestamp,
+            "dated": entry.dated,
             "gone_at": entry.gone_at,
             "begun": entry.begun,
             "first_copy_end": entry.first_copy_end,
@@ -379,6 +388,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
             reason=fields["reason"],
             source_end=fields["source_end"],
             last_timestamp=fields["last_timestamp"],
+            dated=None if fields.get("dated") is None else Dated(*fields["dated"]),
             gone_at=fields.get("gone_at", -1),
             begun=fields.get("begun", -1),
             first_copy_end=fields.get("first_copy_end", -1),

@@ -267,6 +267,7 @@ class PartitionReport(_Message):
     last_timestamp: int  # ms, of the newest record relayed; -1 while unknown
     outlets: tuple[Outlet, ...]  # with the newest true pairs
     reason: str | None = None
+    first_unmirrored: int = -1  # ms, of the record at `position`; -1 while unknown
     high_watermark: int = -1  # of the source; beyond `source_end` while a transaction is open
     breaks: tuple[Pair, ...] = ()  # since the last report, for the offset map
     # Where it went on after its place was looked for, since the last report: the lowest such pair.

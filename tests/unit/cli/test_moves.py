@@ -78,9 +78,10 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
         topic="orders",
         target="orders",
         partitions=1,
-        newest_ms=NOW - 4_000,
+        newest_ms=NOW - 9_000,
         missing=12,
         exact=False,
+        first_ms=NOW - 4_000,
     )
     found = FailedOver(
         link="A->B",
@@ -95,6 +96,10 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
         failures={},
         cuts={},
     )
+    unknown = replace(known, topic="bills", missing=None, first_ms=-1)
+    moves._failed_over([replace(found, topics=(known, unknown))])
+    said = capsys.readouterr().out
+    assert "RPO 4.0 s at the most, but unknown for bills" in said
     moves._failed_over([found])
     said = capsys.readouterr().out
     for each in ("orders of A->B", "no answer", "4.0 s old", "12 or more", "7 records", "RPO 4.0"):

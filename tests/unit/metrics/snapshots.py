@@ -25,7 +25,7 @@ LATENCY = Timing(last=7.0, recent=Spread(4, 40, 3, 20))
 
 
 def partition(number: int, state: State = State.RUNNING) -> PartitionStatus:
-    """Ten records behind, each of a hundred bytes, the newest five seconds old."""
+    """Ten records behind, each of a hundred bytes, the first of them five seconds old."""
     return PartitionStatus(
         topic="orders",
         partition=number,
@@ -37,7 +37,8 @@ def partition(number: int, state: State = State.RUNNING) -> PartitionStatus:
         position=90,
         source_end=100,
         stop_at=None,
-        last_timestamp=int(NOW * 1000) - 5_000,
+        last_timestamp=int(NOW * 1000) - 60_000,
+        first_unmirrored=int(NOW * 1000) - 5_000,
         records=90,
         bytes=9_000,
         records_per_s=10.0,

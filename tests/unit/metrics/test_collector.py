@@ -223,7 +223,7 @@ def test_prometheus_client_would_write_the_same() -> None:
 def test_a_record_time_in_other_units_tells_no_lag() -> None:
     """Seconds and nanoseconds since 1970, as some producers write them: no sample, in place of a
     lag of decades, or of none at all."""
-    for newest in (int(NOW), int(NOW) * 10**9):
-        odd = replace(partition(0), last_timestamp=newest)
+    for first in (int(NOW), int(NOW) * 10**9):
+        odd = replace(partition(0), first_unmirrored=first)
         assert "causeway_partition_lag_seconds" not in names(scrape(full(link(odd))))
         assert "causeway_partition_lag_records" in names(scrape(full(link(odd))))

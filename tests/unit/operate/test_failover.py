@@ -14,7 +14,7 @@ from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standi
 from causeway.control.groups import CommitPlan
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.filters import compile_patterns
-from causeway.model import State, TopicPartition
+from causeway.model import Dated, State, TopicPartition
 from causeway.operate import scopes
 from causeway.operate.moves import failed_over, last_groups
 from causeway.operate.moves import failover as failovers
@@ -27,19 +27,22 @@ from causeway.wire.metadata import TopicMetadata
 from causeway.wire.offsets import EARLIEST, OffsetAt
 from tests.harness.daemon import link
 from tests.harness.lanes import client
+from tests.harness.raw_batches import Rec, raw_batch
 from tests.unit.daemon.test_rows import row
 
 LONG_AGO = 1_700_000_000_000
 
 
-def known(newest_ms: int = 5_000, missing: int | None = 0, *, exact: bool = False) -> Known:
+def known(first_ms: int | None = 5_000, topic: str = "orders") -> Known:
+    """`first_ms` of the first record that is missing, -1 unknown."""
     return Known(
-        topic="orders",
-        target="orders",
+        topic=topic,
+        target=topic,
         partitions=1,
-        newest_ms=newest_ms if newest_ms < 0 else LONG_AGO + newest_ms,
-        missing=missing,
-        exact=exact,
+        newest_ms=LONG_AGO,
+        missing=0 if first_ms is None else 3,
+        exact=True,
+        first_ms=first_ms if first_ms is None or first_ms < 0 else LONG_AGO + first_ms,
     )
 
 
@@ -59,25 +62,74 @@ def found(*topics: Known) -> FailedOver:
 def test_what_is_missing_is_told_by_the_source_or_as_its_driver_last_saw_it() -> None:
     one = row().progress.replace(position=40, source_end=50, last_timestamp=1_000)
     two = one.replace(partition=1, position=45, source_end=45, last_timestamp=7_000)
-    (told,) = topics_known([two, one], {}, {})
+    (told,) = topics_known([two, one], Seen())
     assert (told.missing, told.exact, told.newest_ms) == (10, False, 1_000), "what lags counts"
     ends = {TopicPartition(one.topic, 0): 100, TopicPartition(one.topic, 1): 45}
-    (told,) = topics_known([two, one], ends, {})
+    (told,) = topics_known([two, one], Seen(ends=ends))
     assert (told.missing, told.exact) == (60, True)
-    (told,) = topics_known([one.replace(source_end=-1), two], {}, {})
+    (told,) = topics_known([one.replace(source_end=-1), two], Seen())
     assert told.missing is None
-    assert topics_known([one.replace(position=50), two], {}, {})[0].newest_ms == 7_000, "none lags"
+    assert topics_known([one.replace(position=50), two], Seen())[0].newest_ms == 7_000, "none lags"
 
 
-def test_the_rpo_is_that_of_the_topic_that_is_furthest_behind() -> None:
+HOUR = 3_600_000
+GONE_MS = LONG_AGO + 4_000  # the source last answered its driver
+QUIET = row(State.RUNNING).progress.replace(  # its newest record is an hour old
+    position=50, source_end=50, last_timestamp=LONG_AGO - HOUR, written_at=LONG_AGO - HOUR
+)
+
+
+@pytest.mark.parametrize(
+    ("progress", "seen", "first_ms"),
+    [
+        (QUIET, Seen(ends={QUIET.source: 50}), None),
+        (QUIET, Seen(), GONE_MS),
+        (QUIET.replace(last_timestamp=-1, position=0, source_end=0), Seen(), GONE_MS),
+        (QUIET.replace(state=State.PAUSED), Seen(), QUIET.written_at),
+        (QUIET.replace(source_end=60, dated=Dated(50, LONG_AGO)), Seen(), LONG_AGO),
+        (QUIET.replace(source_end=60, dated=Dated(40, LONG_AGO)), Seen(), LONG_AGO - HOUR),
+        (
+            QUIET.replace(source_end=60, dated=Dated(50, LONG_AGO)),
+            Seen(ends={QUIET.source: 70}, firsts={QUIET.source: LONG_AGO + 1}),
+            LONG_AGO + 1,
+        ),
+        (QUIET.replace(source_end=-1, last_timestamp=-1), Seen(), -1),
+    ],
+    ids=[
+        "nothing is missing",
+        "nothing was missing until the source was gone",
+        "an empty topic is no riddle",
+        "while it was paused nobody noted where the source ended",
+        "its driver has noted the first record that is missing",
+        "it has not since: that record is not older than the newest one mirrored",
+        "the source tells",
+        "nobody knows",
+    ],
+)
+def test_the_first_record_that_is_missing(
+    progress: Progress, seen: Seen, first_ms: int | None
+) -> None:
+    (told,) = topics_known([progress], seen, GONE_MS)
+    assert told.first_ms == first_ms
+
+
+def test_the_rpo_is_the_age_of_the_first_record_that_is_missing_anywhere() -> None:
     assert found(known(5_000), known(8_000)).rpo_ms == 4_000
-    assert found(known(5_000, exact=True), known(8_000)).rpo_ms == 1_000, "one is whole, surely"
-    assert found(known(5_000, exact=True)).rpo_ms == 0
-    assert found(known(-1), known(8_000)).rpo_ms is None
+    assert found(known(None), known(8_000)).rpo_ms == 1_000, "one is whole, surely"
+    assert found(known(None)).rpo_ms == 0
+    assert found().rpo_ms == 0
+
+
+def test_a_topic_that_nobody_knows_of_leaves_the_rpo_of_the_others() -> None:
+    over = found(known(-1, "bills"), known(8_000))
+    assert (over.rpo_ms, over.rpo_known_ms, over.rpo_unknown) == (None, 1_000, ("bills",))
+    assert failed_over.as_json(over)["rpo_unknown"] == ["bills"]
+    alone = found(known(-1))
+    assert (alone.rpo_ms, alone.rpo_known_ms) == (None, None)
 
 
 def test_a_clock_that_is_ahead_does_not_make_it_whole() -> None:
-    assert found(known(9_500, 3, exact=True)).rpo_ms == 1, "0 is said where nothing is missing"
+    assert found(known(9_500)).rpo_ms == 1, "0 is said where nothing is missing"
 
 
 @pytest.mark.parametrize(("reason", "times"), [(None, 2), ("gone", 1)])
@@ -92,7 +144,7 @@ def test_what_the_source_took_in_while_the_mirror_ended_is_missing_too(
         return Seen(reason=reason)
 
     move: Any = failovers._Failover.__new__(failovers._Failover)
-    contents = SimpleNamespace(partitions={}, leases=())
+    contents = SimpleNamespace(partitions={}, leases=(), tasks={})
     move.link, move._scope = link("127.0.0.1:1", "127.0.0.1:2", ".*"), THE_LINK
     move._ending = SimpleNamespace(end=None, contents=contents, progress=dict)
     move._ask, move._act = ask, lambda *_: {}
@@ -131,7 +183,7 @@ def test_groups_that_could_not_be_committed_are_tried_again(
     move._say = lambda _: None
     move._ending = SimpleNamespace(
         end=end,
-        contents=SimpleNamespace(partitions={}, leases=()),
+        contents=SimpleNamespace(partitions={}, leases=(), tasks={}),
         standing=Standing(),
         progress=dict,
         note_left=note_left,
@@ -195,7 +247,7 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
     move._say = lambda _: None
     move._ending = SimpleNamespace(
         end=own,
-        contents=SimpleNamespace(partitions={}, leases=()),
+        contents=SimpleNamespace(partitions={}, leases=(), tasks={}),
         standing=Standing({each.key: each for each in (whole, own)}),
         progress=lambda scope=own.scope: {
             each.source: each for each in begun if scope.covers(each.source)
@@ -214,10 +266,13 @@ def test_heartbeats_are_no_loss() -> None:
     beat = ONE.replace(topic="heartbeats", position=49)
     move: Any = failovers._Failover.__new__(failovers._Failover)
     move.link = link("127.0.0.1:1", "127.0.0.1:2", ".*")
-    move._ending = SimpleNamespace(progress=lambda: {each.source: each for each in (ONE, beat)})
+    contents = SimpleNamespace(tasks={})
+    move._ending = SimpleNamespace(
+        contents=contents, progress=lambda: {each.source: each for each in (ONE, beat)}
+    )
     ends = {ONE.source: 50, beat.source: 50}
     assert [each.topic for each in move._known(Seen(ends=ends))["topics"]] == ["orders"]
-    move._ending = SimpleNamespace(progress=lambda: {beat.source: beat})
+    move._ending = SimpleNamespace(contents=contents, progress=lambda: {beat.source: beat})
     assert [each.topic for each in move._known(Seen(ends=ends))["topics"]] == ["heartbeats"]
 
 
@@ -231,6 +286,10 @@ class Side:
     def bootstrap_check(self, _: float) -> None:
         if self.error is not None:
             raise self.error
+
+    def fetch(self, *_: object) -> Any:
+        batch = raw_batch([Rec(offset=0, timestamp=LONG_AGO)])
+        return SimpleNamespace(records=batch)
 
     def metadata(self, names: list[str] | None) -> Any:
         found = {
@@ -258,23 +317,25 @@ def seen(source: Side, target: Side, *progress: Progress, topics: str = ".*") ->
     return look(mirror, THE_LINK, cast(Any, source), cast(Any, target), known, 1.0)
 
 
-ONE = row().progress.replace(position=50, source_end=50, last_timestamp=1_000)
+ONE = row(State.RUNNING).progress.replace(position=50, source_end=50, last_timestamp=1_000)
 
 
 def test_what_has_not_begun_is_missing_as_a_whole() -> None:
     source = Side(orders=[(0, 50), (3, 10)], bills=[(0, 4)])
     found = seen(source, Side(), ONE)
     assert found.reason is None
-    bills, orders = topics_known([ONE], found.ends, found.unbegun)
+    bills, orders = topics_known([ONE], found)
     assert (orders.partitions, orders.unbegun, orders.missing, orders.exact) == (2, 1, 7, True)
     assert orders.newest_ms == -1, "of that partition nothing is mirrored"
     assert (bills.topic, bills.target, bills.missing) == ("bills", "A.bills", 4)
-    (alone,) = topics_known([ONE, ONE.replace(partition=1, position=10)], found.ends, {})
+    assert bills.first_ms == orders.first_ms == LONG_AGO, "the first record that the source has"
+    (alone,) = topics_known([ONE, ONE.replace(partition=1, position=10)], Seen(ends=found.ends))
     assert (alone.unbegun, alone.missing) == (0, 0), "it has begun since"
     (empty,) = topics_known(
-        [ONE], found.ends, {TopicPartition("orders", 1): Unbegun("A.orders", 0)}
+        [ONE],
+        Seen(ends=found.ends, unbegun={TopicPartition("orders", 1): Unbegun("A.orders", 0)}),
     )
-    assert (empty.missing, empty.newest_ms) == (0, 1_000), "it holds nothing"
+    assert (empty.missing, empty.newest_ms, empty.first_ms) == (0, 1_000, None), "it holds nothing"
 
 
 def test_nobody_knows_of_what_had_not_begun_once_the_source_is_gone() -> None:
@@ -289,13 +350,32 @@ def test_nobody_knows_of_what_had_not_begun_once_the_source_is_gone() -> None:
         TopicPartition("bills", 0): None,
         TopicPartition("gifts", 0): None,
     }
-    known = topics_known([ONE], told.ends, told.unbegun)
+    known = topics_known([ONE], told, GONE_MS)
     assert [(each.topic, each.missing) for each in known] == [
         ("bills", None),
         ("gifts", None),
         ("orders", None),
     ]
-    assert found(*known).rpo_ms is None
+    over = found(*known)
+    assert (over.rpo_ms, over.rpo_unknown) == (None, ("bills", "gifts", "orders"))
+
+
+def test_the_topics_of_mirrors_themselves_are_no_mirrors() -> None:
+    source = Side()
+    source.error = UnreachableError("reach", "A")
+    own = (
+        "A.checkpoints.internal",
+        "mm2-offset-syncs.A.internal",
+        "mm2-offsets.A.internal",
+        "__causeway.A.B.progress",
+        "__causeway.A.B.directives",
+        "__consumer_offsets",
+    )
+    target = Side(**{"A.orders": [(0, 50)]}, **{name: [(0, 9)] for name in own})
+    told = seen(source, target, ONE)
+    assert told.unbegun == {}
+    begun = ONE.replace(last_timestamp=LONG_AGO)
+    assert found(*topics_known([begun], told, GONE_MS)).rpo_ms == 5_000
 
 
 @pytest.fixture

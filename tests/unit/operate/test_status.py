@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.control.held import Held
+from causeway.control.lag import first_timestamp
 from causeway.control.topics import MirroredTopic, Observed, Problem, TopicPlan
 from causeway.errors import AuthorizationError, ConfigError
 from causeway.model import Pair, State, TopicPartition
@@ -23,7 +24,6 @@ from causeway.operate.status import (
     driver_of,
     partition_status,
 )
-from causeway.operate.times import first_timestamp
 from causeway.relay.messages import Outlet
 from causeway.relay.progress import Contents, LeaseRecord, Progress
 from causeway.wire.batches import HEADER

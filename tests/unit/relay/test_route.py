@@ -325,3 +325,29 @@ def _large(offset: int, size: int) -> Rec:
 
 def _fetched(data: bytes) -> Fetched:
     return Fetched(b"t", 0, 0, 4, 4, 0, [], memoryview(data), None)
+
+
+def test_a_lane_tells_when_the_first_record_that_waits_was_written() -> None:
+    """What is mirrored is an hour older; it tells nothing once the source's end was reached."""
+    now = 1_700_000_000_000
+    flow = _flow(0)
+    flow.state, flow.unsettled = State.RUNNING, False
+    (outlet,) = flow.outlets
+
+    def mirror() -> None:
+        outlet.acknowledged(outlet.sent(outlet.take()), outlet.pair.target)
+
+    def answer(offset: int, timestamp: int, end: int) -> Fetched:
+        raw = raw_batch([Rec(offset=offset, timestamp=timestamp)])
+        return _fetched(raw)._replace(last_stable=end, high_watermark=end)
+
+    take_in(flow, answer(0, now - 3_600_000, 1))
+    assert flow.report().first_unmirrored == now - 3_600_000
+    mirror()
+    assert flow.report().first_unmirrored == -1, "nothing waits"
+    take_in(flow, _fetched(b"")._replace(last_stable=2, high_watermark=2))
+    assert flow.report().first_unmirrored == -1, "it has not been fetched"
+    take_in(flow, answer(1, now, 3))
+    assert flow.report().first_unmirrored == now
+    mirror()
+    assert flow.report().first_unmirrored == now, "the next one follows it"

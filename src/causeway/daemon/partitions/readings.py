@@ -146,6 +146,10 @@ class Readings:
             for row in self._all().values()
         )
 
+    def undated(self) -> dict[TopicPartition, int]:
+        """The positions of those that lag, and of which nobody knows since when."""
+        return {at: row.progress.position for at, row in self._all().items() if row.is_undated}
+
     def topics(self) -> dict[str, MirroredTopic]:
         """Those of which something is mirrored now, by source name."""
         with self._lock:

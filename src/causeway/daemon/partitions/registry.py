@@ -13,7 +13,7 @@ from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.losses import OnDataLoss
 from causeway.daemon.partitions.readings import IDLE, Readings
 from causeway.daemon.partitions.rows import AT_REST, Row
-from causeway.model import ENDED, HELD, State, TopicPartition
+from causeway.model import ENDED, HELD, Dated, State, TopicPartition
 from causeway.relay.progress import Contents, Deletion, Entry, MapRecords, Progress
 
 _log = logging.getLogger("causeway.link")
@@ -215,6 +215,13 @@ class Registry(Readings):
                 if row is not None and row.progress.state in HELD:
                     row.progress = row.progress.replace(source_end=end)
                     row.high_watermark = top
+
+    def date(self, found: Mapping[TopicPartition, Dated]) -> None:
+        """When the first record that is not mirrored was written, of those that lag."""
+        with self._lock:
+            for at, dated in found.items():
+                if (row := self._rows.get(at)) is not None:
+                    row.date(dated)
 
     def wait(self, keys: Collection[Key]) -> None:
         """Their lanes are gone."""

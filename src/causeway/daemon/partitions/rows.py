@@ -14,7 +14,7 @@ from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import RECENT_S, Recent, with_more
 from causeway.daemon.status import PartitionStatus
-from causeway.model import ENDED, HELD, State, TopicPartition, age_ms
+from causeway.model import ENDED, HELD, Dated, State, TopicPartition, age_ms
 from causeway.relay.messages import Outlet, PartitionReport, Trace, Transformed, Want
 from causeway.relay.offset_map import MOST_POINTS, OffsetMap
 from causeway.relay.progress import Entry, OffsetMapRecord, Progress
@@ -101,6 +101,9 @@ class Row:
             loss=before.loss if kept else report.loss,
             source_end=report.source_end if report.source_end >= 0 else before.source_end,
             last_timestamp=_newest(report.last_timestamp, before.last_timestamp),
+            dated=before.dated
+            if report.first_unmirrored < 0
+            else Dated(report.position, report.first_unmirrored),
         )
         if self.progress.state not in _NOT_WRITTEN and self.progress != before:
             self.dirty = True
@@ -229,6 +232,22 @@ class Row:
         self.records_per_s = self.bytes_per_s = 0.0
         self._note_failure()
 
+    @property
+    def is_undated(self) -> bool:
+        """It lags, and no lane can tell since when its first record waits."""
+        progress = self.progress
+        return (
+            0 <= progress.position < progress.source_end
+            and progress.first_unmirrored < 0
+            and progress.state not in _NOT_WRITTEN | ENDED
+        )
+
+    def date(self, dated: Dated) -> None:
+        """The source was asked; it is of use if nothing has moved meanwhile."""
+        if dated.offset == self.progress.position and self.is_undated:
+            self.progress = self.progress.replace(dated=dated)
+            self.dirty = True
+
     def resume(self) -> None:
         self.progress = self.progress.replace(state=State.WAITING, reason=None)
         self.dirty = True  # else it would stand as paused for as long as no lane takes it
@@ -312,6 +331,7 @@ class Row:
             held_ms=held_ms,
             stop_at=self.stop_at,
             last_timestamp=progress.last_timestamp,
+            first_unmirrored=progress.first_unmirrored,
             records=self.records,
             bytes=self.bytes,
             records_per_s=0.0 if still else self.records_per_s,

@@ -7,27 +7,30 @@ schemas                 as configured       the target's registry, as the source
 MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
 open transactions       twice a minute      whose they are, where one holds a partition back
 source                  every ten seconds   whether it answers
+lag in time             every five seconds  since when records wait that no lane has fetched
 """
 
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
-from causeway.control import acls, configs, held, mm2_offsets
+from causeway.control import acls, configs, held, lag, mm2_offsets
 from causeway.control.offset_syncs import OffsetSyncs
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.outlets import led_topics
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.status import SOURCE_TASK, CheckpointTiming, GroupStatus
+from causeway.daemon.status import CheckpointTiming, GroupStatus
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.schedule import DONE, Outcome, Task
 from causeway.daemon.tasks.translation import Translator
 from causeway.errors import CausewayError
+from causeway.model import Dated
 from causeway.relay.topic_log import TopicLog
 
 _log = logging.getLogger("causeway.control")
@@ -36,6 +39,8 @@ _SYNCS_S = 1.0
 _MIRROR_MAKER_S = 10.0
 _TRANSACTIONS_S = 30.0
 _SOURCE_S = 10.0
+_DATES_S = 5.0
+_MOST_DATES = 500  # fetches at a time
 
 
 class ControlPlane:
@@ -106,7 +111,13 @@ class ControlPlane:
                 at_end=True,
             )
 
-        yield Task(name=SOURCE_TASK, interval_s=_SOURCE_S, work=self._look_at_source)
+        yield Task(
+            name=lag.SOURCE_TASK,
+            interval_s=_SOURCE_S,
+            work=self._look_at_source,
+            record_s=_SOURCE_S / 2,  # if all is lost, it tells since when records may be missing
+        )
+        yield Task(name="lag in time", interval_s=_DATES_S, work=self._date)
         if self._link.fetch.read_committed:
             yield Task(
                 name="open transactions",
@@ -202,6 +213,15 @@ class ControlPlane:
 
     def _look_at_source(self) -> Outcome:
         self._sides.source_admin.bootstrap_check(_SOURCE_S)
+        return DONE
+
+    def _date(self) -> Outcome:
+        """A record is asked for once: its time holds for as long as it is the first one."""
+        wanted = list(self._registry.undated().items())
+        random.shuffle(wanted)  # so that some that fail keep no other waiting
+        positions = dict(wanted[:_MOST_DATES])
+        found = lag.timestamps_at(self._sides.source, positions)
+        self._registry.date({at: Dated(positions[at], stamp) for at, stamp in found.items()})
         return DONE
 
     def _explain_transactions(self) -> Outcome:

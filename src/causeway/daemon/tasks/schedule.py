@@ -21,7 +21,7 @@ _BACKOFF_S = (1.0, 60.0)
 _MOST_ITEMS = 100  # of a task's troubles, in its record
 _READY_S = 10.0  # so long a task is waited for that is not ready
 _TICK_S = 0.1
-_RECORD_S = 60.0  # a task that fares as before is recorded so often
+_RECORD_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,8 @@ class Task:
     """`work` does all that is due. It raises CausewayError where nothing could be done. `begin`
     comes before the first run of each term: others may have written since. `ready`: whether that
     run is of use already; it is waited for, unless that takes long. `at_end`: it runs once more
-    when the link ends in order. `name` as people know it."""
+    when the link ends in order. `name` as people know it. `record_s`: one that fares as before is
+    recorded so often."""
 
     name: str
     interval_s: float
@@ -50,6 +51,7 @@ class Task:
     begin: Callable[[], None] = lambda: None
     ready: Callable[[], bool] = lambda: True
     at_end: bool = False
+    record_s: float = _RECORD_S
     _running: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def start_over(self) -> None:
@@ -166,7 +168,7 @@ class Tasks:
             known = self._items.get(task.name, frozenset(before.items))
             self._items[task.name] = frozenset(items)
             changed = before.replace(done_at=0) != after.replace(done_at=0)
-            if changed or now - self._recorded_at.get(task.name, 0.0) > _RECORD_S:
+            if changed or now - self._recorded_at.get(task.name, 0.0) > task.record_s:
                 self._dirty.add(task.name)
                 self._recorded_at[task.name] = now
         if reason is not None and reason != before.reason:

@@ -45,14 +45,27 @@ class FailedOver:
 
     @property
     def rpo_ms(self) -> int | None:
-        """How old the newest record is that is surely mirrored, of the topic where that is oldest;
-        0 where it is known that nothing is missing."""
-        late = [age_ms(each.newest_ms, self.at_ms) for each in self.topics if not each.is_whole]
-        known = [age for age in late if age is not None]
-        if len(known) < len(late):
-            return None
+        """How old the first record is at the most that is missing, see control.lag; 0 if nothing
+        is missing, None if nobody knows of a topic."""
+        return None if self.rpo_unknown else self.rpo_known_ms
+
+    @property
+    def rpo_known_ms(self) -> int | None:
+        """The same without the topics of `rpo_unknown`; None if there are no others."""
+        ages = [self._age(each) for each in self.topics]
+        return max((age for age in ages if age is not None), default=0 if not ages else None)
+
+    @property
+    def rpo_unknown(self) -> tuple[str, ...]:
+        """The topics of which nobody knows how old the first record is that is missing."""
+        return tuple(each.topic for each in self.topics if self._age(each) is None)
+
+    def _age(self, topic: Known) -> int | None:
+        if topic.first_ms is None:
+            return 0
+        age = age_ms(topic.first_ms, self.at_ms)
         # By a clock that is ahead of ours it would be none, as if nothing were missing.
-        return max((max(1, age) for age in known), default=0)
+        return None if age is None else max(1, age)
 
 
 def as_json(each: FailedOver) -> dict[str, Any]:
@@ -69,6 +82,8 @@ def as_json(each: FailedOver) -> dict[str, Any]:
         "driver_seen_ms": each.seen_ms,
         "source_reason": each.source,
         "rpo_ms": each.rpo_ms if each.before is None and each.left is None else None,
+        "rpo_known_ms": each.rpo_known_ms if each.before is None and each.left is None else None,
+        "rpo_unknown": list(each.rpo_unknown),
         "topics": [
             {
                 "topic": one.topic,
@@ -77,6 +92,9 @@ def as_json(each: FailedOver) -> dict[str, Any]:
                 "not_begun": one.unbegun,
                 "newest_ms": None if one.newest_ms < 0 else one.newest_ms,
                 "missing_records": one.missing,
+                "first_missing_ms": None
+                if one.first_ms is None or one.first_ms < 0
+                else one.first_ms,
                 "exact": one.exact,
             }
             for one in each.topics

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from causeway.config.settings import ClientSettings, LinkSettings, Settings
-from causeway.control import acls
+from causeway.control import acls, lag
 from causeway.control.cuts import Cut
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope
 from causeway.control.ending import cuts_of
@@ -300,7 +300,8 @@ class _Failover:
         """What it has shown, for a FailedOver. Heartbeats, of which one is always on its way, are
         no loss."""
         progress = self._ending.progress().values()
-        topics = missing.topics_known(progress, seen.ends, seen.unbegun)
+        answered_ms = lag.answered_at(self._ending.contents.tasks.values())
+        topics = missing.topics_known(progress, seen, answered_ms)
         is_heartbeats = self.link.policy.is_heartbeats_topic
         data = tuple(each for each in topics if not is_heartbeats(each.topic))
         return {"source": seen.reason, "topics": data or topics}

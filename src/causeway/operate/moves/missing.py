@@ -3,6 +3,9 @@
 partition   has begun                         has not
 source ends: it has said so just now          all that it holds
              its driver saw it, a while ago   nobody knows: never taken for nothing
+
+The first record that is missing: by its timestamp, which the source tells now, or its driver has
+noted. Where nothing was missing when the driver last saw the source, what came after that is.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from causeway.config.settings import LinkSettings
-from causeway.control import visible
+from causeway.control import lag, visible
 from causeway.control.directives import Scope
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
@@ -28,7 +31,8 @@ class Known:
     timestamp of the newest record that is surely mirrored (ms since 1970, -1 unknown), of the
     partition that is furthest behind, where any lags; `missing`: records of the source that are
     not, None where nobody knows; `exact`: the source itself has said so, now. Else its driver has,
-    when it last saw it: what the source took in after that is missing too."""
+    when it last saw it: what the source took in after that is missing too. `first_ms`: no record
+    that is missing is older (ms since 1970, -1 unknown); None if nothing is missing."""
 
     topic: str
     target: str
@@ -37,10 +41,7 @@ class Known:
     newest_ms: int
     missing: int | None
     exact: bool
-
-    @property
-    def is_whole(self) -> bool:
-        return self.exact and self.missing == 0
+    first_ms: int | None
 
 
 class Unbegun(NamedTuple):
@@ -53,9 +54,11 @@ class Unbegun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """`ends`: of the partitions that the source told; `reason`: why it does not answer."""
+    """`ends`: of the partitions that the source told; `firsts`: the timestamps (ms) of the first
+    records there that are missing, as far as it told; `reason`: why it does not answer."""
 
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    firsts: Mapping[TopicPartition, int] = field(default_factory=dict)
     unbegun: Mapping[TopicPartition, Unbegun] = field(default_factory=dict)
     reason: str | None = None
 
@@ -80,16 +83,28 @@ def look(
         others = _of_source(link, scope, source, begun)
         ends = source.list_offsets([*sorted(begun), *others], LATEST, patience_s=patience_s)
         starts = source.list_offsets(list(others), EARLIEST, patience_s=patience_s)
+        told = {at: each.offset for at, each in ends.items() if isinstance(each, OffsetAt)}
+        firsts = lag.timestamps_at(source, _firsts_missing(progress, told, starts))
     except CausewayError as error:
         return Seen(unbegun=_of_target(link, scope, target, progress), reason=str(error))
-    told = {at: each.offset for at, each in ends.items() if isinstance(each, OffsetAt)}
     unbegun = {}
     for at, name in others.items():
         first = starts[at]
         known = isinstance(first, OffsetAt) and at in told
         records = told[at] - first.offset if known and isinstance(first, OffsetAt) else None
         unbegun[at] = Unbegun(name, records)
-    return Seen(ends=told, unbegun=unbegun)
+    return Seen(ends=told, firsts=firsts, unbegun=unbegun)
+
+
+def _firsts_missing(
+    progress: Mapping[TopicPartition, Progress],
+    ends: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, OffsetAt | CausewayError],
+) -> dict[TopicPartition, int]:
+    """The offsets of the first records that are missing. `starts`: of what has not begun."""
+    first = {at: each.offset for at, each in starts.items() if isinstance(each, OffsetAt)}
+    first |= {at: each.position for at, each in progress.items() if has_begun(each)}
+    return {at: offset for at, offset in first.items() if offset < ends.get(at, offset)}
 
 
 def has_begun(progress: Progress) -> bool:
@@ -119,7 +134,11 @@ def _of_target(
     not begun. What neither stands for nobody can know of."""
     found: dict[TopicPartition, Unbegun] = {}
     known = {topic for topic, _ in progress}
+    own = {link.progress_topic, link.directives_topic, link.checkpoints_topic}
+    own.add(link.offset_syncs_topic)
     for mirror, metadata in sorted(target.metadata(None).topics.items()):
+        if mirror in own or link.policy.is_internal_topic(mirror):
+            continue  # some have names like those of mirrors
         topic = _source_of(link, mirror, known)
         if topic is None or not scope.covers(Scope(topic)):
             continue
@@ -150,14 +169,13 @@ def _source_of(link: LinkSettings, mirror: str, known: set[str]) -> str | None:
 
 
 def topics_known(
-    progress: Iterable[Progress],
-    ends: Mapping[TopicPartition, int],
-    unbegun: Mapping[TopicPartition, Unbegun],
+    progress: Iterable[Progress], seen: Seen, answered_ms: int = -1
 ) -> tuple[Known, ...]:
-    """What is known of each topic. `progress`: of what has begun; `ends`: of the source, of those
-    partitions that it told; `unbegun`: as it was seen, some may have begun since."""
+    """What is known of each topic. `progress`: of what has begun by now, some of it since it was
+    `seen`; `answered_ms`: when the source last answered its driver, -1 if that is unknown."""
+    ends = seen.ends
     parts = {each.source: each for each in progress}
-    others = {at: each for at, each in unbegun.items() if at not in parts}
+    others = {at: each for at, each in seen.unbegun.items() if at not in parts}
     found = []
     for topic, group in groupby(sorted({*parts, *others}), key=lambda at: at.topic):
         places = list(group)
@@ -170,6 +188,11 @@ def topics_known(
         times = [each.last_timestamp for each in lagging or begun]
         times += [-1 for each in left if each.records != 0]
         late = bool(lagging) or any(each.records != 0 for each in left)
+        firsts = [_first_ms(each, seen, answered_ms) for each in begun]
+        firsts += [
+            seen.firsts.get(at, -1) for at in places if at in others and others[at].records != 0
+        ]
+        stamps = [each for each in firsts if each is not None]
         found.append(
             Known(
                 topic=topic,
@@ -179,9 +202,21 @@ def topics_known(
                 newest_ms=(min if late else max)(times, default=-1),
                 missing=None if None in missing else sum(each or 0 for each in missing),
                 exact=all(at in ends for at in places),
+                first_ms=min(stamps, default=None),
             )
         )
     return tuple(found)
+
+
+def _first_ms(progress: Progress, seen: Seen, answered_ms: int) -> int | None:
+    """No record of it that is missing is older; -1 if nobody knows, None if nothing is missing."""
+    at, left = progress.source, _missing(progress, seen.ends)
+    if left == 0:
+        stamp = None if at in seen.ends else lag.seen_at(progress, answered_ms)
+    else:
+        stamp = seen.firsts.get(at, progress.first_unmirrored)
+    # What came after the newest record that is mirrored is not older than that one.
+    return progress.last_timestamp if stamp == -1 else stamp
 
 
 def _missing(progress: Progress, ends: Mapping[TopicPartition, int]) -> int | None:

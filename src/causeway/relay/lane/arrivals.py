@@ -111,6 +111,7 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         age = age_ms(kept.batches[-1].max_timestamp, wall_ms())
         if age is not None:
             flow.ages.note(age)
+        flow.waiting.note(kept.batches)
     if kept.leader_epoch >= 0:
         flow.leader_epoch = kept.leader_epoch
     return kept, list(dict.fromkeys(touched))

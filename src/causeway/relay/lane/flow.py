@@ -23,6 +23,7 @@ from causeway.model import Loss, Pair, State
 from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.figures import Figures
 from causeway.relay.lane.on_the_way import OnTheWay
+from causeway.relay.lane.waiting import Waiting
 from causeway.relay.messages import (
     Assignment,
     Outlet,
@@ -289,6 +290,7 @@ class Flow:
     # Since the last report, ms: of what was fetched, and of what was acknowledged.
     ages: Figures = field(default_factory=Figures)
     latencies: Figures = field(default_factory=Figures)
+    waiting: Waiting = field(default_factory=Waiting)  # when what was fetched was written
     recoveries: int = 0
     failures: int = 0
     retry_at: float = 0.0
@@ -393,10 +395,17 @@ class Flow:
             # Recovery relies on it: no pair lies behind a batch of a later epoch.
             self.relayed_epoch = max(self.relayed_epoch, self.leader_epoch)
 
+    def _first_unmirrored(self, position: int) -> int:
+        if position < self.source_end:
+            return self.waiting.first(position)
+        self.waiting.clear()  # the next record does not follow the last one closely
+        return UNKNOWN
+
     def report(self, *, final: bool = False) -> PartitionReport:
         self.settle()
         self.changed = False
         assignment = self.assignment
+        position = min(outlet.pair.source for outlet in self.outlets)
         traces = tuple(outlet.trace() for outlet in self.outlets)
         only = traces[0] if len(traces) == 1 else Trace()
         return PartitionReport(
@@ -405,11 +414,12 @@ class Flow:
             partition=assignment.partition,
             state=self.state,
             reason=self.waits if self.reason is None else sayable(self.reason),
-            position=min(outlet.pair.source for outlet in self.outlets),
+            position=position,
             leader_epoch=self.relayed_epoch,
             source_end=self.source_end,
             high_watermark=self.high_watermark,
             last_timestamp=self.last_timestamp,
+            first_unmirrored=self._first_unmirrored(position),
             outlets=tuple(outlet.report() for outlet in self.outlets),
             breaks=only.breaks,
             resumed=only.resumed,

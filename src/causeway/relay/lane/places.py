@@ -219,6 +219,7 @@ class Places:
         self._put(flow, found.outlets)
         flow.position = flow.through = min(outlet.start for outlet in flow.outlets)
         flow.newest_kept = UNKNOWN
+        flow.waiting.clear()
         flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
         leads_still = found.source_leader == (flow.source_node, flow.source_epoch)
         flow.lacks, flow.diverging = flow.diverging if leads_still else None, None

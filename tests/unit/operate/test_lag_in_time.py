@@ -1,0 +1,182 @@
+"""The lag in time is one figure, whoever is asked."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from causeway.control import lag
+from causeway.daemon.topics import topic_rows
+from causeway.http import shaping
+from causeway.http.view import View
+from causeway.metrics.collector import text
+from causeway.model import Dated, State
+from causeway.operate import sourceless
+from causeway.operate.asked import NOTHING
+from causeway.operate.moves.missing import Seen, topics_known
+from causeway.operate.status import partition_status
+from causeway.relay.entries import decode, encode
+from causeway.relay.progress import Contents, Progress, TaskRecord
+from causeway.wire.offsets import OffsetAt
+from tests.harness.daemon import link as settings
+from tests.unit.daemon.test_rows import row, says
+from tests.unit.metrics import snapshots
+
+NOW_MS = int(snapshots.NOW * 1000)
+HOUR, SECOND = 3_600_000, 1_000
+END = OffsetAt(offset=100, timestamp=-1, leader_epoch=0)
+
+
+def heard(position: int, first_unmirrored: int = -1, state: State = State.RUNNING) -> Progress:
+    """Of a lane, about a source that ends at 100. The newest mirrored record is an hour old."""
+    it = row()
+    said = says(state, position)
+    times = {"last_timestamp": NOW_MS - HOUR, "first_unmirrored": first_unmirrored}
+    it.hear(said.replace(report=said.report.replace(**times)))
+    return it.progress.replace(written_at=NOW_MS - HOUR)
+
+
+def by_the_driver(progress: Progress, silent_since: int | None = None) -> set[int | None]:
+    """In the live table, and for the page, the API and metrics."""
+    it = row()
+    it.progress = progress
+    tasks = _tasks(silent_since) if silent_since is not None else ()
+    link = replace(snapshots.link(it.status(0.0)), tasks=tasks)
+    (topic,) = topic_rows(link, NOW_MS)
+    snapshot = snapshots.full(link)
+    (of_link,) = shaping.overview(View(snapshot)).links
+    one = shaping.partition(link, link.partitions[0], NOW_MS)
+    name = "causeway_partition_lag_seconds{"
+    scraped = [line.split()[-1] for line in text(snapshot).decode().splitlines() if name in line]
+    in_metrics = round(1000 * float(scraped[0])) if scraped else None
+    return {topic.lag_ms, of_link.lag_ms, one.lag_ms, in_metrics}
+
+
+def _tasks(answered_ms: int) -> tuple[TaskRecord, ...]:
+    return (TaskRecord(name=lag.SOURCE_TASK, reason="no answer", done_at=answered_ms),)
+
+
+def by_the_clusters(progress: Progress) -> int | None:
+    """`status`, with what the source itself tells."""
+    dated = progress.first_unmirrored
+    return partition_status(
+        progress.source,
+        row().topic,
+        progress,
+        end=END,
+        top=END,
+        held=None,
+        target_end=None,
+        start=progress.position,
+        source_first=None,
+        first_unmirrored_ms=dated if dated >= 0 else None,
+        driver=None,
+        now_ms=NOW_MS,
+    ).lag_ms
+
+
+def without_the_source(
+    progress: Progress, answered_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int | None, int | None]:
+    """`status`, and the age of the first record that is missing by `failover`."""
+    monkeypatch.setattr(sourceless, "asked", lambda *_: NOTHING)
+    monkeypatch.setattr(time, "time", lambda: NOW_MS / 1000)
+    contents = Contents(
+        partitions={progress.source: progress},
+        tasks={each.name: each for each in _tasks(answered_ms)},
+    )
+    mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
+    (one,) = sourceless.without_source(mirror, cast(Any, None), contents, "gone").partitions
+    (known,) = topics_known([progress], Seen(), answered_ms)
+    return one.lag_ms, None if known.first_ms is None else NOW_MS - known.first_ms
+
+
+def test_it_is_the_age_of_the_first_record_that_is_not_mirrored() -> None:
+    """A record came a second ago, an hour after the one before it: the lag is a second."""
+    progress = heard(99, NOW_MS - SECOND)
+    assert by_the_driver(progress) == {SECOND}
+    assert by_the_clusters(progress) == SECOND
+
+
+def test_it_is_nothing_where_nothing_is_left_to_mirror() -> None:
+    progress = heard(100)
+    assert by_the_driver(progress) == {0}
+    assert by_the_clusters(progress) == 0
+
+
+def test_it_is_unknown_until_that_record_is_known() -> None:
+    """The newest mirrored record tells nothing: it may be an hour older."""
+    progress = heard(99)
+    assert by_the_driver(progress) == {None}
+    assert by_the_clusters(progress) is None
+
+
+def test_an_old_time_counts_as_it_is() -> None:
+    """As of records that were restored with their times."""
+    progress = heard(99, NOW_MS - 1000 * HOUR)
+    assert by_the_driver(progress) == {1000 * HOUR}
+    assert by_the_clusters(progress) == 1000 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [
+        (heard(99, NOW_MS - 20 * SECOND), 20 * SECOND),
+        (heard(100), 5 * SECOND),
+    ],
+    ids=["it lagged", "it had nothing left to mirror"],
+)
+def test_without_its_source_the_driver_and_the_clusters_say_the_same(
+    progress: Progress, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source last answered five seconds ago: what it took in since is not mirrored."""
+    answered_ms = NOW_MS - 5 * SECOND
+    assert by_the_driver(progress, answered_ms) == {expected}
+    assert without_the_source(progress, answered_ms, monkeypatch) == (expected, expected)
+
+
+def test_a_mirror_that_has_ended_lags_by_nothing_once_its_source_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    progress = heard(100).replace(state=State.PROMOTED)
+    assert by_the_driver(progress, NOW_MS - HOUR) == {0}
+    assert without_the_source(progress, NOW_MS - HOUR, monkeypatch)[0] == 0
+
+
+def test_a_lane_s_word_holds_for_as_long_as_the_position_does() -> None:
+    it = row()
+    said = says(State.RUNNING, 40)
+    it.hear(said.replace(report=said.report.replace(first_unmirrored=NOW_MS)))
+    it.hear(says(State.FAILED, 40, "no answer"))
+    assert it.progress.first_unmirrored == NOW_MS
+    it.hear(says(State.RUNNING, 41))
+    assert it.progress.first_unmirrored == -1
+
+
+def test_the_source_is_asked_once_where_no_lane_can_tell() -> None:
+    it = row()
+    it.hear(says(State.FAILED, 40, "no answer"))
+    assert it.is_undated
+    it.dirty = False
+    it.date(Dated(39, NOW_MS))
+    assert (it.is_undated, it.dirty) == (True, False), "it has moved since"
+    it.date(Dated(40, NOW_MS))
+    assert (it.is_undated, it.dirty) == (False, True)
+    assert it.status(0.0).first_unmirrored == NOW_MS
+    it.hear(says(State.RUNNING, 100))
+    assert not it.is_undated, "nothing is left to mirror"
+
+
+def test_progress_keeps_it_and_is_read_without_it() -> None:
+    progress = heard(99, NOW_MS)
+    key, value = encode(progress, NOW_MS)
+    assert decode(key, value) == progress.replace(written_at=NOW_MS)
+    assert value is not None
+    older = value.replace(b'"dated":[99,%d],' % NOW_MS, b"")
+    assert older != value
+    read = decode(key, older)
+    assert isinstance(read, Progress)
+    assert read.first_unmirrored == -1
