@@ -16,8 +16,9 @@ from rich.text import Text
 from causeway.cli.standing import standing
 from causeway.cli.tables import TEXT_AT_LEAST
 from causeway.cli.words import count, duration, number, outcomes, printable, size
+from causeway.daemon.states import rank
 from causeway.daemon.status import LinkStatus, Role, Snapshot
-from causeway.daemon.topics import WORST, TopicRow, topic_rows
+from causeway.daemon.topics import TopicRow, topic_rows
 from causeway.model import State
 
 _STYLES: Final = {
@@ -173,4 +174,4 @@ def _kept(rows: Sequence[dict[str, str]], width: int) -> list[str]:
 
 
 def _urgency(row: TopicRow) -> tuple[int, int, float]:
-    return (WORST.index(row.state), -(row.lag_records or 0), -row.records_per_s)
+    return (rank(row.state), -(row.lag_records or 0), -row.records_per_s)

@@ -173,7 +173,7 @@ def failover(
 ) -> int:
     """End a mirror now, with what has been mirrored so far; the source need not be there.
 
-    First it shows what is known: how old the newest mirrored record is, what is missing, where
+    First it shows what is known: what is missing, how old the first such record is, where
     consumer groups go on. With --yes the mirror ends, groups are committed, read-only mirrors are
     opened, and the cut is recorded. No driver mirrors any of it afterwards.
     """

@@ -96,12 +96,9 @@ def worst_first(links: Sequence[LinkStatus], room: int | None) -> list[LinkStatu
 
 
 def _urgency(one: PartitionStatus) -> tuple[int, int]:
-    from causeway.daemon.topics import WORST
-    from causeway.model import State
+    from causeway.daemon.states import rank
 
-    states = list(WORST)
-    place = states.index(State(one.state)) if one.state in states else 0
-    return place, -(one.lag_records or 0)
+    return rank(one.state), -(one.lag_records or 0)
 
 
 def render(links: Sequence[LinkStatus], width: int) -> RenderableType:

@@ -1,4 +1,4 @@
-"""One vocabulary for how a link or a topic stands, for people.
+"""One vocabulary, and one ranking, for how a link or a topic stands, for people.
 
 mirroring            also while it waits for a lane, finds its place, or has copied its share
 paused               a person wants it so
@@ -9,18 +9,50 @@ promoting, promoted, failed over                 see control/directives.py
 
 A partition's own states (model.State) are finer: `running`, `waiting`, `recovering` and `done` are
 all mirroring. Metrics and JSON have had those from the first, and go on having them.
+
+A link or a topic stands as the worst of its partitions by RANKING, wherever it is shown: in
+commands, the live table, the API and the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 from causeway.model import State
 
 MIRRORING: Final = "mirroring"
 SOURCE_UNAVAILABLE: Final = "source unavailable"
+NO_DRIVER: Final = "no running driver"
 _MIRRORING = frozenset({State.WAITING, State.RECOVERING, State.RUNNING, State.DONE})
+# What a person must see first comes first.
+RANKING: Final[tuple[str, ...]] = (
+    State.STOPPED,
+    State.FAILED,
+    SOURCE_UNAVAILABLE,
+    NO_DRIVER,
+    State.RECOVERING,
+    State.WAITING,
+    State.PAUSED,
+    State.PROMOTING,
+    State.RUNNING,
+    State.FAILED_OVER,
+    State.PROMOTED,
+    State.DONE,
+)
+_RANKS: Final = {state: place for place, state in enumerate(RANKING)}
+
+Word = TypeVar("Word", bound=str)
+
+
+def rank(state: str) -> int:
+    """Its place in RANKING; a state that is not there comes first."""
+    return _RANKS.get(state, -1)
+
+
+def worst(states: Iterable[Word]) -> Word | None:
+    """The state that a person must see first; None if there is none."""
+    return min(states, key=rank, default=None)
 
 
 def word(state: str) -> str:
@@ -29,7 +61,5 @@ def word(state: str) -> str:
 
 
 def of_partitions(states: Iterable[str]) -> str:
-    """Of a link or a topic: what all its partitions are; mirroring where any is, or where there
-    are none."""
-    words = {word(state) for state in states}
-    return words.pop() if len(words) == 1 else MIRRORING
+    """Of a link or a topic, in this vocabulary; mirroring if it has no partitions."""
+    return word(worst(states) or MIRRORING)

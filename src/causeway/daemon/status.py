@@ -10,7 +10,7 @@ from enum import StrEnum
 from causeway.config.expiry import Expiry
 from causeway.control import lag
 from causeway.control.directives import THE_LINK, Directive, Standing
-from causeway.daemon.states import SOURCE_UNAVAILABLE, of_partitions
+from causeway.daemon.states import SOURCE_UNAVAILABLE, word, worst
 from causeway.model import ENDED, Spread, State, TopicPartition
 from causeway.relay.messages import Transformed
 from causeway.relay.progress import TaskRecord
@@ -186,7 +186,13 @@ class LinkStatus:
 
     @property
     def state(self) -> str:
-        """In the words of states.py, or its role, where another driver leads, or none yet."""
+        """The worst of its partitions' in the words of states.py, or its role, where another driver
+        leads, or none yet."""
+        return word(self.worst)
+
+    @property
+    def worst(self) -> str:
+        """The same, but with a partition's own state (model.State)."""
         standing = Standing({each.key: each for each in self.directives})
         if (end := standing.end_of(THE_LINK)) is not None:
             return end.how
@@ -194,7 +200,7 @@ class LinkStatus:
             return self.role
         if self.unavailable is not None:
             return SOURCE_UNAVAILABLE
-        return of_partitions(each.state for each in self.partitions)
+        return worst(each.state for each in self.partitions) or State.RUNNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,24 +6,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
 
+from causeway.daemon.states import worst
 from causeway.daemon.status import LinkStatus, PartitionStatus
 from causeway.model import State
-
-# The worst state of a topic's partitions stands for the topic.
-WORST: Final = (
-    State.STOPPED,
-    State.FAILED,
-    State.RECOVERING,
-    State.WAITING,
-    State.PAUSED,
-    State.PROMOTING,
-    State.RUNNING,
-    State.FAILED_OVER,
-    State.PROMOTED,
-    State.DONE,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +75,8 @@ def _row(
         bytes_per_s=sum(partition.bytes_per_s for partition in members),
         lag_records=None if None in lags else sum(lag or 0 for lag in lags),
         lag_ms=None if None in ages else max(age or 0 for age in ages),
-        state=worst([partition.state for partition in members]),
+        state=worst(partition.state for partition in members) or State.WAITING,
     )
-
-
-def worst(states: Sequence[State]) -> State:
-    """The state that a person must see first; WAITING where there is none."""
-    return next((state for state in WORST if state in states), State.WAITING)
 
 
 def _lag(partition: PartitionStatus) -> int | None:

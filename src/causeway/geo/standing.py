@@ -12,7 +12,7 @@ from causeway.config.chosen import Chosen
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import chosen, directive_json
 from causeway.control.directives import Directive, Scope, Standing
-from causeway.daemon.topics import worst
+from causeway.daemon.states import worst
 from causeway.errors import CausewayError
 from causeway.geo import claims
 from causeway.geo.topics import target_of
@@ -23,7 +23,6 @@ from causeway.operate.status import Driver, LinkStatus, PartitionStatus, status_
 MISSING: Final = "missing"  # the origin has no such topic
 UNKNOWN: Final = "unknown"
 _AT_ONCE: Final = 8  # destinations
-_STATES: Final = frozenset(State)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +142,7 @@ def _state(parts: Sequence[PartitionStatus], paused: Directive | None, *, known:
     states = [one.state for one in parts]
     if paused is not None and State.STOPPED not in states:
         return State.PAUSED  # also where no driver runs that could say so
-    odd = next((each for each in states if each not in _STATES), None)
-    return odd or worst([State(each) for each in states])
+    return worst(states) or UNKNOWN
 
 
 def as_json(destination: Destination) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from fastapi.responses import Response
 
 from causeway.config.settings import LinkSettings
 from causeway.control.chosen import asked
-from causeway.daemon.topics import WORST, TopicRow
+from causeway.daemon.states import rank
+from causeway.daemon.topics import TopicRow
 from causeway.http import explaining, shapes, shaping
 from causeway.http.aggregates import aggregates
 from causeway.http.answers import answer, paged
@@ -40,7 +41,7 @@ _ORDERS: dict[Order, Callable[[TopicRow], float] | None] = {
     "lag": lambda row: -1 if row.lag_records is None else row.lag_records,
     "lag-time": lambda row: -1 if row.lag_ms is None else row.lag_ms,
     "rate": lambda row: row.bytes_per_s,
-    "state": lambda row: -WORST.index(row.state),
+    "state": lambda row: -rank(row.state),
 }
 
 

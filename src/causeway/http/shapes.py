@@ -61,9 +61,10 @@ class Link(Shape):
     source: str
     target: str
     state: str = Field(
-        description="mirroring, paused, stopped, failed, source unavailable, promoting, promoted "
-        "or failed over; else its role."
+        description="The worst of its partitions': mirroring, paused, stopped, failed, source "
+        "unavailable, promoting, promoted or failed over; else its role."
     )
+    worst: str = Field(description="The same, with a partition's own state; see ranking.")
     role: str = Field(description="starting, standby, leading, failed or ended.")
     reason: str | None = Field(description="On standby: who leads; failed: why.")
     planned: bool = Field(description="Its topics have been looked up.")
@@ -89,6 +90,7 @@ class Overview(Shape):
     lanes: int = Field(description="Lanes that are connected.")
     lanes_wanted: int
     lane_trouble: str | None
+    ranking: list[str] = Field(description="All states; what a person must see first, first.")
     links: list[Link]
 
 

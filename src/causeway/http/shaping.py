@@ -8,6 +8,7 @@ from importlib.metadata import version
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control import directive_json
 from causeway.control.directives import Directive
+from causeway.daemon.states import RANKING
 from causeway.daemon.status import (
     GroupStatus,
     LaneStatus,
@@ -36,6 +37,7 @@ def overview(view: View) -> shapes.Overview:
         lanes=len(snapshot.lanes),
         lanes_wanted=snapshot.lanes_wanted,
         lane_trouble=snapshot.lane_trouble,
+        ranking=list(RANKING),
         links=[link(each) for each in view.links.values()],
     )
 
@@ -47,6 +49,7 @@ def link(each: LinkView) -> shapes.Link:
         source=status.source,
         target=status.target,
         state=status.state,
+        worst=status.worst,
         role=status.role,
         reason=status.reason,
         planned=status.planned,

@@ -20,7 +20,7 @@ from causeway.control.topics import MirroredTopic, Observed, Problem
 from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.claims import ACT, made_anew
 from causeway.daemon.partitions.deleted import is_over
-from causeway.daemon.states import SOURCE_UNAVAILABLE, of_partitions
+from causeway.daemon.states import NO_DRIVER, SOURCE_UNAVAILABLE, of_partitions
 from causeway.errors import CausewayError, UnreachableError
 from causeway.model import State, TopicPartition, age_ms
 from causeway.operate import lacking, side_by_side, transforms
@@ -37,7 +37,6 @@ from causeway.relay.progress import (
 from causeway.wire.cluster import Cluster
 from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 
-NO_DRIVER: Final = "no running driver"
 UNKNOWN: Final = "unknown"  # of a link: it could not be asked
 
 

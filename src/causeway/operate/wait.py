@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.daemon.states import MIRRORING, SOURCE_UNAVAILABLE, word
+from causeway.daemon.states import MIRRORING, RANKING, word
 from causeway.errors import (
     CausewayError,
     ConfigError,
@@ -26,7 +26,7 @@ from causeway.operate import scopes, side_by_side
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.health import LAGS, that_end
 from causeway.operate.scopes import Wanted
-from causeway.operate.status import NO_DRIVER, LinkStatus, PartitionStatus, status_of
+from causeway.operate.status import LinkStatus, PartitionStatus, status_of
 
 _PATIENCE_S: Final = 60.0  # with what fails and may go on by itself
 UNDRIVEN_S: Final = 600.0  # for a driver, where nobody says how long to wait
@@ -34,7 +34,7 @@ _LOOK_S: Final = 0.5  # between two looks, at the least
 _REST: Final = 2.0  # times what a look took, so that waiting costs the brokers little
 _RATE_S: Final = 30.0  # over which the pace is measured
 _TROUBLE: Final = ENDED | {State.STOPPED, State.FAILED}
-_STATES: Final = frozenset({*map(str, State), NO_DRIVER, MIRRORING, SOURCE_UNAVAILABLE})
+_STATES: Final = frozenset({*RANKING, MIRRORING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,8 @@ from causeway.daemon.status import (
     TransformStatus,
     Trouble,
 )
-from causeway.daemon.topics import topic_rows, worst
+from causeway.daemon.states import worst
+from causeway.daemon.topics import topic_rows
 from causeway.model import State
 from causeway.relay.messages import Transformed
 
@@ -97,7 +98,7 @@ def test_one_unknown_lag_makes_the_topic_s_unknown() -> None:
 def test_the_worst_state_comes_first() -> None:
     assert worst([State.RUNNING, State.STOPPED, State.FAILED]) is State.STOPPED
     assert worst([State.DONE, State.RUNNING]) is State.RUNNING
-    assert worst([]) is State.WAITING
+    assert worst([]) is None
 
 
 def test_the_view_names_what_is_wrong() -> None:

@@ -1,11 +1,25 @@
-"""The words for how a link stands."""
+"""The words for how a link stands, and what comes first among them."""
 
 from __future__ import annotations
 
 import pytest
 
-from causeway.daemon.states import of_partitions
+from causeway.daemon.states import (
+    NO_DRIVER,
+    RANKING,
+    SOURCE_UNAVAILABLE,
+    of_partitions,
+    rank,
+    worst,
+)
+from causeway.daemon.topics import topic_rows
+from causeway.http import shaping
+from causeway.http.view import View
 from causeway.model import State
+from causeway.operate.status import Driver, LinkStatus
+from tests.unit.daemon.test_claims import link as settings
+from tests.unit.metrics import snapshots
+from tests.unit.operate.test_listing import partition
 
 
 @pytest.mark.parametrize(
@@ -14,10 +28,37 @@ from causeway.model import State
         ([], "mirroring"),
         ([State.RUNNING, State.WAITING, State.RECOVERING, State.DONE], "mirroring"),
         ([State.PAUSED, State.PAUSED], "paused"),
-        ([State.PAUSED, State.RUNNING], "mirroring"),
+        ([State.PAUSED, State.RUNNING], "paused"),
+        ([State.STOPPED, State.PAUSED, State.FAILED], "stopped"),
         ([State.FAILED], "failed"),
+        ([State.FAILED_OVER, State.RUNNING], "mirroring"),
         ([State.FAILED_OVER], "failed over"),
     ],
 )
-def test_a_link_is_what_all_its_partitions_are(states: list[State], word: str) -> None:
+def test_a_link_is_as_the_worst_of_its_partitions(states: list[State], word: str) -> None:
     assert of_partitions(states) == word
+
+
+def test_every_state_has_its_place() -> None:
+    assert {*RANKING} == {*State, SOURCE_UNAVAILABLE, NO_DRIVER}
+    assert len(RANKING) == len({*RANKING})
+    assert rank("never heard of") < rank(State.STOPPED)
+    assert worst([]) is None
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_link_and_topic_stand_the_same_wherever_they_are_shown(state: State) -> None:
+    """Beside a partition that runs: in the live table, the API, for the page and in commands."""
+    link = snapshots.link(snapshots.partition(0, state), snapshots.partition(1))
+    expected = worst([state, State.RUNNING])
+    (topic,) = topic_rows(link, 0)
+    shown = shaping.overview(View(snapshots.full(link)))
+    assert (topic.state, shown.links[0].worst) == (expected, expected)
+    assert shown.ranking == [*RANKING]
+    of_clusters = LinkStatus(
+        link=settings(),
+        driver=Driver(owner="host-1", running=True, last_seen_ms=0),
+        partitions=(partition("orders", state=state), partition("orders", 1)),
+        problems=(),
+    )
+    assert of_clusters.state == link.state == shown.links[0].state == of_partitions([expected])

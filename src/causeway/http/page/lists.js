@@ -5,11 +5,12 @@ import { Acts } from "./acts.js";
 import { query } from "./api.js";
 import { clock, number, rate, size, span } from "./format.js";
 import { useLive } from "./live.js";
-import { List, State, STATES } from "./table.js";
+import { List, State } from "./table.js";
 
 const RIGHT = "right";
+const OF_LINKS = ["source unavailable", "no running driver"]; // no partition of a run has these
 const links = (overview) => ["link", "Link", [["", "all links"], ...overview.links.map(({ link }) => [link, link])]];
-const states = ["state", "State", [["", "any state"], ...STATES.map((each) => [each, each])]];
+const states = ({ ranking }) => ["state", "State", [["", "any state"], ...ranking.filter((each) => !OF_LINKS.includes(each)).map((each) => [each, each])]];
 
 function scopeOf({ link, topic, partition }) {
   return { link, topic, partition };
@@ -21,7 +22,7 @@ const acts = (item) => html`<${Acts} scope=${scopeOf(item)} paused=${item.state 
 export function Topics({ overview, parameters }) {
   return html`<${List} title="Topics" path="/topics" parameters=${parameters} search="part of a name"
     empty="No topic fits." keyOf=${(one) => `${one.link} ${one.topic}`}
-    choices=${[links(overview), states, ["order", "Order", [
+    choices=${[links(overview), states(overview), ["order", "Order", [
       ["", "by name"], ["state", "worst state first"], ["lag", "most records behind"],
       ["lag-time", "longest behind"], ["rate", "busiest first"],
     ]]]}
@@ -55,7 +56,7 @@ function PartitionsOf({ topic }) {
 
 export function Partitions({ overview, parameters }) {
   return html`<${List} title="Partitions" path="/partitions" parameters=${parameters}
-    search="part of a topic’s name" empty="No partition fits." choices=${[links(overview), states]}
+    search="part of a topic’s name" empty="No partition fits." choices=${[links(overview), states(overview)]}
     keyOf=${(one) => `${one.link} ${one.topic} ${one.partition}`}
     columns=${[
       ["Partition", (one) => html`<span class="name">${one.topic}-${one.partition}</span>`],

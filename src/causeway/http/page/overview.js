@@ -5,7 +5,7 @@ import { Acts } from "./acts.js";
 import { Charts } from "./charts.js";
 import { count, number, rate, span } from "./format.js";
 import { useLive } from "./live.js";
-import { kind, State, STATES } from "./table.js";
+import { FINE, kind, State } from "./table.js";
 import { Topology } from "./topology.js";
 
 const SHOWN = 8; // lines
@@ -13,12 +13,10 @@ const TROUBLED = "state=stopped&state=failed&state=paused";
 
 /** The worst that can be said of a link in a word, for its colour. */
 export function health(link) {
-  if (link.state === "source unavailable") return "failed";
+  if (link.worst === "source unavailable") return "failed";
   if (link.role === "failed") return "failed";
   if (link.role !== "leading" || !link.planned) return "waiting";
-  for (const state of ["stopped", "failed", "paused", "promoting", "promoted", "failed over", "recovering", "waiting"]) {
-    if (link.states[state]) return state;
-  }
+  if (!FINE.includes(link.worst)) return link.worst;
   return link.problems || link.tasks_failing ? "recovering" : "running";
 }
 
@@ -26,8 +24,8 @@ export function Overview({ overview }) {
   return html`<${Verdict} overview=${overview} />
     <div class="columns">
       <div class="stack"><section class="card" aria-labelledby="topology"><h2 id="topology">Clusters and links</h2>
-        <${Topology} links=${overview.links} /></section><${Wrong} /><${Standing} /><${Aggregates} /></div>
-      <div class="stack">${overview.links.map((link) => html`<${LinkCard} key=${link.link} link=${link} />`)}</div>
+        <${Topology} links=${overview.links} ranking=${overview.ranking} /></section><${Wrong} /><${Standing} /><${Aggregates} /></div>
+      <div class="stack">${overview.links.map((link) => html`<${LinkCard} key=${link.link} link=${link} ranking=${overview.ranking} />`)}</div>
     </div>
     <${Charts} links=${overview.links.map(({ link }) => link)} />`;
 }
@@ -41,7 +39,8 @@ function Verdict({ overview }) {
     } else if (!link.planned) wrong.push(`${link.link} looks for its topics`);
   }
   const sum = (state) => overview.links.reduce((all, link) => all + (link.states[state] ?? 0), 0);
-  for (const state of ["stopped", "failed", "paused", "recovering", "waiting"]) {
+  const ended = ["promoting", "promoted", "failed over"]; // said of the link, if all of it has
+  for (const state of overview.ranking.filter((each) => !FINE.includes(each) && !ended.includes(each))) {
     if (sum(state)) wrong.push(`${count(sum(state), "partition")} ${state}`);
   }
   const problems = overview.links.reduce((all, link) => all + link.problems, 0);
@@ -64,7 +63,8 @@ function Verdict({ overview }) {
   </section>`;
 }
 
-function LinkCard({ link }) {
+function LinkCard({ link, ranking }) {
+  const states = ranking.filter((state) => link.states[state]);
   const paused = link.partitions > 0 && link.states.paused === link.partitions;
   return html`<section class="card link" aria-label=${`Link ${link.link}`}>
     <div class="bar"><h2><span class=${`dot ${kind(health(link))}`} aria-hidden="true"></span>${link.link}</h2>
@@ -78,12 +78,11 @@ function LinkCard({ link }) {
       <div><dt>RPO now</dt><dd>${span(link.lag_ms)}</dd><dd class="faint">if the source were gone</dd></div>
       <div><dt>Topics</dt><dd>${number(link.topics)}</dd><dd class="faint">${count(link.groups, "group")}</dd></div>
     </dl>
-    <div class="states" role="img" aria-label=${STATES.filter((state) => link.states[state])
-      .map((state) => `${link.states[state]} ${state}`).join(", ")}>
-      ${STATES.filter((state) => link.states[state]).map(
+    <div class="states" role="img" aria-label=${states.map((state) => `${link.states[state]} ${state}`).join(", ")}>
+      ${states.map(
         (state) => html`<span class=${`fill ${kind(state)}`} style=${{ flexGrow: link.states[state] }}></span>`,
       )}</div>
-    <p class="legend">${STATES.filter((state) => link.states[state]).map(
+    <p class="legend">${states.map(
       (state) => html`<a href=${`#/partitions?link=${encodeURIComponent(link.link)}&state=${state}`}>
         <${State} state=${state} /> ${number(link.states[state])}</a>`,
     )}</p>

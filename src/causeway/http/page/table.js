@@ -6,12 +6,11 @@ import { number } from "./format.js";
 import { useLive } from "./live.js";
 
 const LIMIT = 50;
-export const STATES = [
-  "running", "recovering", "waiting", "paused", "promoting", "promoted", "failed over", "failed", "stopped", "done",
-];
+/** States of partitions that want no look. */
+export const FINE = ["running", "done"];
 
 /** What a state is called among classes. */
-export const kind = (state) => state.replace(" ", "-");
+export const kind = (state) => state.replaceAll(" ", "-");
 
 export const State = ({ state }) => html`<span class=${`state ${kind(state)}`}>${state}</span>`;
 

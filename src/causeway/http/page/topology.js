@@ -3,7 +3,7 @@
 import { html } from "./vendor/htm-preact.js";
 import { rate, span } from "./format.js";
 import { health } from "./overview.js";
-import { kind, STATES } from "./table.js";
+import { kind } from "./table.js";
 
 const WIDTH = 640;
 const NODE = { width: 120, height: 44 };
@@ -52,7 +52,7 @@ function way(from, to) {
   };
 }
 
-export function Topology({ links }) {
+export function Topology({ links, ranking }) {
   const names = [...new Set(links.flatMap(({ source, target }) => [source, target]))];
   const { height, found } = places(names);
   const told = links
@@ -60,7 +60,7 @@ export function Topology({ links }) {
     .join("; ");
   return html`<svg class="topology" viewBox=${`0 0 ${WIDTH} ${height}`} role="group"
     aria-label=${`${names.length} clusters. ${told}`}>
-    <defs>${STATES.map(kind).map(
+    <defs>${ranking.map(kind).map(
       (state) => html`<marker id=${`tip-${state}`} class=${`tip ${state}`} viewBox="0 0 10 10" refX="8" refY="5"
         markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0,0 L10,5 L0,10 z" /></marker>`,
     )}</defs>

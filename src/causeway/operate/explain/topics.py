@@ -14,12 +14,12 @@ from typing import Final
 
 from causeway.config.settings import LinkSettings
 from causeway.control.directives import Directive, Kind, Scope, Standing
+from causeway.daemon.states import NO_DRIVER, worst
 from causeway.filters import TopicDecision
 from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
 from causeway.operate.explain.values import Explanation, Fact
 from causeway.operate.explain.values import Kind as Subject
-from causeway.operate.status import NO_DRIVER
 
 MISSING: Final = "missing"
 DELETED: Final = "deleted"
@@ -28,7 +28,6 @@ PROBLEM: Final = "problem"
 UNKNOWN: Final = "unknown"
 PLANNED: Final = "planned"
 
-_FIRST: Final = (State.STOPPED, State.FAILED, NO_DRIVER, State.PAUSED)  # what a person must see
 _GOES_ON: Final = (State.RUNNING, State.RECOVERING, State.DONE)
 _MOST_LINES: Final = 10  # of partitions with a state and reason of their own
 
@@ -124,9 +123,7 @@ def _answer(
         return NOT_ALLOWED, False, f"{source} does not let us see it: {facts.hidden}"
     if known:
         states = [one.state for one in known]
-        code = next((each for each in _FIRST if each in states), None) or next(
-            (each for each in states if each not in _GOES_ON), states[0]
-        )
+        code = worst(each for each in states if each not in _GOES_ON) or states[0]
         said = ", ".join(f"{states.count(each)} {each}" for each in dict.fromkeys(states))
         return code, all(each in _GOES_ON for each in states), f"goes to {target}: {said}"
     if facts.problems:

@@ -9,15 +9,14 @@ from itertools import groupby
 from typing import Any, Final
 
 from causeway.config.settings import Settings
-from causeway.daemon.states import SOURCE_UNAVAILABLE
-from causeway.model import State
+from causeway.daemon.states import RANKING
 from causeway.operate import scopes, status
 from causeway.operate.clusters import clusters
 from causeway.operate.listing.chosen import Listed, fits, listed, refuse_unknown
 from causeway.operate.status import LinkStatus, PartitionStatus
 
 _PROBLEM: Final = "problem"  # of a topic that cannot be mirrored
-_STATES: Final = frozenset({*map(str, State), status.NO_DRIVER, SOURCE_UNAVAILABLE, _PROBLEM})
+_STATES: Final = frozenset({*RANKING, _PROBLEM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
