@@ -291,7 +291,8 @@ def _rpo(each: FailedOver) -> str:
     known, unknown = each.rpo_known_ms, each.rpo_unknown
     if known is None:
         return "RPO unknown"
-    least = "nothing is missing" if known == 0 else f"RPO {duration(known)} at the most"
+    most = "" if each.source is None else " at the most"
+    least = "nothing is missing" if known == 0 else f"RPO {duration(known)}{most}"
     if not unknown:
         return least
     named = ", ".join(unknown[:_UNKNOWN])

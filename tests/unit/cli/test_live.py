@@ -12,6 +12,7 @@ from rich.console import Console
 from causeway.cli.live import render
 from causeway.cli.present import share
 from causeway.control.directives import Directive, Kind, Scope
+from causeway.daemon.states import worst
 from causeway.daemon.status import (
     LinkStatus,
     PartitionStatus,
@@ -20,7 +21,6 @@ from causeway.daemon.status import (
     TransformStatus,
     Trouble,
 )
-from causeway.daemon.states import worst
 from causeway.daemon.topics import topic_rows
 from causeway.model import State
 from causeway.relay.messages import Transformed

@@ -134,9 +134,10 @@ def test_how_a_failover_ended_is_said_last(capsys: pytest.CaptureFixture[str]) -
         topic="orders",
         target="A.orders",
         partitions=600,
-        newest_ms=NOW - 4_000,
+        newest_ms=NOW - 9_000,
         missing=12,
         exact=True,
+        first_ms=NOW - 4_000,
     )
     first = FailedOver(
         link="A->B",

@@ -10,11 +10,12 @@ import pytest
 from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.control.topics import Problem
+from causeway.daemon.states import NO_DRIVER
 from causeway.errors import ConfigError
 from causeway.geo import standing
 from causeway.geo.standing import Destination, as_json, topics_of
 from causeway.naming import ReplicationPolicy
-from causeway.operate.status import NO_DRIVER, LinkStatus, PartitionStatus
+from causeway.operate.status import LinkStatus, PartitionStatus
 from tests.harness.lanes import client
 from tests.unit.daemon.test_claims import LINK
 

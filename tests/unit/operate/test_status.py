@@ -8,16 +8,17 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.control import lag
 from causeway.control.held import Held
 from causeway.control.lag import first_timestamp
 from causeway.control.topics import MirroredTopic, Observed, Problem, TopicPlan
+from causeway.daemon.states import NO_DRIVER
 from causeway.errors import AuthorizationError, ConfigError
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate import status
 from causeway.operate.asked import Asked
 from causeway.operate.health import verdict
 from causeway.operate.status import (
-    NO_DRIVER,
     Driver,
     LinkStatus,
     PartitionStatus,
@@ -277,7 +278,7 @@ def test_a_busy_topic_without_transactions_is_not_said_to_hold_records(
     monkeypatch.setattr("causeway.control.topic_changes.fitted", lambda planned, *_: planned)
     monkeypatch.setattr(status, "ProgressTopic", Topic)
     monkeypatch.setattr(status, "asked", lambda *_: Asked())
-    monkeypatch.setattr(status, "timestamps_at", lambda *_: {})
+    monkeypatch.setattr(lag, "timestamps_at", lambda *_: {})
 
     (one,) = status.status_of(link(), cast(Any, lambda _: busy), None).partitions
 

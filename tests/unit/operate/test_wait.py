@@ -11,12 +11,12 @@ import pytest
 
 from causeway.config.settings import RunSettings, Settings
 from causeway.control.topics import Problem
-from causeway.daemon.states import SOURCE_UNAVAILABLE
+from causeway.daemon.states import NO_DRIVER, SOURCE_UNAVAILABLE
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, UnreachableError
 from causeway.model import State
 from causeway.operate import wait as waits
 from causeway.operate.health import LAGS, verdict
-from causeway.operate.status import NO_DRIVER, Driver, LinkStatus, PartitionStatus
+from causeway.operate.status import Driver, LinkStatus, PartitionStatus
 from causeway.operate.wait import Waited, Waiting, Want, judge, wait
 from tests.unit.daemon.test_claims import link
 

@@ -11,12 +11,12 @@ import pytest
 from causeway.config.load import load
 from causeway.config.settings import LinkSettings
 from causeway.control.directives import Directive, Kind, Scope, Standing
+from causeway.daemon.states import NO_DRIVER
 from causeway.errors import AuthorizationError
 from causeway.model import State
 from causeway.operate.explain import topics
 from causeway.operate.explain.topics import PartitionFact, TopicFacts
 from causeway.operate.explain.values import Explanation, as_json_of
-from causeway.operate.status import NO_DRIVER
 
 FILE = """\
 clusters = A, B
