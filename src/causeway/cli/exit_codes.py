@@ -63,7 +63,7 @@ MEANINGS: Final = (
         "--check: some partitions stopped, failed or wait for a lane, or topics cannot be mirrored",
         ("status", "geo status"),
     ),
-    Meaning(7, "problems of several kinds", ("plan",)),
+    Meaning(7, "a partition that could not go on, or problems of several kinds", ("plan",)),
     Meaning(7, "a place is not exact", ("translate",)),
     Meaning(7, "a person has to act first, or the time of the fence was over", ("cutover",)),
     Meaning(7, "not all is mirrored", ("promote",)),

@@ -89,10 +89,15 @@ def command(
 def worst_first(links: Sequence[LinkStatus], room: int | None) -> list[LinkStatus]:
     """As they are where there is room for so many lines (None: for all); else what a person must
     see, and what is furthest behind, come before what a screen cuts off."""
-    if room is None or sum(len(each.partitions) for each in links) <= room:
+    if room is None or sum(map(_lines, links)) <= room:
         return list(links)
     ordered = [tuple(sorted(each.partitions, key=_urgency)) for each in links]
     return [replace(each, partitions=some) for each, some in zip(links, ordered, strict=True)]
+
+
+def _lines(each: LinkStatus) -> int:
+    """At the most: on a narrow screen, each topic has a line of its own."""
+    return len(each.partitions) + len({one.topic for one in each.partitions})
 
 
 def _urgency(one: PartitionStatus) -> tuple[int, int]:

@@ -92,7 +92,7 @@ def test_what_does_not_fit_a_screen_begins_with_what_must_be_seen() -> None:
     some = (partition(0, "running", 1), partition(1, "running", 9), partition(2, "stopped", 0))
     status = LinkStatus(link=link(), driver=None, partitions=some, problems=())
 
-    (fits,), (cut,) = worst_first([status], 3), worst_first([status], 2)
+    (fits,), (cut,) = worst_first([status], 4), worst_first([status], 3)
 
     assert [one.partition for one in fits.partitions] == [0, 1, 2]
     assert [one.partition for one in cut.partitions] == [2, 1, 0]
