@@ -169,6 +169,7 @@ def test_the_command_shows_all_steps_fences_producers_and_undoes_it(
         shown = causeway("cutover", file, *wanted)
         assert shown.code == 2, shown.err
         assert "1 producer in the last hour" in shown.out
+        assert "% of each disk free on B" in " ".join(shown.out.split())
         assert "deny WRITE on 1 topic, lifted after 5 min" in shown.out
         assert "nothing was changed; the same with --yes does it" in shown.err
         assert not is_fenced(mirror, topic)
