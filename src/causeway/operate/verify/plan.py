@@ -6,6 +6,7 @@ target  ├─ there before ─┤├── compared ─────┤
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -23,6 +24,7 @@ from causeway.errors import CausewayError
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
 from causeway.operate.clusters import Connect, recognise
 from causeway.operate.scopes import links_of, unknown
+from causeway.operate.status import driver_of
 from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.ranges import Feed, Range
 from causeway.operate.verify.state import Agreed
@@ -125,6 +127,8 @@ class _Link:
         self._planned = planning.plan(observed, link, begun_by(every))
         self._led = routing.led_to(every)
         self._fed = {place_of(outlet) for one in every for outlet in one.outlets}
+        driver = driver_of(self._contents.leases, int(time.time() * 1000))
+        self._runs = driver is not None and driver.running
 
     def shares(self, topics: Collection[str] | None, known: set[str]) -> Iterator[Share]:
         """Adds the names that there are to `known`."""
@@ -173,7 +177,8 @@ class _Link:
             text = anew.format(progress.position) if anew else "the target topic does not exist"
             yield self._nothing(at, topic.target, Why.TOPIC, text)
             return
-        behind = _behind(progress, logs)
+        beats = self._runs and self._link.policy.is_heartbeats_topic(at.topic)
+        behind = _behind(progress, logs, beats=beats)
         if progress.transform is not None and not self._can_treat(progress):
             left = Left(why=Why.TRANSFORMED, text=self._tally(topic))
             yield Share(link=self._link, source=at, target_topic=topic.target, left=(left, *behind))
@@ -335,8 +340,9 @@ def _with(share: Share, **more: Any) -> Share:
     return replace(share, **more)
 
 
-def _behind(progress: Progress, logs: Ends) -> tuple[Left, ...]:
-    """What the source has, and the mirror not yet."""
+def _behind(progress: Progress, logs: Ends, *, beats: bool = False) -> tuple[Left, ...]:
+    """What the source has, and the mirror not yet. `beats`: it is a topic of heartbeats, and its
+    mirror runs; drivers write there all the time, so the last ones are always yet to come."""
     end, written = logs.end(progress.source), logs.written(progress.source)
     for one in (end, written):
         if isinstance(one, CausewayError):
@@ -345,7 +351,7 @@ def _behind(progress: Progress, logs: Ends) -> tuple[Left, ...]:
     assert isinstance(end, int)
     assert isinstance(written, int)
     found = []
-    if end > progress.position:
+    if end > progress.position and not (beats and progress.state is State.RUNNING):
         text = f"source offsets {progress.position} to {end - 1} are not mirrored yet"
         if progress.state in HELD | {State.STOPPED, State.FAILED}:
             text += f": it is {progress.state}"
