@@ -11,11 +11,12 @@ from typing import NamedTuple
 import pytest
 
 from causeway.config.settings import LinkSettings, RunSettings, Settings
-from causeway.errors import PartitionsFailedError
-from causeway.model import Pair, TopicPartition
+from causeway.errors import ConfigError, PartitionsFailedError
+from causeway.model import Pair, State, TopicPartition
 from causeway.operate.moves.failback import failback
 from causeway.operate.moves.failed_back import Step
 from causeway.operate.moves.failover import failover
+from causeway.operate.verify import verify
 from causeway.relay.progress import ProgressTopic
 from causeway.wire.cluster import Cluster
 from tests.harness.daemon import RunningDaemon
@@ -238,3 +239,51 @@ def test_what_happened_on_either_side_before_the_way_back(
             assert only_here - set(range(100)) == set(saved.get(topic, [])) - set(range(100))
         assert set(there) <= {*here, *range(100)}, "A has deleted the first 100 of one"
     assert numbers(source, held)[-9:-3] == [5000, 5001, 5002, 5003, 5100, 5101], "in order"
+
+
+def test_back_onto_a_source_that_was_rebuilt_empty(
+    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its topics are created like those of B, all comes back to them, and heartbeats are mirrored
+    again without anybody's help."""
+    topic, beats, group = prefix + "one", prefix + "Z.heartbeats", prefix + "readers"
+    link = identity(source, target, prefix, group)
+    back = turned(link)
+    both = settings_of(link, back)
+    source.create_topic(topic, 2, config={"retention.ms": "86400000"})
+    source.create_topic(beats, 1)
+    fill(source, topic, 100, partitions=2)
+    fill(source, beats, 10)
+    their = str(link.decide_topic(beats).target_name)
+    with RunningDaemon(monkeypatch, link, lease_s=2.0) as run:
+        await_mirror(target, topic)
+        await_until(lambda: target.offsets(topic) == {0: 50, 1: 50}, 60)
+        await_until(lambda: target.partition_count(their) and target.offsets(their) == {0: 10}, 60)
+        run.await_state(beats, State.RUNNING)
+        fill(source, beats, 3, first=10)
+        await_until(lambda: target.offsets(their) == {0: 13}, 60)
+        assert verify(settings_of(link)).agrees
+    failover(settings_of(link), yes=True)
+    fill(target, topic, 10, first=1000, partitions=2)
+    for each in (topic, beats):
+        source.delete_topic(each)
+    with pytest.raises(ConfigError, match=r"lacks it.*--create-topics") as refused:
+        failback(both, link=link.name, wait_s=0)
+    assert link.source.alias in str(refused.value)
+    shown = failback(both, link=link.name, create_topics=True, dry_run=True, wait_s=0)
+    assert (shown.created, shown.pending) == ((topic,), True)
+    assert source.partition_count(topic) is None
+    source.create_topic(beats, 1)
+    fill(source, beats, 5)
+    with RunningDaemon(monkeypatch, link, back, lease_s=2.0) as run:
+        begun = failback(both, link=link.name, create_topics=True, wait_s=60)
+        assert (begun.step, begun.created, begun.unmirrored) == (Step.BACK, (topic,), ())
+        await_until(lambda: source.offsets(topic) == {0: 55, 1: 55}, 60, "all of B comes to A")
+        assert source.digests(topic) == target.digests(topic)
+        source.commit_group(group, {(topic, 0): 20, (topic, 1): 55})
+        done = failback(both, link=link.name, turn_round=True, wait_s=60)
+        assert (done.step, done.changed) == (Step.GOES_ON, True)
+        fill(source, topic, 6, first=2000, partitions=2)
+        await_until(lambda: target.offsets(topic) == {0: 58, 1: 58}, 60, "A's come to B again")
+        run.await_state(beats, State.RUNNING)
+        await_until(lambda: target.offsets(their) == {0: 18}, 60, "heartbeats come, too")

@@ -46,6 +46,14 @@ def command(
         bool,
         typer.Option("--drop-unmirrored", help="Leave them on the old source alone."),
     ] = False,
+    create_topics: Annotated[
+        bool,
+        typer.Option(
+            "--create-topics",
+            help="Create topics that the old source lacks, as after it was rebuilt, like those of"
+            " the target.",
+        ),
+    ] = False,
     yes: YesOption = False,
     turn_round: Annotated[
         bool,
@@ -79,6 +87,7 @@ def command(
             save=save,
             save_topic=save_topic,
             drop=drop_unmirrored,
+            create_topics=create_topics,
             turn_round=turn_round,
             dry_run=dry_run or not yes,
             reason=reason,
@@ -102,6 +111,9 @@ def _show(each: FailedBack) -> None:
     from causeway.operate.moves.failed_back import Step
 
     out = console()
+    source = each.link.partition("->")[0]
+    for name in each.created:
+        out.print(f"{'would create' if each.dry_run else 'created'} {name} on {source}, empty")
     for one in each.unmirrored:
         if one.deleted:
             out.print(

@@ -291,3 +291,20 @@ def test_what_stopped_for_another_name_goes_on_under_the_one_before() -> None:
     assert isinstance(found, Stop)
     known = progress(state=State.STOPPED, reason=found.reason)
     assert isinstance(decide(TOPIC, 0, known, BEGUN, LINK, NOBODY), GoOn)
+
+
+@pytest.mark.parametrize(
+    ("of", "start"), [({"source_id": "cc" * 16}, 0), ({"target_id": "cc" * 16}, 100)]
+)
+def test_heartbeats_go_on_by_themselves_where_a_topic_was_made_anew(
+    of: dict[str, Any], start: int
+) -> None:
+    """On a cluster that was rebuilt, say: they hold nothing that anybody could lose."""
+    topic = replace(TOPIC, **of)
+    assert isinstance(decide(topic, 0, progress(), BEGUN, LINK, NOBODY), Stop)
+    beats = replace(topic, source="heartbeats", target="A.heartbeats")
+    (outlet,) = progress().outlets
+    known = progress(topic="heartbeats", outlets=(outlet.replace(topic="A.heartbeats"),))
+    assert decide(beats, 0, known, BEGUN, LINK, NOBODY) == Begin(start=start, targets=(0,))
+    stopped = known.replace(state=State.STOPPED, reason="it was deleted")
+    assert isinstance(decide(beats, 0, stopped, BEGUN, LINK, NOBODY), Begin)

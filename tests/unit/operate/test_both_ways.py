@@ -11,7 +11,7 @@ from causeway.config.load import load
 from causeway.control.directives import Scope, Standing
 from causeway.errors import ConfigError
 from causeway.operate.moves.failback import _Failback
-from causeway.operate.moves.failed_back import Step
+from causeway.operate.moves.failed_back import Keep, Step
 from causeway.operate.moves.failover import _Failover
 from causeway.operate.moves.promote import _Promotion
 
@@ -58,7 +58,7 @@ def test_one_that_had_ended_before_can_be_taken_up_again(
     connect = cast(Any, nothing)
     move = _Failback(settings, link, Scope(), connect, nothing, dry_run=False)
     move.who, move.why = "anna@ops", None
-    found = move.run(None, None, drop=False, turn_round=False, wait_s=0)
+    found = move.run(Keep(), create=False, turn_round=False, wait_s=0)
     assert found.step is Step.GOES_ON
 
 

@@ -227,7 +227,7 @@ class Claimer:
             place,
             wish,
             start,
-            ended=at.topic in ended,
+            ended=at.topic in ended and not self._link.policy.is_heartbeats_topic(at.topic),
             progress_lost=self._leadership.progress_lost,
         )
         return first or claims.decide(

@@ -14,7 +14,7 @@
     keys decide                                        (see routing.py)
     the same, but MirrorMaker 2 may have mirrored      go on after the record that the target ends
     since: its positions and the target have grown     with; stop where that can't be found
-    progress, a topic was made anew                    stop
+    progress, a topic was made anew                    stop; begin if it holds heartbeats
     progress, and keys would change their partition    stop
     progress, and another transform than it was for    begin right behind what was mirrored, if that
     (or none)                                          is one place for all outlets; else stop
@@ -106,11 +106,14 @@ def decide(
         return GoOn(progress=known)
     if wish.start_from is not None:
         return Begin(start=offsets.start, targets=targets)
-    if not wish.adopt:
+    beats = link.policy.is_heartbeats_topic(topic.source)  # nothing that anybody could lose
+    if not (wish.adopt or beats):
         return Stop(reason=reason, loss=progress.loss)
     if not same_topic(progress.topic_id, topic.source_id):
         return Begin(start=offsets.log_start, targets=targets)
     start = _where_it_stopped(progress, offsets)
+    if beats:
+        return Begin(start=start, targets=targets)
     # What a transform has made is not found in the source.
     if len(targets) > 1 or not offsets.target_ends[targets[0]] or transform is not None:
         return Begin(start=start, targets=targets)

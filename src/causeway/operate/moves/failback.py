@@ -9,16 +9,19 @@ where records of both lie in one topic, B->A takes them anyway: A->B goes on whe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from causeway.config.chosen import Chosen
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import ending, fences, topics
+from causeway.control import ending, fences, topic_changes, topics
 from causeway.control.collisions import begun_by
 from causeway.control.cuts import Cut
 from causeway.control.directives import Directive, Kind, Scope
-from causeway.control.topics import MirroredTopic
+from causeway.control.topics import CreateTopic, MirroredTopic
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
 from causeway.model import ENDED, State, TopicPartition
@@ -33,6 +36,9 @@ from causeway.operate.moves.unmirrored import Unmirrored
 from causeway.operate.scopes import Wanted, choose
 from causeway.wire.offsets import LATEST, OffsetAt
 
+_CREATED_S: Final = 10.0  # so long a new topic takes to be known, at the most
+_POLL_S: Final = 0.25
+
 
 def failback(
     settings: Settings,
@@ -42,6 +48,7 @@ def failback(
     save: Path | None = None,
     save_topic: str | None = None,
     drop: bool = False,
+    create_topics: bool = False,
     turn_round: bool = False,
     dry_run: bool = False,
     reason: str | None = None,
@@ -53,11 +60,12 @@ def failback(
 
     The first call looks for records that were never mirrored, has them saved (`save`, `save_topic`
     on the target) or left where they are (`drop`), and has the link the other way begin at the
-    cut. What others write to the old source from then on is looked for by each call, and is to be
-    decided on likewise. With `turn_round`, once the producers of the other side have stopped, that
-    link is promoted, and `link` begins behind its cut. Each call goes on where the last one ended.
-    Raises ConfigError for what it cannot do, PartitionsFailedError where something lags,
-    ConflictError; CausewayError.
+    cut. With `create_topics`, topics that the old source lacks, as one that was rebuilt does, are
+    created there like their mirrors. What others write to the old source from then on is looked
+    for by each call, and is to be decided on likewise. With `turn_round`, once the producers of the
+    other side have stopped, that link is promoted, and `link` begins behind its cut. Each call goes
+    on where the last one ended. Raises ConfigError for what it cannot do, PartitionsFailedError
+    where something lags, ConflictError; CausewayError.
     """
     with clusters() as connect:
         chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "fail back")
@@ -66,7 +74,8 @@ def failback(
             raise ConfigError("fail back", names, "which one?", remedy="--link 'A->B'")
         move = _Failback(settings, chosen[0], Scope(topic), connect, say, dry_run=dry_run)
         move.who, move.why = (who or whoever())[:MOST_TEXT], reason
-        return move.run(save, save_topic, drop=drop, turn_round=turn_round, wait_s=wait_s)
+        keep = Keep(path=save, topic=save_topic, drop=drop)
+        return move.run(keep, create=create_topics, turn_round=turn_round, wait_s=wait_s)
 
 
 class _Failback:
@@ -105,15 +114,7 @@ class _Failback:
             None,
         )
 
-    def run(
-        self,
-        save: Path | None,
-        save_topic: str | None,
-        *,
-        drop: bool,
-        turn_round: bool,
-        wait_s: float,
-    ) -> FailedBack:
+    def run(self, keep: Keep, *, create: bool, turn_round: bool, wait_s: float) -> FailedBack:
         end = self._ending.standing.by_key.get((Kind.END, self._scope))
         wider = self._scope.wider and self._ending.standing.end_of(self._scope.wider)
         if wider is not None:
@@ -141,10 +142,9 @@ class _Failback:
             return self._found(Step.NO_WAY_BACK, changed=False, lines=self._lines(cuts))
         way_back.check(self._link, self._reverse, cuts)
         way_back.check_places(self._link, cuts)
-        if save_topic is not None:
-            way_back.check_keep(self._link, cuts, save_topic)
+        if keep.topic is not None:
+            way_back.check_keep(self._link, cuts, keep.topic)
         back = self._back()
-        keep = Keep(path=save, topic=save_topic, drop=drop)
         if way_back.is_begun(back.standing, end, cuts):
             way_back.check_end(self._link, self._reverse, back.end)
             changed, found = self._see_to_late(back, end, keep)
@@ -155,10 +155,17 @@ class _Failback:
                 return self._found(Step.UNDECIDED, changed=False, **found)
         else:
             way_back.check_whole(self._link, self._reverse, back.standing, self._scope)
+            created = self._create(self._reverse, cuts) if create else ()
+            there = {name: cut for name, cut in cuts.items() if name not in created}
             sighting = unmirrored.look(
-                self._link, self._sides, self._mirrored(), cuts, self._ending.progress()
+                self._link,
+                self._sides,
+                self._mirrored(),
+                there if self._dry_run else cuts,
+                self._ending.progress(),
             )
             found = {
+                "created": created,
                 "unmirrored": sighting.unmirrored,
                 "lost": sighting.lost,
                 "gone": sighting.gone,
@@ -289,6 +296,27 @@ class _Failback:
             if self._scope.covers(Scope(topic.source))
             and not self._link.policy.is_heartbeats_topic(topic.source)
         }
+
+    def _create(self, reverse: LinkSettings, cuts: Collection[str]) -> tuple[str, ...]:
+        """Creates those topics of the cuts that the old source lacks, like their mirrors; in a dry
+        run only tells which these are. Raises CausewayError for the first that cannot be."""
+        self._say(f"{self._link.name}: looking for topics that {self._link.source.alias} lacks")
+        begun_with = replace(reverse, chosen=Chosen(frozenset(cuts)))
+        target, source = self._sides.target_admin, self._sides.source_admin
+        planned = topics.plan(topics.observe(target, source, begun_with, cuts), begun_with)
+        creates = [e for e in planned.changes if isinstance(e, CreateTopic) and e.topic in cuts]
+        if creates and not self._dry_run:
+            for error in topic_changes.apply(creates, source).values():
+                if error is not None:
+                    raise error
+            self._await_there({each.topic for each in creates})
+        return tuple(sorted(each.topic for each in creates))
+
+    def _await_there(self, created: set[str]) -> None:
+        """Until all brokers know of them, or a moment has passed: then the next step says so."""
+        deadline = time.monotonic() + _CREATED_S
+        while not created <= self._mirrored().keys() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
 
     def _save(self, parts: Sequence[Unmirrored], keep: Keep) -> str | None:
         """Where it was saved, None where it was not."""

@@ -43,10 +43,10 @@ class FailedBack:
     only the old source has, as long as that can be told; `saved`: where it was saved; `gone`: so
     many offsets the old target has deleted since the cut: they never come back. `late`: what
     others have written there since, and nobody has said what is to become of. `unfenced`: topics of
-    the old source whose fence, of a cutover, was (or would be) lifted. `lag`: of the reverse link,
-    None while it has not begun. `promoted`: of the reverse link, when it ended. `begun`: the
-    reverse link was told to begin at the cut. `pending`: a call that is no dry run would change
-    something."""
+    the old source whose fence, of a cutover, was (or would be) lifted; `created`: topics that were
+    (or would be) created there. `lag`: of the reverse link, None while it has not begun.
+    `promoted`: of the reverse link, when it ended. `begun`: the reverse link was told to begin at
+    the cut. `pending`: a call that is no dry run would change something."""
 
     link: str
     reverse: str | None
@@ -60,6 +60,7 @@ class FailedBack:
     gone: Mapping[TopicPartition, int] = field(default_factory=dict)
     saved: str | None = None
     unfenced: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
     lag: int | None = None
     lines: tuple[str, ...] = ()
     promoted: Promoted | None = None
@@ -87,6 +88,7 @@ def as_json(each: FailedBack) -> dict[str, Any]:
         ],
         "saved": each.saved,
         "unfenced": list(each.unfenced),
+        "created": list(each.created),
         "lag_records": each.lag,
         "lines": list(each.lines),
         "promoted": None if each.promoted is None else promoting.as_json(each.promoted),
