@@ -37,6 +37,7 @@ from causeway.operate.cutover.outcome import End
 from causeway.operate.cutover.run import Told
 from causeway.operate.cutover.undoing import undo
 from causeway.operate.cutover.values import Act, Checklist, First, Look, Mark, Wishes
+from causeway.operate.listing.groups import groups
 from causeway.operate.moves.ending import wish
 from causeway.wire.cluster import Cluster, SecurityDisabled
 from tests.harness.command import causeway
@@ -206,6 +207,26 @@ def test_the_command_shows_all_steps_fences_producers_and_undoes_it(
     assert f"like it: {topic}" in wrong.err
 
 
+def decided(
+    settings: Settings, source: KafkaTools, target: KafkaTools, topic: str, group: str
+) -> None:
+    """A group that has read 19 records on A, and is at 60 on B, stops the cutover before anything
+    is changed."""
+    (mirror,) = settings.links
+    there = mirror_name(mirror, topic)
+    source.commit_group(group, {(topic, 0): 30})
+    await_until(lambda: target.offsets(there).get(0, 0) >= 60, 60)
+    target.commit_group(group, {(there, 0): 60})
+    found = cutting.cutover(settings, FENCING, act=True)
+    assert found.end is End.BLOCKED
+    assert not found.look.fences
+    current = found.checklist.current
+    assert current is not None
+    assert current.lines[0].startswith(f"{group} would skip 41 records: --reset-group {group} ")
+    (listed,) = groups(settings, codes=["ahead"]).lines
+    assert listed.name == group
+
+
 @pytest.mark.parametrize(
     "first", [First.CONSUMERS, pytest.param(First.PRODUCERS, marks=pytest.mark.slow)]
 )
@@ -232,7 +253,7 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
     settings = settings_of(mirror)
     there = mirror_name(mirror, topic)
     reader = Member(guarded.tools, group, topic)
-    wishes = replace(FENCING, first=first)
+    wishes = replace(FENCING, first=first, reset_groups=frozenset({prefix + "audit"}))
     with (
         RunningDaemon(monkeypatch, mirror) as run,
         trading(guarded.shop, topic) as shop,
@@ -241,6 +262,8 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
         run.await_state(topic, State.RUNNING, 2)
         reader.read_more(100)
         reader.commit()
+        if first is First.CONSUMERS:
+            decided(settings, guarded.tools, target, topic, prefix + "audit")
         moved = closed = ended = False
         slow.begin()
 
@@ -280,6 +303,8 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
         assert 0.5 * pause_s < shop.pause_s < pause_s + 30, "what is said is what the shop saw"
         assert is_fenced(mirror, topic), "what is written at A now would stay there"
     assert run.result == 0
+    if first is First.CONSUMERS:
+        assert target.group_offsets(prefix + "audit")[there, 0] == 19
     successor = Member(target, group, there)
     written = [*shop.written, *LATE]
     successor.read_until(lambda: len(reader.read) + len(successor.read) >= len(written))

@@ -77,6 +77,16 @@ def command(
             show_default=False,
         ),
     ] = None,
+    reset_group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reset-group",
+            metavar="GROUP",
+            help="Take a group that is ahead on the target back to its place; may be given several"
+            " times.",
+            show_default=False,
+        ),
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Compare both sides, record by record.")
     ] = True,
@@ -130,6 +140,7 @@ def command(
         fence=fence,
         fence_for_s=fence_for,
         left_groups=frozenset(leave_group or ()),
+        reset_groups=frozenset(reset_group or ()),
         verify=verify,
         back=back,
     )
@@ -260,7 +271,8 @@ def _show_what_to_change(out: Output, result: Result) -> None:
     for topic, mirror in sorted(result.look.topics.items()):
         if topic != mirror:
             out.print(f"  topic {topic} is {mirror}")
-    placed = [group.name for group in result.look.groups if group.placed]
+    left = result.wishes.left_groups
+    placed = [each.name for each in result.look.groups if each.placed and each.name not in left]
     if placed:
         out.print(f"groups go on there where they were: {', '.join(placed)}")
 

@@ -102,7 +102,11 @@ def _promotion(out: Output, each: Promoted) -> None:
     for group in each.groups:
         if group.followed and group.reason:
             out.print(Text("group ", "yellow").append(printable(f"{group.group}: {group.reason}")))
-    followed = sum(group.followed for group in each.groups)
+    for name, records in each.ahead.items():
+        many = count(records, "record")
+        said = f"{name}: it is ahead on {each.target} and would skip at least {many} there"
+        out.print(Text("group ", "yellow").append(printable(said)))
+    followed = sum(group.followed and group.group not in each.ahead for group in each.groups)
     if followed:
         out.print(f"{count(followed, 'consumer group')} brought over")
     lifted(out, each.lifted, later=each.dry_run)

@@ -13,6 +13,7 @@ from causeway.cli.main import main
 from causeway.cli.standing import standing
 from causeway.control.cuts import Cut, CutPoint
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope
+from causeway.daemon.status import GroupStatus
 from causeway.errors import NobodyLeadsError
 from causeway.model import State, TopicPartition
 from causeway.operate.moves import failback as failing_back
@@ -57,6 +58,12 @@ def test_a_promotion_names_the_cut_and_what_to_change(capsys: pytest.CaptureFixt
     assert "A->B is promoted" in said
     assert "1,200 or later" in said
     assert "orders is A.orders" in said
+    followed = {"followed": True, "partitions": 1, "reason": None}
+    groups = tuple(GroupStatus(group=name, **followed) for name in ("audit", "billing"))  # type: ignore[arg-type]
+    moves._promoted([promoted(groups=groups, ahead={"billing": 800})])
+    said = capsys.readouterr().out
+    assert "group billing: it is ahead on B and would skip at least 800 records there" in said
+    assert "1 consumer group brought over" in said
     moves._promoted([promoted(changed=False, before=END)])
     assert "was failed over by anna@ops at 1970" in capsys.readouterr().out
     lagging = (Lagging(at=AT, position=3, end=5),)

@@ -149,6 +149,42 @@ def test_a_group_at_work_on_the_target_without_a_place_stops_there_for_a_moment(
     assert found.lines == ("billing has members there, and no place in 2 partitions",)
 
 
+def test_a_group_that_is_ahead_stops_it_until_a_person_has_decided() -> None:
+    """It would skip what lies between. Brokers do not tell whether it has read that elsewhere."""
+    further = group(ahead=800)
+    assert not further.placed
+    busy = group(name="audit", busy_here=True)
+    assert current(look(groups=(further, busy))) == ("check", Act.STOP)
+    assert current(look(groups=(further,)), PRODUCERS_FIRST) == ("check", Act.STOP)
+    found = step_of(look(groups=(further,)), "check")
+    assert found.text == "1 group is further on the target than on the source"
+    assert found.lines == (
+        "billing would skip 800 records: --reset-group billing takes it back to its place, "
+        "--leave-group billing leaves it where it is",
+    )
+    ended = fenced(groups=(further,), ended={"orders": fence().record})
+    assert current(ended, PRODUCERS_FIRST) == ("consumers", Act.STOP), "it had members before"
+    left = replace(FENCING, left_groups=frozenset({"billing"}))
+    assert current(look(groups=(further,)), left) == ("fence", Act.FENCE)
+    reset = replace(FENCING, reset_groups=frozenset({"billing"}))
+    assert current(look(groups=(replace(further, undone=1),)), reset) == ("consumers", Act.GROUPS)
+    at_work = look(groups=(replace(further, busy_there=True),))
+    assert current(at_work, reset) == ("consumers", Act.PERSON)
+    assert "without --reset-group billing" in step_of(at_work, "consumers", reset).lines[0]
+
+
+def test_a_group_at_work_on_the_target_goes_on_beyond_its_place_and_that_is_told() -> None:
+    moved = group(busy_there=True, ahead=3)
+    assert moved.placed
+    assert current(look(groups=(moved,))) == ("fence", Act.FENCE)
+    (line,) = step_of(look(groups=(moved,)), "consumers").lines
+    assert line.startswith("billing has members there, 3 records beyond its place on the source")
+    seen = fenced(groups=(moved, group(name="audit")), verified=Verified(ends={AT: 100}))
+    found = step_of(seen, "groups")
+    assert found.text == "1 group placed exactly, 1 at work on the target"
+    assert len(found.lines) == 1
+
+
 def test_consumers_that_come_second_hold_nothing_up() -> None:
     busy = group(busy_here=True, behind=7)
     assert current(look(groups=(busy,)), PRODUCERS_FIRST) == ("fence", Act.FENCE)

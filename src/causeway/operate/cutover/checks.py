@@ -264,7 +264,7 @@ def _groups(
         for name, commits in everybody.items()
         if not isinstance(commits, CausewayError) and any(at.topic in names for at in commits)
     }
-    for name in sorted(wishes.left_groups - readers):
+    for name in sorted((wishes.left_groups | wishes.reset_groups) - readers):
         text = f"{name} has committed nothing on these topics"
         yield Check(name="groups", mark=Mark.NOTE, text=text)
     followed = set(groups.choose(listing, link).groups)

@@ -16,6 +16,7 @@ from causeway.control.groups import Commits, Stand
 from causeway.control.held import Ends, both_ends
 from causeway.errors import CausewayError
 from causeway.model import ENDED, TopicPartition
+from causeway.operate.ahead import Ahead
 from causeway.operate.clusters import Connect, recognise
 from causeway.operate.cutover.chosen import reverse_of, sharers_of
 from causeway.operate.cutover.clock import DriverClock
@@ -49,9 +50,19 @@ class Eyes:
     """Of one cutover. `topics`: by name on the source, that on the target. Not thread-safe."""
 
     def __init__(
-        self, settings: Settings, link: LinkSettings, topics: Mapping[str, str], connect: Connect
+        self,
+        settings: Settings,
+        link: LinkSettings,
+        topics: Mapping[str, str],
+        connect: Connect,
+        reset_groups: Collection[str] = (),
     ) -> None:
+        """`reset_groups`: those that are taken back to their places if they are ahead."""
         self.link = link
+        self._reset = frozenset(reset_groups)
+        self._placed: set[str] = set()  # groups that were seen at their exact places
+        self._busy: set[str] = set()  # groups that were seen with members on the source
+        self._ended_before: frozenset[str] | None = None  # topics, when this began
         self.topics = dict(topics)
         self.source = connect(link.source_admin)
         self.target = connect(link.target_admin)
@@ -91,6 +102,8 @@ class Eyes:
         counts = self._counts()
         parts = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
         ended = self._ended()
+        if self._ended_before is None:
+            self._ended_before = frozenset(ended)
         tails = self._tails(parts)
         readable, ends = self._ends(parts)
         found = self._fences(parts)
@@ -261,6 +274,7 @@ class Eyes:
         busy_there = {
             n for n in ours if (one := there.get(n)) is not None and one.state not in _IDLE
         }
+        self._busy |= busy
         stands = self._places.of(
             {name: commits for name, commits in ours.items() if name not in busy}
         )
@@ -268,7 +282,7 @@ class Eyes:
         self.commits = {}
         found = []
         for name, commits in sorted(ours.items()):
-            undone, reason = 0, None
+            undone, reason, ahead = 0, None, 0
             if name in stands:
                 wanted, reason = stands[name]
                 wanted = wanted | bounds.get(name, {})
@@ -282,6 +296,12 @@ class Eyes:
                     or at not in own
                     or (own[at].offset < each.offset and name not in busy_there)
                 }
+                beyond = self._beyond(name, wanted, own)
+                ahead = self._skipped(commits, wanted, beyond)
+                if not (late or ahead or reason or name in busy_there):
+                    self._placed.add(name)
+                if ahead and name in self._reset and name not in busy_there:
+                    late |= {at: wanted[at] for at in beyond}
                 undone = len(late)
                 if name in busy_there:
                     # It goes on from places of its own, where it has any.
@@ -300,9 +320,34 @@ class Eyes:
                     behind=behind,
                     undone=undone,
                     reason=reason,
+                    ahead=ahead,
                 )
             )
         return tuple(found)
+
+    def _beyond(self, name: str, wanted: Commits, own: Commits | CausewayError) -> Commits:
+        """What the group has committed on the target beyond its places there (`wanted`). A group
+        reads on, as it should, if this call has seen it at its places, or if the mirror had ended
+        before this call and nobody of it is left on the source."""
+        if isinstance(own, CausewayError) or name in self._placed:
+            return {}
+        moved = (
+            set()
+            if name in self._busy
+            else {self.topics[each] for each in self._ended_before or ()}
+        )
+        return {
+            at: own[at]
+            for at, each in wanted.items()
+            if at in own and own[at].offset > each.offset and at.topic not in moved
+        }
+
+    def _skipped(self, commits: Commits, wanted: Commits, beyond: Commits) -> int:
+        """How many records lie between the places and what is `beyond` them. Where others write to
+        the target as well, only those of the mirror count."""
+        if self.link.sole_writer or not beyond:
+            return sum(each.offset - wanted[at].offset for at, each in beyond.items())
+        return Ahead(self._contents, commits).records(commits, beyond)
 
     def _bounds(
         self,

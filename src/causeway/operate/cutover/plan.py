@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
+from causeway.operate.cutover.placing import further, placing, undecided
 from causeway.operate.cutover.values import (
     Act,
     Check,
     Checklist,
     First,
+    Found,
     Group,
     Look,
     Mark,
@@ -35,15 +37,6 @@ BEFORE_THE_END: Final = "before the end"
 _CLOCKS_MS = 5_000  # a smaller difference of clocks is not worth a word
 _MARGIN_S = 5.0  # of a fence: with less left, nothing is promoted any more
 _BROKEN = ("stopped", "failed", "paused")
-
-
-class _Found(NamedTuple):
-    """Of one step: what is to be done, None where it is done."""
-
-    text: str
-    act: Act | None = None
-    lines: tuple[str, ...] = ()
-    left_s: float | None = None
 
 
 def plan(look: Look, wishes: Wishes) -> Checklist:
@@ -70,7 +63,7 @@ def plan(look: Look, wishes: Wishes) -> Checklist:
     return Checklist(steps=tuple(steps), act=act or Act.FINISHED)
 
 
-def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
+def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, Found]]:
     """Lazily: what is not reached need not make sense yet."""
     promoted = set(look.topics) <= look.ended.keys()
     if (over := _over(look)) is not None:
@@ -90,9 +83,9 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, _Found]]:
         del before["consumers"]
     for name, step in before.items():
         if promoted and name == "fence" and look.fences:
-            yield name, _Found("nobody may write to the source; `--undo` lifts it")
+            yield name, Found("nobody may write to the source; `--undo` lifts it")
         elif promoted:
-            yield name, _Found(BEFORE_THE_END)
+            yield name, Found(BEFORE_THE_END)
         else:
             yield name, step(going, wishes)
     yield "promote", _promote(look)
@@ -113,60 +106,63 @@ def _going(look: Look) -> Look:
     )
 
 
-def _check(look: Look, _: Wishes) -> _Found:
+def _check(look: Look, wishes: Wishes) -> Found:
     bad = [each for each in look.checks if each.mark is Mark.BAD]
     lines = tuple(f"{each.name}: {each.text}" for each in look.checks if each.mark is not Mark.GOOD)
     if bad:
-        return _Found(f"{count(len(bad), 'thing')} to be mended first", Act.STOP, lines)
-    return _Found("; ".join(_in_short(look.checks)), lines=lines)
+        return Found(f"{count(len(bad), 'thing')} to be mended first", Act.STOP, lines)
+    # Before anybody is kept from writing: a person has to decide.
+    if (found := undecided(_moving(look, wishes), wishes)) is not None:
+        return found._replace(lines=(*found.lines, *lines))
+    return Found("; ".join(_in_short(look.checks)), lines=lines)
 
 
 def _in_short(checks: Iterable[Check]) -> Iterator[str]:
     return (each.text for each in checks if each.mark is Mark.GOOD)
 
 
-def _lag(look: Look, wishes: Wishes) -> _Found:
+def _lag(look: Look, wishes: Wishes) -> Found:
     if (found := _not_mirrored(look)) is not None:
         return found
     lag = sum(place.lag or 0 for place in look.places)
     most = f"{count(lag, 'record')} behind"
     if lag > wishes.lag and not look.fences:
         left = (lag - wishes.lag) / look.per_s if look.per_s and look.per_s > 0 else None
-        return _Found(f"{most}, waiting for {wishes.lag:,}", Act.WAIT, left_s=left)
-    return _Found(most)
+        return Found(f"{most}, waiting for {wishes.lag:,}", Act.WAIT, left_s=left)
+    return Found(most)
 
 
-def _not_mirrored(look: Look) -> _Found | None:
+def _not_mirrored(look: Look) -> Found | None:
     broken = [place for place in look.places if place.state in _BROKEN]
     if broken:
         lines = cut(f"{place.at} is {place.state}: {place.reason or '?'}" for place in broken)
-        return _Found(f"{count(len(broken), 'partition')} not mirrored", Act.STOP, lines)
+        return Found(f"{count(len(broken), 'partition')} not mirrored", Act.STOP, lines)
     if look.driver is None:
-        return _Found("no driver mirrors the topics now: start `causeway run`", Act.PERSON)
+        return Found("no driver mirrors the topics now: start `causeway run`", Act.PERSON)
     unknown = [place for place in look.places if place.lag is None]
     if unknown:
         lines = cut(f"{place.at}: {place.reason or place.state}" for place in unknown)
-        return _Found(f"{count(len(unknown), 'partition')} not begun yet", Act.WAIT, lines)
+        return Found(f"{count(len(unknown), 'partition')} not begun yet", Act.WAIT, lines)
     return None
 
 
-def _consumers(look: Look, wishes: Wishes) -> _Found:
+def _consumers(look: Look, wishes: Wishes) -> Found:
     groups = _moving(look, wishes)
     if not groups:
-        return _Found("no group reads these topics")
+        return Found("no group reads these topics")
     busy = [group for group in groups if group.busy_here]
     if busy:
         lines = cut(_busy(group) for group in busy)
         what = f"stop {count(len(busy), 'group')} on the source"
-        return _Found(f"{what}; their places are taken along", Act.PERSON, lines)
-    if (found := _placing(groups)) is not None:
+        return Found(f"{what}; their places are taken along", Act.PERSON, lines)
+    if (found := placing(groups, wishes)) is not None:
         return found
     there = sum(group.busy_there for group in groups)
     idle = len(groups) - there
     text = [f"{count(there, 'group')} at work on the target"] if there else []
     if idle:
         text.append(f"{count(idle, 'group')} may be started on the target")
-    return _Found(", ".join(text))
+    return Found(", ".join(text), lines=further(groups))
 
 
 def _busy(group: Group) -> str:
@@ -174,63 +170,39 @@ def _busy(group: Group) -> str:
     return f"{group.name} has members{behind}"
 
 
-def _placing(groups: Iterable[Group]) -> _Found | None:
-    """What is to be done until all have their places on the target."""
-    unplaced = [group for group in groups if not group.placed]
-    unknown = [group for group in unplaced if group.reason is not None]
-    if unknown:
-        lines = cut(f"{group.name}: {group.reason}" for group in unknown)
-        what = f"the place of {count(len(unknown), 'group')} on the target is not known"
-        return _Found(what, Act.STOP, lines)
-    busy = [group for group in unplaced if group.busy_there]
-    if busy:
-        lines = cut(
-            f"{group.name} has members there, and no place in {count(group.undone, 'partition')}"
-            for group in busy
-        )
-        what = f"stop {count(len(busy), 'group')} on the target for a moment"
-        return _Found(f"{what}: brokers let nobody place them meanwhile", Act.PERSON, lines)
-    if unplaced:
-        many = sum(group.undone for group in unplaced)
-        what = f"{count(len(unplaced), 'group')} gets" if len(unplaced) == 1 else ""
-        what = what or f"{count(len(unplaced), 'group')} get"
-        return _Found(f"{what} the exact offsets of {count(many, 'partition')}", Act.GROUPS)
-    return None
-
-
 def _moving(look: Look, wishes: Wishes) -> list[Group]:
     return [group for group in look.groups if group.name not in wishes.left_groups]
 
 
-def _fence(look: Look, wishes: Wishes) -> _Found:
+def _fence(look: Look, wishes: Wishes) -> Found:
     who = named(look.producers, look.at_ms)
     if not (wishes.fence or look.fences):
         if look.still_s < wishes.settle_s:
-            return _Found(
+            return Found(
                 _going_on(look) or "nobody may write any more",
                 Act.PERSON,
                 who,
             )
-        return _Found(f"nothing was written for {look.still_s:.0f} s")
+        return Found(f"nothing was written for {look.still_s:.0f} s")
     lacking = [topic for topic in look.topics if not _is_there(look, topic)]
     if lacking:
         text = f"deny WRITE on {count(len(lacking), 'topic')} for {time(wishes.fence_for_s)}"
-        return _Found(text, Act.FENCE)
+        return Found(text, Act.FENCE)
     left = min(look.left_ms(fence.record) for fence in look.fences.values()) / 1000
     lifted = f"lifted in {time(left)} by the driver's clock{_ahead(look)}"
     if not all(fence.everywhere for fence in look.fences.values()):
-        return _Found("brokers take it up", Act.WAIT, left_s=None)
+        return Found("brokers take it up", Act.WAIT, left_s=None)
     if hidden := [place for place in look.places if _is_hidden(place)]:
         lines = cut(f"{place.at} from offset {place.end} to {place.log_end}" for place in hidden)
         text = f"followers have yet to copy records of {count(len(hidden), 'partition')}"
-        return _Found(f"{text}; the fence is {lifted}", Act.WAIT, lines)
+        return Found(f"{text}; the fence is {lifted}", Act.WAIT, lines)
     if look.still_s < wishes.settle_s:
         text = _going_on(look) if look.appended else "waiting for the last records"
         ends = f"the fence is {lifted}"
-        return _Found(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, who)
+        return Found(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, who)
     if left < _MARGIN_S:
-        return _Found("its time is nearly over, and then it is lifted", Act.WAIT)
-    return _Found(f"nobody writes any more; {lifted}, unless promoted before")
+        return Found("its time is nearly over, and then it is lifted", Act.WAIT)
+    return Found(f"nobody writes any more; {lifted}, unless promoted before")
 
 
 def _ahead(look: Look) -> str:
@@ -251,18 +223,18 @@ def _is_there(look: Look, topic: str) -> bool:
     return fence is not None and fence.there
 
 
-def _over(look: Look) -> _Found | None:
+def _over(look: Look) -> Found | None:
     over = [topic for topic, fence in look.fences.items() if fence.over]
     if not over:
         return None
-    return _Found(f"the time of the fence is over: it is lifted from {', '.join(over)}", Act.LIFT)
+    return Found(f"the time of the fence is over: it is lifted from {', '.join(over)}", Act.LIFT)
 
 
 def _going_on(look: Look) -> str:
     return f"{count(len(look.producers), 'producer')} goes on" if look.producers else ""
 
 
-def _drain(look: Look, _: Wishes) -> _Found:
+def _drain(look: Look, _: Wishes) -> Found:
     if (found := _not_mirrored(look)) is not None:
         return found
     open_ = [place for place in look.places if _held(place)]
@@ -270,65 +242,68 @@ def _drain(look: Look, _: Wishes) -> _Found:
     if open_ and all(place.readable == place.position for place in open_):
         lines = cut(f"{place.at} from offset {place.readable} on" for place in open_)
         many = count(len(open_), "partition")
-        return _Found(f"open transactions hold records of {many} back", Act.WAIT, lines)
+        return Found(f"open transactions hold records of {many} back", Act.WAIT, lines)
     if left:
         seconds = left / look.per_s if look.per_s and look.per_s > 0 else None
-        return _Found(f"{count(left, 'record')} to be copied", Act.WAIT, left_s=seconds)
-    return _Found(f"all of {count(len(look.places), 'partition')} is copied")
+        return Found(f"{count(left, 'record')} to be copied", Act.WAIT, left_s=seconds)
+    return Found(f"all of {count(len(look.places), 'partition')} is copied")
 
 
 def _held(place: Place) -> bool:
     return place.readable is not None and place.end is not None and place.end > place.readable
 
 
-def _groups(look: Look, wishes: Wishes) -> _Found:
+def _groups(look: Look, wishes: Wishes) -> Found:
     idle = [group for group in _moving(look, wishes) if not group.busy_here]
-    found = _placing(idle)
+    found = placing(idle, wishes)
     if found is not None:
         return found
     busy = [group for group in _moving(look, wishes) if group.busy_here]
-    text = f"{count(len(idle), 'group')} placed exactly"
+    there = sum(group.busy_there for group in idle)
+    text = f"{count(len(idle) - there, 'group')} placed exactly"
+    if there:
+        text += f", {there:,} at work on the target"
     if busy:
         text += f"; {', '.join(group.name for group in busy[:3])} to follow, still at work"
-    return _Found(text)
+    return Found(text, lines=further(idle))
 
 
-def _compare(look: Look, wishes: Wishes) -> _Found:
+def _compare(look: Look, wishes: Wishes) -> Found:
     if not wishes.verify:
-        return _Found("left out as asked")
+        return Found("left out as asked")
     if look.fences:
-        return _Found("with the rest, below")
+        return Found("with the rest, below")
     if look.verified is None:
-        return _Found("compare both sides record by record, as far as they are", Act.VERIFY)
+        return Found("compare both sides record by record, as far as they are", Act.VERIFY)
     return _compared(look.verified)
 
 
-def _compared(found: Verified) -> _Found:
+def _compared(found: Verified) -> Found:
     if found.bad:
         lines = ("`causeway verify` tells each record that differs",)
-        return _Found(found.bad, Act.STOP, lines)
+        return Found(found.bad, Act.STOP, lines)
     text = f"{count(found.records, 'record')} the same on both sides"
-    return _Found(text, lines=(found.unsure,) if found.unsure else ())
+    return Found(text, lines=(found.unsure,) if found.unsure else ())
 
 
-def _verify(look: Look, wishes: Wishes) -> _Found:
+def _verify(look: Look, wishes: Wishes) -> Found:
     if not wishes.verify:
-        return _Found("left out as asked")
+        return Found("left out as asked")
     found = look.verified
     if found is None or any(
         place.end is not None and found.ends.get(place.at, -1) < place.end for place in look.places
     ):
-        return _Found("compare what has come since", Act.VERIFY)
+        return Found("compare what has come since", Act.VERIFY)
     return _compared(found)
 
 
-def _promote(look: Look) -> _Found:
+def _promote(look: Look) -> Found:
     if not set(look.topics) <= look.ended.keys():
         what = count(len(look.topics), "topic")
-        return _Found(f"end the mirror of {what}, and let producers write to it", Act.PROMOTE)
+        return Found(f"end the mirror of {what}, and let producers write to it", Act.PROMOTE)
     if look.unfinished:
         what = count(len(look.unfinished), "topic")
-        return _Found(f"go on with the end of {what}, which was cut short", Act.PROMOTE)
+        return Found(f"go on with the end of {what}, which was cut short", Act.PROMOTE)
     late = [
         (place.at, each.end - each.start)
         for place in look.places
@@ -338,16 +313,16 @@ def _promote(look: Look) -> _Found:
         many = sum(more for _, more in late)
         lines = cut(f"{at}: {count(more, 'offset')}" for at, more in late)
         text = f"{count(many, 'offset')} written to the source after the cut: nobody copies them"
-        return _Found(text, Act.STOP, (*lines, *named(look.late, look.at_ms)))
+        return Found(text, Act.STOP, (*lines, *named(look.late, look.at_ms)))
     first = min(look.ended.values(), key=lambda each: each.at)
-    return _Found(f"{count(len(look.topics), 'topic')} {first.how} {first.by}")
+    return Found(f"{count(len(look.topics), 'topic')} {first.how} {first.by}")
 
 
-def _back(look: Look) -> _Found:
+def _back(look: Look) -> Found:
     if set(look.topics) <= look.back:
-        return _Found(f"{look.reverse} mirrors from the cut on, once a driver runs it")
+        return Found(f"{look.reverse} mirrors from the cut on, once a driver runs it")
     what = f"{look.reverse} begins at the cut; the fence is lifted for it"
-    return _Found(what if look.fences else f"{look.reverse} begins at the cut", Act.BACK)
+    return Found(what if look.fences else f"{look.reverse} begins at the cut", Act.BACK)
 
 
 def _to_come(name: str, look: Look, wishes: Wishes) -> str:

@@ -61,6 +61,7 @@ def as_json(result: Result) -> dict[str, Any]:
                 "members_on_target": group.busy_there,
                 "behind": group.behind,
                 "placed": group.placed,
+                "ahead": group.ahead,
                 "reason": group.reason,
             }
             for group in look.groups

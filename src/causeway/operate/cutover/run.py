@@ -74,7 +74,7 @@ def cutover(
             raise ConfigError("cut over", f"topic {lacking[0]}", "it is not mirrored")
         if not mirrors:
             raise ConfigError("cut over", chosen.name, "it mirrors no topics")
-        eyes = Eyes(settings, chosen, mirrors, connect)
+        eyes = Eyes(settings, chosen, mirrors, connect, wishes.reset_groups)
         look = eyes.look()
         checked = checking.checks(
             chosen,
@@ -386,3 +386,6 @@ def _refuse(wishes: Wishes) -> None:
         raise ConfigError("cut over", f"--lag {wishes.lag}", "must be 0 or more")
     if not 1 <= wishes.fence_for_s <= _FENCED_MOST_S:
         raise ConfigError("cut over", "--fence-for", "must be from 1 second to 24 hours")
+    if both := sorted(wishes.left_groups & wishes.reset_groups):
+        cause = "--leave-group and --reset-group name it: which of them?"
+        raise ConfigError("cut over", f"group {both[0]}", cause)

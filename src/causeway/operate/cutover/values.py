@@ -22,8 +22,9 @@ class First(StrEnum):
 class Wishes:
     """`lag`: records that the mirror may be behind before anything is touched. `fence`: whether to
     deny writing on the source, for `fence_for_s` at the most. `settle_s`: so long the source must
-    stand still to count as such. `left_groups`: that are not moved. `verify`: compare all records
-    before the end. `back`: have the link the other way begin at the cut."""
+    stand still to count as such. `left_groups`: that are not moved; `reset_groups`: that are taken
+    back to their places if they are ahead. `verify`: compare all records before the end. `back`:
+    have the link the other way begin at the cut."""
 
     first: First = First.CONSUMERS
     lag: int = 0
@@ -31,6 +32,7 @@ class Wishes:
     fence_for_s: float = 300.0
     settle_s: float = 2.0
     left_groups: frozenset[str] = frozenset()
+    reset_groups: frozenset[str] = frozenset()
     verify: bool = True
     back: bool = False
 
@@ -120,7 +122,8 @@ class Group:
     """A group that has committed on the topics. `busy_there`: it has members on the target.
     `behind`: source offsets that it has not read, None where unknown. `undone`: how many partitions
     of the target it has no place in yet, or, unless it is at work there, an earlier one; `reason`:
-    why one is not known."""
+    why one is not known. `ahead`: so many records lie between its place and what it has committed
+    on the target; if it has not read them there, it would skip them."""
 
     name: str
     busy_here: bool
@@ -128,11 +131,13 @@ class Group:
     behind: int | None
     undone: int
     reason: str | None = None
+    ahead: int = 0
 
     @property
     def placed(self) -> bool:
-        """Whether it goes on, or is at work, at the right places of the target."""
-        return self.undone == 0 and self.reason is None
+        """Whether it goes on at the right places of the target, or is at work there."""
+        known = self.undone == 0 and self.reason is None
+        return known and (self.busy_there or not self.ahead)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +216,15 @@ class Act(StrEnum):
     BACK = "back"
     STOP = "stop"  # nothing goes on before a person has acted
     FINISHED = "finished"
+
+
+class Found(NamedTuple):
+    """Of one step: what is to be done, None if it is done."""
+
+    text: str
+    act: Act | None = None
+    lines: tuple[str, ...] = ()
+    left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

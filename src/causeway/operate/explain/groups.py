@@ -1,6 +1,7 @@
 """From what is known of a consumer group to why it is synced, or not. Pure.
 
 Codes of its own: `off` (the file wants nothing of groups), `no-offsets`, `missing`, `unknown`,
+`ahead` (the group is further on the target, and would skip records after a move),
 `checkpoints-only` (nothing is committed on the target, as the file has it), `not-yet`, `synced`.
 """
 
@@ -29,8 +30,9 @@ MISSING: Final = "missing"
 CHECKPOINTS_ONLY: Final = "checkpoints-only"
 NOT_YET: Final = "not-yet"
 SYNCED: Final = "synced"
+AHEAD: Final = "ahead"
 CODES: Final = frozenset(
-    {*map(str, Why), OFF, NO_OFFSETS, MISSING, UNKNOWN, CHECKPOINTS_ONLY, NOT_YET, SYNCED}
+    {*map(str, Why), OFF, NO_OFFSETS, MISSING, UNKNOWN, CHECKPOINTS_ONLY, NOT_YET, SYNCED, AHEAD}
 )
 
 _CHECKPOINTS = "emit.checkpoints.enabled"
@@ -47,7 +49,8 @@ class GroupFacts:
     """`source`, `target`: as each cluster lists it, None where it does not, or (by `asked_source`,
     `asked_target`) was not asked. `commits`: on the source, or why they cannot be read; `there`:
     on the target. `ended`: the partitions whose mirror was promoted or failed over. `task`: how
-    the driver's last round went."""
+    the driver's last round went. `ahead`: records that the group would skip after a move, at
+    least: see operate/ahead.py."""
 
     source: GroupListing | None = None
     asked_source: bool = False
@@ -55,6 +58,7 @@ class GroupFacts:
     target: GroupListing | None = None
     asked_target: bool = False
     there: Commits | CausewayError | None = None
+    ahead: int = 0
     progress: Mapping[TopicPartition, Progress] = field(default_factory=dict)
     ended: frozenset[TopicPartition] = frozenset()
     task: TaskRecord | None = None
@@ -146,6 +150,8 @@ def _by_clusters(
         return _Verdict(code=Why.NOTHING_MIRRORED, done=False, answer=answer, to_do=to_do)
     if facts.ended.issuperset(at for at, _ in places):
         return _Verdict(code=Why.ENDED, done=True, answer=groups.ENDED)
+    if facts.ahead and not (facts.target is not None and groups.has_members(facts.target)):
+        return _ahead(group, facts.ahead, source, target)
     if not link.control.sync_group_offsets_enabled:
         by = rules.of_key(link, _SYNC)
         answer = (
@@ -155,6 +161,16 @@ def _by_clusters(
             code=CHECKPOINTS_ONLY, done=True, answer=answer, rule=by, to_do=(_sync_on(by),)
         )
     return _synced(link, group, facts, places)
+
+
+def _ahead(group: str, records: int, source: str, target: str) -> _Verdict:
+    many = f"{records:,} record{'' if records == 1 else 's'}"
+    answer = f"on {target} it is at least {many} ahead of its place on {source}: a move skips them"
+    to_do = (
+        f"`causeway cutover FILE --reset-group {group}` takes it back to that place, "
+        f"`--leave-group {group}` moves without it; or nothing, if it has read them on {target}",
+    )
+    return _Verdict(code=AHEAD, done=False, answer=answer, to_do=to_do)
 
 
 def _synced(

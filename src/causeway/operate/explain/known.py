@@ -14,7 +14,7 @@ from causeway.control.directives import Directive, Standing
 from causeway.control.groups import Commits
 from causeway.errors import CausewayError
 from causeway.model import ENDED
-from causeway.operate import status
+from causeway.operate import ahead, status
 from causeway.operate.asked import Asked, asked
 from causeway.operate.clusters import Connect, recognise
 from causeway.operate.explain import groups, topics
@@ -199,6 +199,7 @@ class Known:
             if each.state in ENDED or standing.has_ended(at)
         )
         unknown = tuple(dict.fromkeys(self.unknown))
+        further = ahead.of_all(contents, own or {}, there or {}, ended)
         return tuple(
             groups.explain(
                 self.link,
@@ -210,6 +211,7 @@ class Known:
                     target=None if there_listed is None else there_listed.get(name),
                     asked_target=there_listed is not None,
                     there=None if there is None else there.get(name),
+                    ahead=further.get(name, 0),
                     progress=contents.partitions,
                     ended=ended,
                     task=contents.tasks.get(_GROUPS),

@@ -24,6 +24,7 @@ from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.translation import Translator
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
+from causeway.operate import ahead
 from causeway.operate.unread import UnreadByProgress
 from causeway.relay.progress import Contents, Progress, ProgressTopic
 from causeway.relay.topic_log import TopicLog
@@ -89,6 +90,21 @@ def sync(
         if not outcome.unfinished or time.monotonic() > deadline:
             return task.standing
         time.sleep(_PAUSE_S)
+
+
+def ahead_of(
+    sides: Sides, contents: Contents, groups_there: Collection[GroupStatus]
+) -> dict[str, int]:
+    """The groups without members on the target that would skip records there, and how many. Raises
+    CausewayError."""
+    names = [each.group for each in groups_there if each.followed]
+    if not names:
+        return {}
+    target = sides.target_admin
+    listing = target.list_groups()
+    idle = [n for n in names if n in listing and not groups.has_members(listing[n])]
+    commits = sides.source_admin.committed_offsets_of(idle)
+    return ahead.of_all(contents, commits, target.committed_offsets_of(idle))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -60,8 +60,9 @@ class Lagging:
 class Promoted:
     """Of one link. `changed`: false where it had been promoted, or failed over, already, and
     `before` says how, by whom and since when. `ready`: of a dry run, whether nothing lags
-    (`lagging`). `lifted`: read-only rules that were (or would be) taken away. `left`: why the link
-    is left as it is, None where it is not."""
+    (`lagging`). `ahead`: groups that are further on the target than on the source, and how many
+    records each would skip at least. `lifted`: read-only rules that were (or would be) taken away.
+    `left`: why the link is left as it is, None where it is not."""
 
     link: str
     source: str
@@ -72,6 +73,7 @@ class Promoted:
     before: Directive | None = None
     cuts: Mapping[str, Cut]
     groups: tuple[GroupStatus, ...] = ()
+    ahead: Mapping[str, int] = field(default_factory=dict)
     lifted: tuple[AclBinding, ...] = ()
     lagging: tuple[Lagging, ...] = ()
     left: str | None = None
@@ -177,12 +179,12 @@ class _Promotion:
                 raise _refusal(self._link, self._scope, lagging)
             with ending.holding(wait_s):
                 ending.begin(asked, wait_s, self._guard)
-                groups = self._prove()
+                groups, ahead = self._prove()
                 ending.finish(State.PROMOTED, ending.cuts(), done=False, wait_s=wait_s)
         elif self._dry_run:
             return self._promoted(changed=False, lifted=self._lifts())
         else:
-            groups = ()
+            groups, ahead = (), {}
             ending.finish(State.PROMOTED, {}, done=False, wait_s=wait_s)
         lifted = self._lifts()
         acls.lift(lifted, self._sides.target_admin)
@@ -192,6 +194,7 @@ class _Promotion:
             changed=True,
             cuts={name: each.cut for name, each in cuts.items() if each.cut is not None},
             groups=groups,
+            ahead=ahead,
             lifted=lifted,
         )
 
@@ -226,9 +229,10 @@ class _Promotion:
         if self._lagging(self._mirrored()):
             self._ending.let_go(wait_s)
 
-    def _prove(self) -> tuple[GroupStatus, ...]:
+    def _prove(self) -> tuple[tuple[GroupStatus, ...], dict[str, int]]:
         """That nothing has come since the mirror is held. Then the groups, which may take a minute,
-        and that once more. Raises PartitionsFailedError if something has."""
+        and that once more. Returns the groups, and those that are ahead. Raises
+        PartitionsFailedError if something has come."""
         mirrored = self._mirrored()
         self._ending.read_on()
         self._refuse_lag(mirrored)
@@ -241,8 +245,9 @@ class _Promotion:
             self._ending.contents,
             _GROUPS_S,
         )
+        ahead = last_groups.ahead_of(self._sides, self._ending.contents, found)
         self._refuse_lag(mirrored)
-        return found
+        return found, ahead
 
     # -- what lags --------------------------------------------------------------------------------
 
@@ -350,6 +355,7 @@ def as_json(each: Promoted) -> dict[str, Any]:
             {"group": one.group, "followed": one.followed, "reason": one.reason}
             for one in each.groups
         ],
+        "ahead": dict(each.ahead),
         "lifted": [str(one) for one in each.lifted],
     }
 

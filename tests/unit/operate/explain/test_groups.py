@@ -73,6 +73,22 @@ def link(tmp_path: Path, more: str = "") -> LinkSettings:
     return load(file).links[0]
 
 
+def explain_ahead(tmp_path: Path, **more: Any) -> Explanation:
+    return explain(tmp_path, replace(FACTS, ahead=800, **more))
+
+
+def test_a_group_that_would_skip_records_after_a_move_is_ahead(tmp_path: Path) -> None:
+    found = explain_ahead(tmp_path)
+    assert (found.code, found.done) == ("ahead", False)
+    said = "on B it is at least 800 records ahead of its place on A: a move skips them"
+    assert found.answer == said
+    assert "--reset-group app" in found.to_do[0]
+    off = explain(tmp_path, replace(FACTS, ahead=1), "A->B.sync.group.offsets.enabled = false\n")
+    assert (off.code, "1 record ahead" in off.answer) == ("ahead", True)
+    assert explain_ahead(tmp_path, target=listing("Stable")).code == "has-members"
+    assert explain_ahead(tmp_path, ended=frozenset({ORDERS})).code == "ended"
+
+
 def explain(
     tmp_path: Path, facts: GroupFacts = FACTS, more: str = "", group: str = "app"
 ) -> Explanation:

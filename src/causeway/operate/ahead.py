@@ -1,0 +1,91 @@
+"""Consumer groups that are further on the target than on the source: after a move they would skip
+the records in between.
+
+    source  ── commit ──────── S ──     S: what the group's place on the target stands for
+                 └─ skipped ─┘
+
+By the progress topic and its offset maps alone; no log is read. Each point of a map says how many
+records were mirrored before it, so the number is exact at a point and on a straight stretch. On a
+stretch with gaps, or with records of others, it is the least that is possible.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Final
+
+from causeway.control.groups import Commits
+from causeway.daemon.partitions.rows import offset_maps_of
+from causeway.errors import CausewayError
+from causeway.model import Pair, TopicPartition
+from causeway.relay.progress import Contents
+from causeway.wire.batches import distance
+
+_SOURCE: Final = attrgetter("source")
+_TARGET: Final = attrgetter("target")
+
+
+class Ahead:
+    """By one reading of a link's progress topic."""
+
+    def __init__(self, contents: Contents, partitions: Iterable[TopicPartition]) -> None:
+        """`partitions`: of the source, those that are asked for."""
+        self._feeds: defaultdict[TopicPartition, list[tuple[TopicPartition, Sequence[Pair]]]]
+        self._feeds = defaultdict(list)
+        for at in partitions:
+            progress = contents.partitions.get(at)
+            if progress is None or progress.transform is not None:
+                continue
+            maps = offset_maps_of(progress, contents.maps.get(at, {}))
+            for target, found in maps.items():
+                self._feeds[target].append((at, found.points))
+
+    def records(self, commits: Commits, there: Commits | CausewayError | None) -> int:
+        """How many records, at least, a group would skip that has committed `commits` on the source
+        and `there` on the target; 0 if none, or not known."""
+        if there is None or isinstance(there, CausewayError):
+            return 0
+        return sum(
+            _skipped(points, commits[at].offset, own.offset)
+            for target, own in there.items()
+            for at, points in self._feeds.get(target, ())
+            if at in commits
+        )
+
+
+def _skipped(points: Sequence[Pair], commit: int, own: int) -> int:
+    """The fewest records before `own` on the target, less the most before `commit` on the
+    source."""
+    read = bisect_right(points, commit, key=_SOURCE) - 1
+    reached = bisect_right(points, own, key=_TARGET) - 1
+    if reached < max(read, 0):
+        return 0
+    most = 0
+    if 0 <= read < len(points) - 1:
+        start, end = points[read : read + 2]
+        most = min(distance(start.sequence, end.sequence), commit - start.source)
+    least = 0
+    if reached < len(points) - 1:
+        start, end = points[reached : reached + 2]
+        records = distance(start.sequence, end.sequence)
+        others = end.target - start.target - records
+        least = max(0, own - start.target - others)
+    between = distance(points[max(read, 0)].sequence, points[reached].sequence)
+    return max(0, between + least - most)
+
+
+def of_all(
+    contents: Contents,
+    commits: Mapping[str, Commits | CausewayError],
+    there: Mapping[str, Commits | CausewayError],
+    ended: Collection[TopicPartition] = (),
+) -> dict[str, int]:
+    """The groups that are ahead, with how many records each would skip, at least. Partitions whose
+    mirror has `ended` do not count: groups have moved, and read on."""
+    known = {name: own for name, own in commits.items() if not isinstance(own, CausewayError)}
+    ahead = Ahead(contents, {at for own in known.values() for at in own} - set(ended))
+    found = {name: ahead.records(own, there.get(name)) for name, own in known.items()}
+    return {name: records for name, records in found.items() if records}
