@@ -96,9 +96,11 @@ def choose_answering(
     same time: for the targets, and for the sources if the topic or the caller (`sources`) needs
     them. Raises as `choose`; the first UnreachableError if no link can be asked."""
     links = _named(settings, wanted, action)
-    clients = [each.target_admin for each in links]
+    clients = []
     if sources or (wanted.topic is not None and not wanted.ahead):
         clients += [each.source_admin for each in links]
+    # Of a cluster that is both, the target's patience counts: without its target, a link is left.
+    clients += [each.target_admin for each in links]
     silent = side_by_side.silent_of(clients, connect)
     left: dict[str, CausewayError] = {
         each.name: silent[each.target_admin.alias]

@@ -104,6 +104,39 @@ def test_a_task_that_is_not_ready_holds_up_no_end() -> None:
     tasks.join(60)
 
 
+def test_a_task_that_fares_as_before_is_recorded_as_often_as_it_wants() -> None:
+    """Its record may be all that tells when it last went well."""
+    runs = {"often": 0, "seldom": 0}
+
+    def work(name: str) -> Outcome:
+        runs[name] += 1
+        return DONE
+
+    tasks = Tasks(
+        "A->B",
+        [
+            Task(name="often", interval_s=0.01, work=lambda: work("often"), record_s=0.0),
+            Task(name="seldom", interval_s=0.01, work=lambda: work("seldom")),
+        ],
+    )
+    tasks.start()
+    try:
+        for name in runs:
+            await_until(lambda name=name: runs[name] > 1, 60, "a run")  # type: ignore[misc]
+        tasks.take_dirty()
+        so_far = dict(runs)
+        for name in runs:
+            await_until(
+                lambda name=name: runs[name] > so_far[name] + 1,  # type: ignore[misc]
+                60,
+                "another run",
+            )
+        assert {record.name for record in tasks.take_dirty()} == {"often"}
+    finally:
+        tasks.stop()
+        tasks.join(60)
+
+
 def test_of_many_items_the_first_are_recorded_and_each_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from causeway.control import lag
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.tasks.control_plane import ControlPlane
 from causeway.daemon.topics import topic_rows
 from causeway.http import shaping
 from causeway.http.view import View
 from causeway.metrics.collector import text
-from causeway.model import Dated, State
+from causeway.model import Dated, State, TopicPartition
 from causeway.operate import sourceless
 from causeway.operate.asked import NOTHING
 from causeway.operate.moves.missing import Seen, topics_known
@@ -22,6 +26,7 @@ from causeway.relay.entries import decode, encode
 from causeway.relay.progress import Contents, Progress, TaskRecord
 from causeway.wire.offsets import OffsetAt
 from tests.harness.daemon import link as settings
+from tests.harness.raw_batches import Rec, raw_batch
 from tests.unit.daemon.test_rows import row, says
 from tests.unit.metrics import snapshots
 
@@ -180,3 +185,32 @@ def test_progress_keeps_it_and_is_read_without_it() -> None:
     read = decode(key, older)
     assert isinstance(read, Progress)
     assert read.first_unmirrored == -1
+
+
+def test_the_source_is_asked_for_the_time_of_a_record_once() -> None:
+    """By the driver, of what no lane fetches; nothing is asked of what is caught up."""
+    fetched: list[tuple[TopicPartition, int]] = []
+
+    class Source:
+        def fetch(self, at: TopicPartition, position: int, _: int) -> Any:
+            fetched.append((at, position))
+            return SimpleNamespace(records=raw_batch([Rec(offset=position, timestamp=NOW_MS)]))
+
+    stuck, caught_up = row(), row()
+    stuck.hear(says(State.FAILED, 40, "no answer"))
+    caught_up.hear(says(State.RUNNING, 100))
+    caught_up.progress = caught_up.progress.replace(partition=1)
+    registry = Registry("A->B")
+    registry.add([stuck, caught_up])
+    source = cast(Any, Source())
+    sides = Sides(source=source, target=source, source_admin=source, target_admin=source)
+    mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
+    control = ControlPlane(mirror, sides, registry, lambda: 1, cast(Any, None))
+    (task,) = (each for each in control.tasks if each.name == "lag in time")
+    for _ in range(3):
+        task.run()
+    assert fetched == [(stuck.progress.source, 40)]
+    assert {each.first_unmirrored for each in registry.status()} == {NOW_MS, -1}
+    stuck.hear(says(State.FAILED, 50, "no answer"))
+    task.run()
+    assert fetched[1:] == [(stuck.progress.source, 50)]

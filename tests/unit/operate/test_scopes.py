@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -173,6 +174,27 @@ def test_links_that_cannot_be_asked_are_left() -> None:
         answering("BC", whole)
     with pytest.raises(UnreachableError):
         answering("C", Wanted("A->C", None, None, False))
+
+
+def test_a_target_is_waited_for_as_long_as_targets_are() -> None:
+    """A failover hurries sources: B is the source of one link and the target of another one."""
+
+    def hurried(each: LinkSettings) -> LinkSettings:
+        return replace(each, source_admin=replace(each.source_admin, request_timeout_ms=4000))
+
+    waited: dict[str, float] = {}
+
+    def connect(client: ClientSettings) -> Any:
+        def check(timeout_s: float) -> None:
+            waited[client.alias] = timeout_s
+
+        return SimpleNamespace(bootstrap_check=check)
+
+    both = replace(SETTINGS, links=(hurried(link("A", "B")), hurried(link("B", "C"))))
+    choose_answering(
+        both, Wanted(None, None, None, False), cast(Connect, connect), "fail over", sources=True
+    )
+    assert waited == {"A": 4, "B": 10, "C": 10}
 
 
 def test_nothing_can_be_asked_of_a_file_without_flows() -> None:
