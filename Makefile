@@ -63,8 +63,12 @@ docs: $(STAMP) ## Build the documentation site into build/site, every link of it
 LOCKING := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
+# What the image has: Causeway, and what its files can ask for.
+OF_RUNS := --extra avro --extra jks --extra protobuf --extra tokenise
+
 lock: $(STAMP) ## Pin the newest versions that pyproject.toml allows
 	@$(LOCKING) --upgrade pyproject.toml --group dev --output-file requirements.lock
+	@$(LOCKING) --constraint requirements.lock $(OF_RUNS) pyproject.toml --output-file requirements-run.lock
 	@$(LOCKING) --upgrade --group build --output-file requirements-build.lock
 	@$(LOCKING) --upgrade --group docs --output-file requirements-docs.lock
 

@@ -1,9 +1,10 @@
 """`make install`: a virtual environment with what the lock files pin, and this package in it.
 
-    python tools/install.py [--check]
+    python tools/install.py [--check | --run]
 
 Runs on the Python it is given, with nothing installed yet, hence the standard library alone and
-only what Python 3.7 understands. `--check` only looks for what is missing.
+only what Python 3.7 understands. `--check` only looks for what is missing. `--run` makes the
+environment of an image: what a run needs, without pip, build tools and this folder's sources.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 PYTHON = (3, 11)
 JAVA = 17
@@ -20,6 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
 BUILD_LOCK = os.path.join(ROOT, "requirements-build.lock")
 LOCK = os.path.join(ROOT, "requirements.lock")
+RUN_LOCK = os.path.join(ROOT, "requirements-run.lock")
 
 
 def missing() -> list[str]:
@@ -87,6 +90,27 @@ def install() -> None:
     )
 
 
+def install_for_runs() -> None:
+    """Builds wheels with tools of a second environment, which goes away, so that nothing but the
+    wheels' content is in the first one."""
+    run([sys.executable, "-m", "venv", "--clear", "--without-pip", VENV], "create .venv")
+    python = os.path.join(VENV, "bin", "python")
+    with tempfile.TemporaryDirectory() as folder:
+        tools, wheels = os.path.join(folder, "tools"), os.path.join(folder, "wheels")
+        run([sys.executable, "-m", "venv", tools], "create an environment of build tools")
+        pip = [os.path.join(tools, "bin", "python"), "-m", "pip", "--disable-pip-version-check"]
+        exactly = ["--no-deps", "--require-hashes"]
+        build = ["wheel", "--no-build-isolation", "--wheel-dir", wheels]
+        print("Installing build tools", flush=True)
+        run([*pip, "install", *exactly, "-r", BUILD_LOCK], "install build tools")
+        print("Building wheels", flush=True)
+        run([*pip, *build, *exactly, "-r", RUN_LOCK], "build wheels")
+        run([*pip, *build, "--no-deps", ROOT], "build causeway")
+        found = [os.path.join(wheels, name) for name in sorted(os.listdir(wheels))]
+        print("Installing packages", flush=True)
+        run([*pip, "--python", python, "install", "--no-deps", "--no-index", *found], "install")
+
+
 def pinned(lock: str) -> int:
     """How many packages `lock` has for this machine, about: those with a condition may not be."""
     with open(lock) as lines:
@@ -130,12 +154,16 @@ def run(command: list[str], doing: str) -> None:
 
 
 def main() -> int:
-    lines = missing()
+    for_runs = "--run" in sys.argv  # Java is another part of the image
+    lines = [python_problem() or ""] if for_runs else missing()
+    lines = [line for line in lines if line]
     for line in lines:
         print(f"causeway: {line}", file=sys.stderr)
     if lines:
         return 1
-    if "--check" not in sys.argv:
+    if for_runs:
+        install_for_runs()
+    elif "--check" not in sys.argv:
         install()
     return 0
 

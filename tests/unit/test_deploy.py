@@ -145,13 +145,40 @@ def of_image(instruction: str) -> list[str]:
 
 
 def test_the_image_is_made_of_what_is_here() -> None:
-    sources = [name for line in of_image("COPY") for name in line.split()[:-1]]
+    copies = [line for line in of_image("COPY") if not line.startswith("--from=build ")]
+    sources = [name for line in copies for name in line.split()[:-1]]
     assert sources
     assert [name for name in sources if not (ROOT / name).exists()] == []
-    assert any("tools/install.py" in line for line in of_image("RUN"))
+    assert "python tools/install.py --run" in of_image("RUN")
     ignored = (KUBERNETES / "Dockerfile.dockerignore").read_text().splitlines()
     assert "*" in ignored
     assert {each[1:] for each in ignored if each.startswith("!")} == set(sources)
+
+
+def test_the_image_has_the_environment_of_a_run_alone() -> None:
+    """Sources, build tools and what developers need stay in the stage before."""
+    names = [(name, value) for name, value in image() if name != "COMMENT"]
+    last = max(at for at, (name, _) in enumerate(names) if name == "FROM")
+    copied = [value for name, value in names[last:] if name == "COPY"]
+    assert copied == ["--from=build /opt/causeway/.venv /opt/causeway/.venv"]
+    assert not any("pip" in value for name, value in names[last:] if name == "RUN")
+    assert "requirements.lock" not in " ".join(of_image("COPY"))
+
+
+def test_who_reaches_the_pods_and_what_they_reach() -> None:
+    policy = OBJECTS["NetworkPolicy"]["spec"]
+    labels = OBJECTS["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"] == labels
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    (rule,) = policy["ingress"]
+    (port,) = rule["ports"]
+    assert port["port"] in [each["name"] for each in container()["ports"]]
+    assert rule["from"], "no rule lets everybody in"
+    ports = [each["port"] for rule in policy["egress"] for each in rule["ports"]]
+    file = OBJECTS["ConfigMap"]["data"]["mirror.properties"]
+    brokers = re.findall(r"bootstrap.servers = \S+:(\d+)", file)
+    assert ports == [53, 53, 9092]
+    assert {int(each) for each in brokers} == {9092}
 
 
 def test_the_image_runs_under_any_user_id() -> None:
@@ -166,8 +193,10 @@ def test_the_image_runs_under_any_user_id() -> None:
 
 def test_the_image_keeps_to_the_rules() -> None:
     """Those of linters that matter for one of this kind."""
-    (base,) = of_image("FROM")
-    assert re.fullmatch(r"[a-z0-9./-]+:[a-z0-9.-]*\d[a-z0-9.-]*", base), "a version, not the newest"
+    (base,) = of_image("ARG")
+    pinned = r"BASE=[a-z0-9./-]+:[a-z0-9.-]*\d[a-z0-9.-]*@sha256:[0-9a-f]{64}"
+    assert re.fullmatch(pinned, base), "a version by its digest, not the newest"
+    assert of_image("FROM") == ["${BASE} AS build", "${BASE}"]
     for line in of_image("RUN"):
         if "apt-get install" in line:
             assert line.startswith("apt-get update "), "else it takes an older list from the cache"
