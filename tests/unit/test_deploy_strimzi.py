@@ -105,6 +105,17 @@ def test_a_pod_has_no_token_that_it_does_not_need() -> None:
     assert POD["automountServiceAccountToken"] is False
 
 
+def test_sparks_role_says_what_it_reaches() -> None:
+    """Whoever may create pods has all that a pod of the namespace can mount."""
+    text = (KUBERNETES / "spark-rbac.yaml").read_text().replace("\n#", "")
+    said = " ".join(text.split())
+    for reached in ("any Secret", "service accounts", "delete every pod", "namespace of their own"):
+        assert reached in said, reached
+    readme = " ".join((KUBERNETES.parent / "README.md").read_text().split())
+    assert "That reaches the whole namespace" in readme
+    assert "no Secrets, nothing else" not in readme
+
+
 def test_sparks_driver_may_make_pods_and_nothing_of_secrets() -> None:
     rules = SPARK["Role"]["rules"]
     granted = {
