@@ -55,7 +55,8 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         super().__init__(*given, **more)
         self._room = room
         self._place: Place | None = None
-        self._buffer = bytearray(_READ_BYTES)
+        # asyncio's TLS fills a slice of it, which must not be a copy.
+        self._buffer = memoryview(bytearray(_READ_BYTES))
         self._unparsed = 0  # bytes that have come since a head was whole
         self._parsed = False
         self._overdue: asyncio.TimerHandle | None = None
@@ -76,11 +77,11 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
                 timer.cancel()
         super().connection_lost(exc)
 
-    def get_buffer(self, sizehint: int) -> bytearray:
+    def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(bytes(memoryview(self._buffer)[:nbytes]))
+        self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         self._parsed = False

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,13 +33,28 @@ BODY_TO_COME = (
 )
 
 
-@pytest.fixture
-def place() -> Iterator[tuple[str, int]]:
-    run = RunSettings(http=HttpSettings(port=0))
+@contextmanager
+def listening(
+    certificates: Path | None = None,
+) -> Iterator[tuple[tuple[str, int], ssl.SSLContext | None]]:
+    """Where the server listens, and what a client of it trusts if there is TLS, whose files lie in
+    `certificates` then."""
+    http, context = HttpSettings(port=0), None
+    if certificates is not None:
+        files = create_certificates(certificates)
+        http = HttpSettings(port=0, certificate=str(files.broker), key=str(files.broker))
+        context = ssl.create_default_context(cafile=str(files.ca))
+    run = RunSettings(http=http)
     with served(Settings(links=(settings(),), run=run, spark={})) as serving:
         serving.take(full)
-        host, _, port = str(serving.address).removeprefix("http://").partition(":")
-        yield host, int(port)
+        host, _, port = str(serving.address).rpartition("//")[2].partition(":")
+        yield (host, int(port)), context
+
+
+@pytest.fixture
+def place() -> Iterator[tuple[str, int]]:
+    with listening() as (found, _):
+        yield found
 
 
 def call(place: tuple[str, int]) -> bytes:
@@ -132,22 +147,27 @@ def test_requests_before_their_answers_are_read_one_after_the_other(
         assert answers(place)
 
 
-def test_each_of_many_requests_at_once_is_answered(place: tuple[str, int]) -> None:
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_each_of_many_requests_at_once_is_answered(tmp_path: Path, tls: bool) -> None:
     many = 3_000
-    body = b"POST /none HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = b"POST /none HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     requests = [
         HEAD + b"\r\n",
-        body + b"Content-Length: 2\r\n\r\n{}",
-        body + b"Content-Length: 5000\r\n\r\n{" + b" " * 4998 + b"}",
+        head + b"Content-Length: 2\r\n\r\n{}",
+        head + b"Content-Length: 5000\r\n\r\n{" + b" " * 4998 + b"}",
     ]
-    with socket.create_connection(place, timeout=30) as sock:
-        sender = threading.Thread(
-            target=lambda: sock.sendall(
-                b"".join(requests[number % 3] for number in range(many))
-                + HEAD
-                + b"Connection: close\r\n\r\n"
-            )
-        )
+    sent = b"".join(requests[number % 3] for number in range(many))
+    with listening(tmp_path if tls else None) as (place, context), ExitStack() as stack:
+        sock = stack.enter_context(socket.create_connection(place, timeout=30))
+        if context is not None:
+            sock = stack.enter_context(context.wrap_socket(sock, server_hostname="localhost"))
+
+        def send() -> None:
+            for at in range(0, len(sent), 700):  # records of TLS that are no whole requests
+                sock.sendall(sent[at : at + 700])
+            sock.sendall(HEAD + b"Connection: close\r\n\r\n")
+
+        sender = threading.Thread(target=send)
         sender.start()
         found = all_of(sock)
         sender.join()
@@ -243,16 +263,11 @@ def test_handshakes_that_nobody_goes_on_with_make_room_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "MOST_CONNECTIONS", 4)
-    files = create_certificates(tmp_path)
-    http = HttpSettings(port=0, certificate=str(files.broker), key=str(files.broker))
-    run = RunSettings(http=http)
-    context = ssl.create_default_context(cafile=str(files.ca))
-    with served(Settings(links=(settings(),), run=run, spark={})) as serving, ExitStack() as stack:
-        serving.take(full)
-        host, _, port = str(serving.address).removeprefix("https://").partition(":")
+    with listening(tmp_path) as (place, context), ExitStack() as stack:
         held = []
         for _ in range(20):
-            held.append(stack.enter_context(socket.create_connection((host, int(port)))))
-            with urlopen(f"https://localhost:{port}/healthz", timeout=30, context=context) as found:
+            held.append(stack.enter_context(socket.create_connection(place)))
+            address = f"https://localhost:{place[1]}/healthz"
+            with urlopen(address, timeout=30, context=context) as found:
                 assert found.status == 200
         await_until(lambda: all(until_closed(one) for one in held[:16]), 30, "the oldest left")
