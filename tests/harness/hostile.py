@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from causeway.transform.channel import Chunk, Outcome
 from causeway.transform.direct import Direct
-from causeway.transform.rules.shortcut import DROPPED, Treat
+from causeway.transform.rules.shortcut import Treat, stays
 from causeway.transform.sink_worker import Chunks
 from causeway.transform.source_rows import Rows
 from causeway.wire.plain_records import PlainRecord
@@ -161,7 +161,7 @@ def compare(
         record(at, text, topic="t", partition=3, key=keys[at % len(keys)])
         for at, text in enumerate(given)
     ]
-    outputs = {row.offset: row for row in run(session, transform, rows)}
+    outputs = {row.offset: row for row in run(session, transform, rows, dropped=True)}
     treated = 0
     for at, text in enumerate(given):
         try:
@@ -169,14 +169,16 @@ def compare(
         except (ValueError, RecursionError):
             continue
         treated += 1
-        if made == DROPPED:
-            assert at not in outputs, text
+        row = outputs.get(at)
+        if not stays(made):
+            if row is not None:  # of rules, whose rows stay
+                assert row._seen < 0, text
+                assert (row._seen + 2**63, row._missing, row._reason) == (*made, None), text
             continue
-        assert at in outputs, text
-        row = outputs[at]
+        assert row is not None, text
         assert row._reason is None, (text, row._reason)
         by_query = [None if one is None else bytes(one) for one in (row.key, row.value)]
-        assert [*by_query, row._seen] == [*made], text
+        assert [*by_query, row._seen, row._missing] == [*made], text
     return treated
 
 

@@ -53,6 +53,12 @@ def settings(sql: str | None = None, **fields: Any) -> TransformSettings:
     return TransformSettings(sql=sql, secrets=secrets, **fields)
 
 
+def optional(rules: str) -> str:
+    """The rules, those on fields and headers for records without them too."""
+    each = (rule.strip() for rule in rules.split(";"))
+    return "; ".join(f"{one} optional" if "$" in one or "headers" in one else one for one in each)
+
+
 def record(offset: int, value: bytes | None, **columns: Any) -> dict[str, Any]:
     row = {"_chunk": 1, "offset": offset, "topic": "t", "partition": 3, "timestamp": TIME}
     return {**row, "key": b"k", "value": value, "headers": [("h", b"\xff")], **columns}
@@ -95,9 +101,15 @@ def rows_of(
     return session.createDataFrame(listed, schema).coalesce(1)
 
 
-def run(session: Any, transform: TransformSettings, rows: Sequence[dict[str, Any]]) -> list[Any]:
+def run(
+    session: Any,
+    transform: TransformSettings,
+    rows: Sequence[dict[str, Any]],
+    *,
+    dropped: bool = False,
+) -> list[Any]:
     """What comes out of `rows`, two markers among and behind them; those are checked and left
-    out."""
+    out. `dropped`: also the rows that a rule drops."""
     prepared = prepare(session, transform)
     secrets = tuple(secret.reveal() for secret in transform.secrets.values()) or None
     given = rows_of(session, prepared, [marker(), *rows, marker()], secrets)
@@ -107,4 +119,4 @@ def run(session: Any, transform: TransformSettings, rows: Sequence[dict[str, Any
     assert first._reason is None
     assert first.offset is None
     assert all(one._mark is None for one in middle)
-    return list(middle)
+    return [one for one in middle if one._seen >= 0 or dropped]

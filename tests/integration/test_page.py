@@ -17,6 +17,7 @@ from causeway.errors import ConfigError
 from causeway.http import geo as http_geo
 from causeway.http.server import served
 from causeway.model import State
+from causeway.relay.messages import RuleCounts
 from causeway.relay.progress import TaskRecord
 from tests.harness.browser import Watched, chromium
 from tests.harness.kafka_tools import KafkaTools, Outgoing
@@ -184,7 +185,12 @@ def test_names_and_reasons_are_text_whatever_they_hold() -> None:
         tasks=(TaskRecord(name="groups", items={EVIL: EVIL}, reason=EVIL),),
         directives=(Directive(kind=Kind.PAUSE, who=EVIL, why=EVIL, at=1, scope=Scope(EVIL, 0)),),
     )
-    evil = replace(evil, transforms=(replace(evil.transforms[0], unseen=(EVIL,), name=EVIL),))
+    evil = replace(
+        evil,
+        transforms=(
+            replace(evil.transforms[0], unseen=(EVIL,), rules=(RuleCounts(EVIL, 1, 1),), name=EVIL),
+        ),
+    )
     all_evil = full(evil)
     all_evil = replace(all_evil, lane_trouble=EVIL, lanes=(replace(all_evil.lanes[0], host=EVIL),))
     run = Settings(links=(settings(),), run=RunSettings(http=HttpSettings(port=0)), spark={})

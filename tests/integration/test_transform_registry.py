@@ -44,6 +44,17 @@ ID = {"name": "id", "type": "long"}
 MAIL = {"name": "mail", "type": "string"}
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 FIRST, SECOND = record(ID, MAIL), record(ID, MAIL, NOTE)
+PERSON = {"type": "record", "name": "Person", "fields": [MAIL]}
+COMPANY = {"type": "record", "name": "Company", "fields": [NOTE]}
+WHO = {"name": "who", "type": ["null", PERSON], "default": None}
+RENAMED = {"name": "post", "type": "string", "aliases": ["mail"]}
+# Versions of one subject, each compatible with the one before; the last one has lost the field.
+DRIFTING = [
+    record(ID, WHO),
+    record(ID, {**WHO, "type": ["null", PERSON, COMPANY]}),
+    record(ID, {**WHO, "type": ["null", {**PERSON, "fields": [RENAMED]}, COMPANY]}),
+    record(ID, {**WHO, "type": ["null", COMPANY]}),
+]
 PROTO = """
 syntax = "proto3";
 message Unused { int32 x = 1; }
@@ -143,6 +154,36 @@ def test_rules_keep_the_id_of_each_record(world: World, lane: FakeLane, key: str
         2: (world.second, {"id": 0, "mail": "***@f.g", "note": None}),
         3: None,
     }
+
+
+def test_a_compatible_change_of_a_schema_switches_no_rule_off(
+    world: World, lane: FakeLane, key: str
+) -> None:
+    ids = [world.registry.register(f"who{n}-value", one) for n, one in enumerate(DRIFTING)]
+
+    def by(version: int, who: Any) -> bytes:
+        return _avro(ids[version], DRIFTING[version], {"id": 1, "who": who})
+
+    world.launch(key, lane, rules="mask value.$.who.mail keep domain")
+    outcome = through(
+        lane,
+        by(0, {"mail": "ann@b.c"}),
+        by(0, None),
+        by(1, {"Person": {"mail": "bob@d.e"}}),
+        by(1, {"Company": {"note": "eve@f.g"}}),
+        by(2, {"Person": {"post": "joe@h.i"}}),
+        by(3, {"note": "eve@f.g"}),
+        by(3, None),
+    )
+    assert values(outcome) == {
+        0: by(0, {"mail": "***@b.c"}),
+        1: by(0, None),
+        2: by(1, {"Person": {"mail": "***@d.e"}}),
+        4: by(2, {"Person": {"post": "***@h.i"}}),
+    }
+    assert [one.offset for one in outcome.refused] == [3, 5, 6]
+    assert all("finds no such field" in one.reason for one in outcome.refused)
+    assert (outcome.found, outcome.missing) == ((3,), (3,))
 
 
 def test_what_a_query_does_not_replace_passes_byte_for_byte(

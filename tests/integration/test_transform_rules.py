@@ -21,7 +21,7 @@ from causeway.errors import ConfigError, DecryptError
 from causeway.transform import crypto
 from causeway.transform.analysis import prepare
 from causeway.transform.crypto import Keys
-from tests.harness.transforms import record, rows_of, run, settings, spark_session
+from tests.harness.transforms import optional, record, rows_of, run, settings, spark_session
 
 pytestmark = pytest.mark.integration
 
@@ -56,6 +56,7 @@ class Output(NamedTuple):
     key: bytes | None
     headers: list[tuple[str, bytes | None]]
     seen: int
+    missing: int
     reason: str | None
     offset: int
 
@@ -91,6 +92,7 @@ def apply(session: Any, rules: str, *inputs: Input | str | None, **more: Any) ->
             None if row.key is None else bytes(row.key),
             [(name, None if data is None else bytes(data)) for name, data in row.headers],
             row._seen,
+            row._missing,
             row._reason,
             row.offset,
         )
@@ -177,7 +179,9 @@ def test_what_a_rule_cannot_treat_is_refused_and_never_passes(
     rules = [rule, rule.replace("$.a", "$.l[*].m.*.a")]
     plain = [f'{{"a":{text}}}' for text in VALUES.values()]
     deep = [f'{{"l":[{{}},{{"m":{{"x":{{}},"y z":{one}}}}}]}}' for one in plain]
-    *rows, missing, tombstone = apply(session, "; ".join(rules), *plain, *deep, MISSING, None)
+    *rows, missing, tombstone = apply(
+        session, optional("; ".join(rules)), *plain, *deep, MISSING, None
+    )
     cases = [(number, name, text) for number in (1, 2) for name, text in VALUES.items()]
     for (number, name, text), before, row in zip(cases, [*plain, *deep], rows, strict=True):
         if name in treated or name == "null":
@@ -244,7 +248,8 @@ def test_dates(session: Any) -> None:
 def test_rules_work_in_their_order_and_each_is_seen(session: Any) -> None:
     rules = (
         "truncate value.$.a.b to 3; mask value.$.a.* keep first 1; drop value.$.c;"
-        " mask value.$.c.d; mask value.$.nowhere; drop headers.h; encrypt key with pii_key_2"
+        " mask value.$.c.d; mask value.$.nowhere optional; drop headers.h;"
+        " encrypt key with pii_key_2"
     )
     record = Input(
         '{"a":{"b":"abcdef"},"c":{"d":1}}', key="k", headers=(("h", b"1"), ("i", None), ("h", b""))
@@ -259,6 +264,59 @@ def test_rules_work_in_their_order_and_each_is_seen(session: Any) -> None:
     ]
     assert row.key is not None
     assert crypto.decrypt_value(row.key, KEYS, "key", "pii_key_2") == b"k"
+
+
+DRIFTED = [
+    '{"Email":"ada@x.org"}',
+    '[{"email":"ada@x.org"}]',
+    '{"person":{"email":"ada@x.org"}}',
+    r'{"doc":"{\"email\":\"ada@x.org\"}"}',
+    '{"\u0435mail":"ada@x.org"}',  # the first letter is Cyrillic
+    '"ada@x.org"',
+    "{}",
+]
+
+
+def test_a_record_without_the_path_of_a_rule_is_refused(session: Any) -> None:
+    for rule in ("mask value.$.email", "drop record where value.$.email is 'ada@x.org' required"):
+        *drifted, null, nothing, tombstone = apply(
+            session, rule, *DRIFTED, '{"email":null}', "null", None
+        )
+        for text, row in zip(DRIFTED, drifted, strict=True):
+            assert "finds no such field" in (row.reason or ""), text
+            assert "ada" not in (row.reason or "")
+            assert (row.seen, row.missing) == (0, 1), text
+        for row in (null, nothing, tombstone):
+            assert (row.reason, row.missing) == (None, 0)
+
+
+def test_a_record_without_the_path_of_an_optional_rule_passes_and_is_counted(session: Any) -> None:
+    rules = "mask value.$.email optional; drop value.$.l[*].x optional; mask headers.h optional"
+    for row in apply(session, rules, *DRIFTED):
+        assert (row.reason, row.seen, row.missing) == (None, 0, 0b111)
+    documents = ('{"email":"a","l":[{"x":1},{"y":1}]}', '{"email":"a","l":[]}', '{"l":null}')
+    found = [(row.seen, row.missing) for row in apply(session, rules, *documents)]
+    assert found == [(0b011, 0b110), (0b001, 0b100), (0b000, 0b101)]
+
+
+def test_a_record_that_a_rule_drops_is_not_refused_for_what_it_lacks(session: Any) -> None:
+    rules = "drop record where value.$.country is 'US'; mask value.$.email; mask headers.h"
+    headers = (("H", b"x"),)
+    inputs = [
+        Input('{"country":"US"}'),
+        Input('{"country":"DE"}', offset=1),
+        Input('{"Country":"US","email":"a"}', headers=headers, offset=2),
+        Input('{"country":{"code":"US"},"email":"a"}', headers=(("h", b"x"),), offset=3),
+        Input('{"country":"DE","email":"a"}', headers=headers, offset=4),
+        Input(None, key="k", offset=5),
+    ]
+    rows = {row.offset: row.reason or "" for row in apply(session, rules, *inputs)}
+    assert sorted(rows) == [1, 2, 3, 4, 5]
+    assert "rule 2 (mask value.$.email) finds no such field" in rows[1]
+    assert "rule 1 (drop record where value.$.country) finds no such field" in rows[2]
+    assert "rule 1 (drop record where value.$.country) treats" in rows[3]
+    assert "rule 3 (mask headers.h) finds no such header" in rows[4]
+    assert rows[5] == ""
 
 
 def test_with_a_schema_its_fields_come_out(session: Any) -> None:
@@ -311,7 +369,7 @@ def test_records_are_dropped_by_key_and_header(session: Any) -> None:
     )
     kept = apply(
         session,
-        rules,
+        optional(rules),
         Input(key="gone"),
         Input(None, key="gone", offset=1),
         Input(None, key="stays", offset=2),
@@ -335,7 +393,7 @@ def test_a_value_that_is_more_or_less_than_one_json_text_is_refused(session: Any
         "{",
     ]
     whole = [' {"b" : 1.50 } ', "[1]", "5", "null"]
-    rows = apply(session, "mask value.$.a", *texts, *whole)
+    rows = apply(session, "mask value.$.a optional", *texts, *whole)
     for row in rows[: len(texts)]:
         assert "value is not JSON" in (row.reason or "")
     for text, row in zip(whole, rows[len(texts) :], strict=True):
@@ -363,7 +421,7 @@ def test_no_setting_of_spark_takes_a_rules_protection_away(session: Any, key: st
     try:
         rows = apply(
             session,
-            "mask value.$.a.n; encrypt value.$.b with pii_key_1",
+            "mask value.$.a.n; encrypt value.$.b with pii_key_1 optional",
             '{"a":{"n":"Ada"},"b":1}',
             '{"a":{"\\u006e":"Ada"},"x":"n"}',
             '{"a":{"n":"Ada \\"B\\" C"}}',
@@ -402,7 +460,8 @@ VARIOUS: list[Any] = ["", 'Grüße 🎉 " \\ \n', 5, 1.5, True, {"b": [None, {}]
 
 def test_what_is_encrypted_is_what_is_described_and_can_be_read_back(session: Any) -> None:
     rules = (
-        "encrypt value.$.a with pii_key_2; encrypt value.$.l[*].x with pii_key_1 id in header;"
+        "encrypt value.$.a with pii_key_2;"
+        " encrypt value.$.l[*].x with pii_key_1 id in header optional;"
         " encrypt value.$.m.* with pii_key_2"
     )
     documents: list[dict[str, Any]] = [
@@ -563,7 +622,7 @@ def _treated(text: str) -> Any:
 
 def test_in_texts_of_any_form_the_fields_are_treated_and_nothing_else(session: Any) -> None:
     texts = [text for text in _texts() if "1e3" not in text and "-1.50" not in text]
-    rules = "hash value.$.name with pepper; hash value.$.customer.id with pepper"
+    rules = optional("hash value.$.name with pepper; hash value.$.customer.id with pepper")
     refused = spliced = 0
     for text, output in zip(texts, apply(session, rules, *texts), strict=True):
         wanted = _treated(text)
@@ -585,6 +644,6 @@ def test_in_texts_of_any_form_the_fields_are_treated_and_nothing_else(session: A
 
 def test_a_text_around_a_treated_field_stays_as_it_was(session: Any) -> None:
     text = '{ "z" : 1.50,"name"\t:  "Ada",\n"a":[ 1 , 2 ], "age" : 41 }'
-    rules = "mask value.$.name; mask value.$.age; drop value.$.absent"
+    rules = "mask value.$.name; mask value.$.age; drop value.$.absent optional"
     (output,) = apply(session, rules, text)
     assert output.value == '{ "z" : 1.50,"name":"***",\n"a":[ 1 , 2 ], "age":0}'

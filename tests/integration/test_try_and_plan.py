@@ -38,7 +38,7 @@ a->b.causeway.transforms = cards, mails, idle
 a->b.causeway.transform.mails.topics = {prefix}mails
 a->b.causeway.transform.mails.secret.pepper = {PEPPER}
 a->b.causeway.transform.mails.rules = hash value.$.mail with pepper; \\
-    mask value.$.card keep last 4; drop record where value.$.country is 'DE'
+    mask value.$.card keep last 4; drop record where value.$.country is 'DE' optional
 a->b.causeway.transform.cards.topics = {prefix}cards
 a->b.causeway.transform.cards.value.format = string
 a->b.causeway.transform.cards.sql = {SQL}

@@ -15,7 +15,15 @@ from rich.text import Text
 
 from causeway.cli.standing import standing
 from causeway.cli.tables import TEXT_AT_LEAST
-from causeway.cli.words import count, duration, number, outcomes, printable, size
+from causeway.cli.words import (
+    count,
+    duration,
+    number,
+    outcomes,
+    printable,
+    size,
+    with_and_without,
+)
 from causeway.daemon.states import rank
 from causeway.daemon.status import LinkStatus, Role, Snapshot
 from causeway.daemon.topics import TopicRow, topic_rows
@@ -70,6 +78,9 @@ def transforms(link: LinkStatus) -> list[Text]:
         line = Text.assemble(("transform ", "dim"), f"{transform.name}: {outcomes(counts)}")
         if transform.unseen:
             line.append(f"  protects nothing so far: {', '.join(transform.unseen)}", "yellow")
+        for rule in transform.rules:
+            if rule.missing:
+                line.append(f"  {with_and_without(rule)}", "yellow")
         lines.append(line)
     return lines
 

@@ -14,7 +14,14 @@ from causeway.cli.directives import LinkOption, TopicOption
 from causeway.cli.standing import standing
 from causeway.cli.tables import fits, table
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
-from causeway.cli.words import count, duration, number, outcomes, printable
+from causeway.cli.words import (
+    count,
+    duration,
+    number,
+    outcomes,
+    printable,
+    with_and_without,
+)
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -145,6 +152,9 @@ def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
         yield _line("", f"transform {transform.name} ({transform.kind}), {of}: {done}")
         if transform.reason is not None:
             yield _line("problem", f"transform {transform.name}: {transform.reason}", "red")
+        for counted in transform.rules:
+            style = "yellow" if counted.missing else ""
+            yield _line("rule", f"{transform.name}: {with_and_without(counted)}", style)
         for rule in transform.unseen:
             yield _line("protects nothing so far", f"{transform.name}: {rule}", "yellow")
     yield from standing(each.asked.standing)

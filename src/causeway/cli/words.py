@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from causeway.relay.messages import Transformed
+    from causeway.relay.messages import RuleCounts, Transformed
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 # JSON leaves these as they are. A terminal obeys the first ones, and the others are unseen or turn
@@ -75,6 +75,11 @@ def moment(milliseconds: int) -> str:
 def number(value: int | None) -> str:
     """With thousands separated; `?` where unknown."""
     return "?" if value is None else f"{value:,}"
+
+
+def with_and_without(rule: RuleCounts) -> str:
+    """`1 mask value.$.card: 1,000 records with it, 3 without`."""
+    return f"{rule.rule}: {count(rule.found, 'record')} with it, {rule.missing:,} without"
 
 
 def outcomes(counts: Transformed) -> str:

@@ -12,7 +12,7 @@ from causeway.control import lag
 from causeway.control.directives import THE_LINK, Directive, Standing
 from causeway.daemon.states import SOURCE_UNAVAILABLE, word, worst
 from causeway.model import ENDED, Spread, State, TopicPartition
-from causeway.relay.messages import Transformed
+from causeway.relay.messages import RuleCounts, Transformed
 from causeway.relay.progress import TaskRecord
 
 
@@ -139,13 +139,15 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformStatus:
-    """One transform of a link. `counts` are of this run; `unseen`: rules that protect nothing so
-    far, as no record had what they name, since the transform is what it is; `stages`: how many are
-    wanted now; `troubles`: why stages fail, or what they wait for."""
+    """One transform of a link. `counts` are of this run, and so are those of its `rules`;
+    `unseen`: rules that protect nothing so far, as no record had what they name, since the
+    transform is what it is; `stages`: how many are wanted now; `troubles`: why stages fail, or what
+    they wait for."""
 
     name: str
     partitions: int
     counts: Transformed = field(default_factory=Transformed)
+    rules: tuple[RuleCounts, ...] = ()
     unseen: tuple[str, ...] = ()
     stages: int = 0
     troubles: tuple[str, ...] = ()

@@ -246,6 +246,14 @@ class GeoAsked(Shape):
     topics: list[dict[str, Any]]
 
 
+class Rule(Shape):
+    """What a rule has found in the records of this run."""
+
+    rule: str = Field(description="Its number and name.")
+    found: int = Field(description="Records with something at its path.")
+    missing: int = Field(description="Records that lack the path.")
+
+
 class Transform(Shape):
     link: str
     transform: str
@@ -257,6 +265,7 @@ class Transform(Shape):
     refused: int
     without_spark: int = Field(description="Of the records that went in: a worker treated them.")
     through_spark: int = Field(description="Of the records that went in: Spark treated them.")
+    rules: list[Rule]
     unseen: list[str] = Field(description="Rules that protect nothing so far.")
     troubles: list[str]
 

@@ -163,6 +163,7 @@ def transform(link: str, one: TransformStatus) -> shapes.Transform:
         refused=counts.refused,
         without_spark=counts.without_spark,
         through_spark=counts.through_spark,
+        rules=[shapes.Rule(**each._asdict()) for each in one.rules],
         unseen=list(one.unseen),
         troubles=list(one.troubles),
     )

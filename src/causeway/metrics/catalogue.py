@@ -220,6 +220,12 @@ TRANSFORM_WAYS: Final = Metric(
     "treated them itself (`worker`), or the transform's query in Spark did (`spark`).",
     labels=(*_TRANSFORM, "way"),
 )
+TRANSFORM_RULE_RECORDS: Final = Metric(
+    name="causeway_transform_rule_records_total",
+    help="Records in which the rule found something at its path in this run (`found`), and those "
+    "that lacked the path (`missing`). `rule` is its number and name.",
+    labels=(*_TRANSFORM, "rule", "path"),
+)
 TRANSFORM_PARTITIONS: Final = Metric(
     name="causeway_transform_partitions",
     help="Partitions whose records go through the transform.",
@@ -311,6 +317,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
     "Transforms": (
         TRANSFORM_RECORDS,
         TRANSFORM_WAYS,
+        TRANSFORM_RULE_RECORDS,
         TRANSFORM_PARTITIONS,
         TRANSFORM_STAGES,
         TRANSFORM_TROUBLES,

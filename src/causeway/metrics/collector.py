@@ -145,6 +145,9 @@ def _add_transform(page: _Page, link: str, transform: TransformStatus) -> None:
         page.add(catalogue.TRANSFORM_RECORDS, (*labels, outcome), records)
     for way, records in (("worker", counts.without_spark), ("spark", counts.through_spark)):
         page.add(catalogue.TRANSFORM_WAYS, (*labels, way), records)
+    for rule, found, missing in transform.rules:
+        page.add(catalogue.TRANSFORM_RULE_RECORDS, (*labels, rule, "found"), found)
+        page.add(catalogue.TRANSFORM_RULE_RECORDS, (*labels, rule, "missing"), missing)
     page.add(catalogue.TRANSFORM_PARTITIONS, labels, transform.partitions)
     page.add(catalogue.TRANSFORM_STAGES, labels, transform.stages)
     page.add(catalogue.TRANSFORM_TROUBLES, labels, len(transform.troubles))

@@ -10,7 +10,7 @@ from typing import Any
 from causeway.config.settings import LinkSettings, Settings, TransformSettings
 from causeway.errors import ConfigError
 from causeway.operate.local_spark import local_spark
-from causeway.relay.messages import Transformed
+from causeway.relay.messages import RuleCounts, Transformed
 from causeway.relay.progress import Contents
 
 Told = Callable[[str], None]
@@ -131,13 +131,14 @@ def as_json(planned: TransformPlan) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformState:
     """What the progress topic says of a transform. `counts` are since it is what it is, None where
-    no driver has told any; `unseen`: rules that protect nothing so far; `reason`: why its stages
-    fail."""
+    no driver has told any; `rules`: the same by rule; `unseen`: rules that protect nothing so far;
+    `reason`: why its stages fail."""
 
     name: str
     kind: str
     partitions: int
     counts: Transformed | None = None
+    rules: tuple[RuleCounts, ...] = ()
     unseen: tuple[str, ...] = ()
     reason: str | None = None
 
@@ -155,24 +156,30 @@ def states(
 
 def _state(transform: TransformSettings, partitions: int, contents: Contents) -> TransformState:
     record = contents.transforms.get(transform.name)
+    names = _rules(transform) if record else ()
     return TransformState(
         name=transform.name,
         kind=transform.kind,
         partitions=partitions,
         counts=record.counts if record else None,
-        unseen=_unseen(transform, record.counts.seen) if record and transform.rules else (),
+        rules=record.counts.by_rule(names) if record else (),
+        unseen=tuple(
+            name for bit, name in enumerate(names) if record and not record.counts.seen >> bit & 1
+        ),
         reason=record.reason if record else None,
     )
 
 
-def _unseen(transform: TransformSettings, seen: int) -> tuple[str, ...]:
+def _rules(transform: TransformSettings) -> tuple[str, ...]:
+    """Their names."""
     from causeway.transform.rules.parse import rule_names
 
+    if transform.rules is None:
+        return ()
     try:
-        names = rule_names(transform.rules or "")
+        return rule_names(transform.rules)
     except ConfigError:
         return ()  # `plan` and `run` say what is wrong with it
-    return tuple(name for bit, name in enumerate(names) if not seen >> bit & 1)
 
 
 def state_json(state: TransformState) -> dict[str, Any]:
@@ -187,6 +194,7 @@ def state_json(state: TransformState) -> dict[str, Any]:
         "refused": counts and counts.refused,
         "without_spark": counts and counts.without_spark,
         "through_spark": counts and counts.through_spark,
+        "rules": [each._asdict() for each in state.rules],
         "unseen_rules": list(state.unseen),
         "reason": state.reason,
     }

@@ -129,6 +129,7 @@ class Trials:
         the query throws on them."""
         import pyarrow as pa
 
+        from causeway.transform.rule_counts import staying
         from causeway.transform.schemas import encoded
 
         batches = list(self._batches(records))
@@ -141,11 +142,11 @@ class Trials:
 
         rows = self._session.range(0, 1, 1, 1).mapInArrow(given, self._query.input)
         made = self._query.apply(rows, throws=throws).toArrow()
+        left = list(map(staying, made.to_batches()))
         if (schemas := self._schemas(self._query.encodes)) is not None:
             topic = records[0].at.topic
-            made = pa.Table.from_batches(
-                [encoded(batch, schemas, topic) for batch in made.to_batches()], made.schema
-            )
+            left = [encoded(batch, schemas, topic) for batch in left]
+        made = pa.Table.from_batches(left, made.schema)
         after: defaultdict[tuple[TopicPartition, int], list[Any]] = defaultdict(list)
         # A chunk is a partition here: what comes out may have lost its own.
         partitions = {one.at.partition: one.at for one in records}

@@ -12,7 +12,8 @@ key    {"task": "checkpoints"}
 value  {"v": 1, "reason": …, "items": {…}, "done_at": …, "written_at": …}
 key    {"transform": "pii"}
 value  {"v": 1, "hash": …, "records_in": …, "records_out": …, "dropped": …, "refused": …,
-        "seen": …, "without_spark": …, "through_spark": …, "reason": …, "written_at": …}
+        "seen": …, "without_spark": …, "through_spark": …, "found": […], "missing": […],
+        "reason": …, "written_at": …}
 key    {"directives": "A->B"}
 value  {"v": 1, "topic_id": …, "applied": …, "reason": …, "kinds": […], "written_at": …}
 key    {"event": 17}                                           its number modulo EVENTS
@@ -348,12 +349,13 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
             return TransformRecord(
                 name=name["transform"],
                 identity=fields["hash"],
-                counts=Transformed(
-                    **{
+                counts=msgspec.convert(
+                    {
                         each: fields[each]
                         for each in Transformed.__struct_fields__
                         if each in fields  # earlier versions count less
-                    }
+                    },
+                    Transformed,
                 ),
                 reason=fields["reason"],
                 written_at=fields["written_at"],

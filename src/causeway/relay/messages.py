@@ -10,14 +10,16 @@ that lay in a socket buffer while the lane was paused therefore never prolongs a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any
+from itertools import islice, zip_longest
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct, json
 
 from causeway.model import Loss, Pair, Spread, State, TopicPartition
 from causeway.relay.values import Value
+from causeway.transform.rule_counts import plus
 
 
 class _Message(Value, forbid_unknown_fields=True, omit_defaults=True):
@@ -240,10 +242,21 @@ class Trace(_Message):
     newest: tuple[int, int] | None = None
 
 
+class RuleCounts(NamedTuple):
+    """Of one rule of a transform: in how many records something was at its path, and how many
+    lacked the path. `rule`: its number and name, like `1 mask value.$.card`."""
+
+    rule: str
+    found: int
+    missing: int
+
+
 class Transformed(_Message):
     """What a transform did with the records of a partition, since it was assigned to this lane.
-    `seen`: a bit for each rule whose path was in some record. `without_spark` and `through_spark`:
-    the way that the records took, which earlier versions did not count."""
+
+    `seen`: a bit for each rule whose path was in some record. Earlier versions did not count the
+    rest: `without_spark` and `through_spark`, the way that the records took; `found` and `missing`,
+    by rule, the records that had something at its path, and those that lacked the path."""
 
     records_in: int = 0
     records_out: int = 0
@@ -252,6 +265,31 @@ class Transformed(_Message):
     seen: int = 0
     without_spark: int = 0
     through_spark: int = 0
+    found: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+
+    def by_rule(self, names: Sequence[str]) -> tuple[RuleCounts, ...]:
+        """`names`: of the transform's rules, in their order."""
+        pairs = zip_longest(self.found, self.missing, fillvalue=0)
+        counted = zip_longest(names, islice(pairs, len(names)), fillvalue=(0, 0))
+        return tuple(
+            RuleCounts(f"{number} {name}", found, missing)
+            for number, (name, (found, missing)) in enumerate(counted, 1)
+        )
+
+    def plus(self, other: Transformed) -> Transformed:
+        """What both have counted."""
+        return Transformed(
+            records_in=self.records_in + other.records_in,
+            records_out=self.records_out + other.records_out,
+            dropped=self.dropped + other.dropped,
+            refused=self.refused + other.refused,
+            seen=self.seen | other.seen,
+            without_spark=self.without_spark + other.without_spark,
+            through_spark=self.through_spark + other.through_spark,
+            found=plus(self.found, other.found),
+            missing=plus(self.missing, other.missing),
+        )
 
 
 class PartitionReport(_Message):

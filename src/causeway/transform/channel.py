@@ -90,9 +90,11 @@ class Refusal(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a chunk. No batch of `outputs` reaches over a refused offset. `seen`: a bit
-    for each rule whose path was in some record (see causeway.transform.rules). `without_spark`: how
-    many of the records that came in a worker treated itself; Spark treated the others."""
+    """What became of a chunk. No batch of `outputs` reaches over a refused offset.
+
+    `without_spark`: how many of the records that came in a worker treated itself; Spark treated the
+    others. `found`, `missing`: in how many records each rule found its path, and how many lacked it
+    (see rule_counts)."""
 
     number: int
     outputs: tuple[Output, ...]
@@ -100,8 +102,9 @@ class Outcome(NamedTuple):
     records_in: int = 0
     records_out: int = 0
     dropped: int = 0
-    seen: int = 0
     without_spark: int = 0
+    found: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
 
 
 class Odd(NamedTuple):
@@ -210,7 +213,9 @@ def _decode(head: dict[str, Any], body: memoryview) -> Frame:
                 for output, batch in zip(head["outputs"], batches, strict=True)
             )
             refused = tuple(Refusal(offset, reason) for offset, reason in head["refused"])
-            return Outcome(head["n"], outputs, refused, *head["counts"])
+            *counts, found, missing = head["counts"]
+            rules = tuple(found), tuple(missing)
+            return Outcome._make((head["n"], outputs, refused, *counts, *rules))
         case other:
             raise ValueError(f"a frame of an unknown kind: {other}")
 

@@ -6,12 +6,14 @@ the others goes with the marker that closes the chunk, as one value that Spark d
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk, Outcome
-from causeway.transform.rules.shortcut import Treat, Treated
+from causeway.transform.rule_counts import NONE, Found, by_rule
+from causeway.transform.rules.shortcut import DROPPED, Treat, Treated, stays
 from causeway.transform.source_rows import TIMES, Known, Rows, is_row, mark_of, offsets_of
 from causeway.wire.records import Record, records_of
 
@@ -71,16 +73,14 @@ class Direct:
                 for one, record in zip(treated, records, strict=True)
             ]
             columns = self._columns(records, offsets, treated)
-        seen = 0
-        for bits in {one[2] for one in treated if one}:
-            seen |= bits
+        found = _found(treated)
         odd = [at for at, one in enumerate(treated) if one is None]
         known = len(records) - len(odd)
         self._pause(known, len(records))
         if not odd:
-            return outcome_without_spark(chunk.number, mark_of(chunk, seen), columns)
+            return outcome_without_spark(chunk.number, mark_of(chunk, found), columns)
         left = [records[at] for at in odd]
-        return self._rows.of(chunk, Known(left, offsets[odd], known, batch_of(columns), seen))
+        return self._rows.of(chunk, Known(left, offsets[odd], known, batch_of(columns), found))
 
     def _all(
         self, chunk: Chunk, records: Sequence[Record], offsets: npt.NDArray[np.int64]
@@ -95,7 +95,7 @@ class Direct:
                 found.append(None)
             else:
                 # Spark refuses a record that is no row rather than dropping it.
-                found.append(made if made or is_row(record) else None)
+                found.append(made if stays(made) or is_row(record) else None)
         return found
 
     def _pause(self, known: int, records: int) -> None:
@@ -116,15 +116,24 @@ class Direct:
 
         from causeway.transform.encode import Columns
 
-        kept = [at for at, one in enumerate(treated) if one]
+        kept = [at for at, one in enumerate(treated) if one is not None and stays(one)]
         if len(kept) < len(records):
             records, offsets = [records[at] for at in kept], offsets[kept]
         times = np.array([record.timestamp for record in records], np.int64)
         if len(times) and (times.min() <= -TIMES or times.max() >= TIMES):
             raise ValueError
         headers = self._rows.headers([record.headers for record in records])
-        made = [one for one in treated if one]
-        keys, values, _ = zip(*made, strict=True) if made else ((), (), ())
+        made = [treated[at] for at in kept]
+        keys, values, *_ = zip(*made, strict=True) if made else ((), ())
         return Columns(
             offsets, times, pa.array(keys, pa.binary()), pa.array(values, pa.binary()), headers
         )
+
+
+def _found(treated: Sequence[Treated | None]) -> Found:
+    """What rules have found in the records that were treated."""
+    pairs = Counter([one[-2:] for one in treated if one is not None])
+    if pairs.keys() <= {DROPPED}:
+        return NONE
+    seen = by_rule((bits[0], records) for bits, records in pairs.items())
+    return seen, by_rule((bits[1], records) for bits, records in pairs.items())

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from causeway.config.routes import NOT_A_PARTITION, most_partitions
 from causeway.transform.channel import Outcome, Output, Refusal
 from causeway.transform.encode import Columns, Ints, encode
-from causeway.transform.rows import REASON, SEEN
+from causeway.transform.rows import MISSING, REASON, SEEN
+from causeway.transform.rule_counts import Found, counted, plus, staying
 from causeway.wire.batches import Batch
 
 BATCH_BYTES = 1_000_000  # not compressed; what one record became may take more
@@ -33,12 +34,12 @@ def outcome_of(
         rows = [*rows, _as_row(treated, rows[0].schema if rows else _ROWS)]
     if not rows:
         dropped = mark["records"]
-        return Outcome(number, (), (), dropped, 0, dropped, mark["seen"], mark["without_spark"])
+        return Outcome(number, (), (), dropped, 0, dropped, mark["without_spark"], *_found(mark))
     table = rows[0] if len(rows) == 1 else pa.concat_batches(rows)
     if treated is not None and len(rows) > 1:
         table = table.take(np.argsort(table.column("offset").to_numpy(), kind="stable"))
-    seen = table.column(SEEN).drop_null()
-    table, refused = _refuse(table, mark, why_not)
+    found, missing = map(plus, _found(mark), counted(table))
+    table, refused = _refuse(staying(table), mark, why_not)
     refusals = np.array(sorted(refused), np.int64)
     offsets = table.column("offset").to_numpy()
     columns = Columns(
@@ -53,7 +54,6 @@ def outcome_of(
         for topic, partition, part in _outlets(table, columns, mark)
         for batch in _batches(part, mark, refusals)
     )
-    bits = int(np.bitwise_or.reduce(seen.to_numpy())) if len(seen) else 0
     left = len(np.unique(offsets)) + len(refused)
     return Outcome(
         number,
@@ -62,8 +62,9 @@ def outcome_of(
         mark["records"],
         len(offsets),
         mark["records"] - left,
-        bits | mark["seen"],
         mark["without_spark"],
+        found,
+        missing,
     )
 
 
@@ -73,7 +74,13 @@ def outcome_without_spark(number: int, mark: dict[str, Any], columns: Columns) -
     none = np.array([], np.int64)
     batches = _batches(columns, mark, none) if count else ()
     outputs = tuple(Output(None, None, batch) for batch in batches)
-    return Outcome(number, outputs, (), records, count, records - count, mark["seen"], records)
+    dropped = records - count
+    return Outcome(number, outputs, (), records, count, dropped, records, *_found(mark))
+
+
+def _found(mark: dict[str, Any]) -> Found:
+    """What rules have found in the records that need no Spark."""
+    return tuple(mark["found"]), tuple(mark["missing"])
 
 
 def batch_of(columns: Columns) -> pa.RecordBatch:
@@ -90,6 +97,7 @@ _ROWS = pa.schema(
     [
         (REASON, pa.string()),
         (SEEN, pa.int64()),
+        (MISSING, pa.int64()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),

@@ -19,7 +19,7 @@ from causeway.config.routes import NOT_A_NAME, NOT_A_PARTITION
 from causeway.transform.catalyst import Node, Place, each, id_of, name, place
 from causeway.transform.formats import Part
 from causeway.transform.refusals import Facts, Problem
-from causeway.transform.rows import CHUNK, HEADERS_TYPE, MARK, REASON, SEEN
+from causeway.transform.rows import CHUNK, HEADERS_TYPE, MARK, MISSING, REASON, SEEN
 from causeway.transform.schemas import HEAD, NO_HEAD
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def recognise(
 ) -> dict[str, Projected]:
     """The columns of `plan` that replace something; problems go to `facts`. `left_out`: the names
     that its text says are to go."""
-    names = {*NAMES, *((SEEN, REASON) if by_rules else ())}
+    names = {*NAMES, *((SEEN, MISSING, REASON) if by_rules else ())}
     formats = {part.name: part for part in both}
     places = _places(plan)
     found: dict[str, Projected] = {}
@@ -168,13 +168,15 @@ def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
         "value": sf.col("__value"),
         "headers": sf.col("__headers"),
     }
-    reasons, seen, by_rule = [], sf.lit(0).cast("bigint"), null.cast("string")
+    reasons, by_rule = [], null.cast("string")
+    bits = {name: sf.lit(0).cast("bigint") for name in (SEEN, MISSING)}
     for one in found.values():
         ready = sf.col("__whole") if one.of_record else sf.col("__live")
         tombstone = sf.col("__live") & ~sf.col("__whole")
         match one.name:
-            case "_seen":
-                seen = sf.coalesce(sf.when(ready, sf.col(SEEN)), seen).cast("bigint")
+            case "_seen" | "_missing" as which:
+                of_record = sf.when(ready, sf.col(which))
+                bits[which] = sf.coalesce(of_record, bits[which]).cast("bigint")
                 continue
             case "_reason":
                 by_rule = sf.when(ready, sf.col(REASON).cast("string"))
@@ -198,7 +200,7 @@ def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
         sf.col("__chunk").alias(CHUNK),
         sf.col("__mark").alias(MARK),
         sf.coalesce(sf.col("__reason"), by_rule, *reasons).alias(REASON),
-        seen.alias(SEEN),
+        *(column.alias(name) for name, column in bits.items()),
         *(column.alias(name) for name, column in columns.items()),
     )
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK, MARK, REASON, SEEN, SECRETS = "_chunk", "_mark", "_reason", "_seen", "secrets"
+CHUNK, MARK, REASON, SECRETS = "_chunk", "_mark", "_reason", "secrets"
+# Bits of the rules whose path a record has, and whose path it lacks; see rule_counts.
+SEEN, MISSING = "_seen", "_missing"
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 TEXTS = {"key": "_key_text", "value": "_value_text"}
 VISIBLE = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
@@ -21,7 +23,9 @@ _RECORD = (
 # As Spark DDL. INPUT lacks `secrets`, whose fields depend on the transform, and TEXTS, the JSON of
 # parts in a registry's wire format.
 INPUT = f"{CHUNK} bigint, {MARK} string, {REASON} string, {_RECORD}"
-OUTPUT = f"{CHUNK} bigint, {MARK} string, {REASON} string, {SEEN} bigint, {_RECORD}"
+OUTPUT = (
+    f"{CHUNK} bigint, {MARK} string, {REASON} string, {SEEN} bigint, {MISSING} bigint, {_RECORD}"
+)
 
 
 def packed(records: pa.RecordBatch) -> bytes:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from causeway.errors import PrerequisiteError
 from causeway.transform.registry import CIRCULAR, MisfitError, Registry, Schema
-from causeway.transform.rows import REASON
+from causeway.transform.rows import REASON, SEEN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -269,13 +269,14 @@ def encoded(rows: pa.RecordBatch, schemas: Schemas, topic: str) -> pa.RecordBatc
     import pyarrow as pa
 
     reasons: list[str | None] = rows.column(REASON).to_pylist()
+    dropped = [bits is not None and bits < 0 for bits in rows.column(SEEN).to_pylist()]
     for part in schemas.formats:
         for row in _with_header(rows, _HEADERS[part]):
             reasons[row] = reasons[row] or IN_HEADER.format(part)
         made: list[bytes | None] = []
         for row, data in enumerate(rows.column(part).to_pylist()):
             found = None
-            if data is not None and reasons[row] is None:
+            if data is not None and reasons[row] is None and not dropped[row]:
                 found, reasons[row] = schemas.encode(part, topic, data)
             made.append(found)
         at = rows.schema.get_field_index(part)

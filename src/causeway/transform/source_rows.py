@@ -10,6 +10,7 @@ from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk
 from causeway.transform.numbers import Check
 from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, packed
+from causeway.transform.rule_counts import NONE, Found
 from causeway.transform.schemas import Schemas
 from causeway.wire.batches import Batch
 from causeway.wire.records import Record, records_of
@@ -29,13 +30,13 @@ ROWS_BYTES = 8 * 1024 * 1024  # of keys and values in an Arrow batch, but at lea
 class Known(NamedTuple):
     """What is known of a chunk before Spark: the records that Spark is to treat, with their source
     offsets; how many others there were; and what became of those, as `rows.packed` takes it.
-    `seen`: bits of the rules whose paths were in the others."""
+    `found`: what rules have found in the others."""
 
     odd: Sequence[Record]
     offsets: npt.NDArray[np.int64]
     others: int
     treated: pa.RecordBatch
-    seen: int
+    found: Found
 
 
 class Rows:
@@ -86,7 +87,7 @@ class Rows:
         the chunk."""
         if known is not None:
             yield from self._cut(chunk, known.odd, known.offsets)
-            mark = json.dumps(mark_of(chunk, known.seen, known.others))
+            mark = json.dumps(mark_of(chunk, known.found, known.others))
             closing = {CHUNK: [chunk.number], MARK: [mark], "value": [packed(known.treated)]}
             yield self._batch(1, closing)
             return
@@ -238,9 +239,9 @@ class Rows:
         return kept.slice(0, count)
 
 
-def mark_of(chunk: Chunk, seen: int = 0, without_spark: int = 0) -> dict[str, Any]:
-    """What the marker of a chunk says. `seen`: bits of the rules whose paths were in the records
-    that the worker treated itself, `without_spark` in number."""
+def mark_of(chunk: Chunk, found: Found = NONE, without_spark: int = 0) -> dict[str, Any]:
+    """What the marker of a chunk says. `found`: what rules have found in the records that the
+    worker treated itself, `without_spark` in number."""
     first = chunk.batches[0] if chunk.batches else None
     return {
         "topic": chunk.topic,
@@ -249,7 +250,8 @@ def mark_of(chunk: Chunk, seen: int = 0, without_spark: int = 0) -> dict[str, An
         "codec": first.codec if first else 0,
         "epoch": first.leader_epoch if first else -1,
         "records": sum(batch.records for batch in chunk.batches),
-        "seen": seen,
+        "found": found[0],
+        "missing": found[1],
         "without_spark": without_spark,
     }
 

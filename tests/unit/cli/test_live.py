@@ -23,7 +23,7 @@ from causeway.daemon.status import (
 )
 from causeway.daemon.topics import topic_rows
 from causeway.model import State
-from causeway.relay.messages import Transformed
+from causeway.relay.messages import RuleCounts, Transformed
 
 NOW = 1_700_000_000.0
 
@@ -165,6 +165,7 @@ def test_transforms_say_what_they_did_and_what_they_never_met() -> None:
         name="pii",
         partitions=1,
         counts=Transformed(records_in=1_000, records_out=900, dropped=95, refused=5),
+        rules=(RuleCounts("1 hash value.nmae", 0, 900), RuleCounts("2 drop value.x", 7, 0)),
         unseen=("hash value.nmae",),
         troubles=("Spark has no memory",),
     )
@@ -174,6 +175,8 @@ def test_transforms_say_what_they_did_and_what_they_never_met() -> None:
 
     assert "transform pii: 1,000 in, 900 out, 95 dropped, 5 refused" in text
     assert "protects nothing so far: hash value.nmae" in text
+    assert "1 hash value.nmae: 0 records with it, 900 without" in text
+    assert "2 drop" not in text
     assert "problem transform pii: Spark has no memory" in text
     assert "idle" not in text
 

@@ -23,7 +23,7 @@ from causeway.operate.status import LinkStatus, PartitionStatus
 from causeway.operate.transforms import Checked, TransformPlan, TransformState
 from causeway.operate.trial import Content, Decoded, Trial, Tried, as_json
 from causeway.operate.trial import Outcome as TrialOutcome
-from causeway.relay.messages import Transformed
+from causeway.relay.messages import RuleCounts, Transformed
 from causeway.relay.progress import TaskRecord
 
 # What other tools take for markup, an emoji, or an order to the terminal.
@@ -228,6 +228,7 @@ def test_a_status_says_what_transforms_did(capsys: pytest.CaptureFixture[str]) -
             kind="rules",
             partitions=2,
             counts=Transformed(records_in=10, records_out=8, dropped=1, refused=1),
+            rules=(RuleCounts("1 hash value.mail", 0, 1_200),),
             unseen=("hash value.mail",),
             reason="no memory",
         ),
@@ -242,6 +243,7 @@ def test_a_status_says_what_transforms_did(capsys: pytest.CaptureFixture[str]) -
     out = capsys.readouterr().out
     assert "transform pii (rules), 2 partitions: 10 in, 8 out, 1 dropped, 1 refused\n" in out
     assert "problem transform pii: no memory\n" in out
+    assert "rule pii: 1 hash value.mail: 0 records with it, 1,200 without\n" in out
     assert "protects nothing so far pii: hash value.mail\n" in out
     assert "transform eu (sql), 1 partition: not begun\n" in out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,11 @@ def tally(monkeypatch: pytest.MonkeyPatch) -> Tally:
     return Tally(Transforms(LINK_PII, {}, lambda *_: "now"))
 
 
-def record(identity: str = "now", **counts: int) -> TransformRecord:
+def record(identity: str = "now", **counts: Any) -> TransformRecord:
     return TransformRecord(name="pii", identity=identity, counts=Transformed(**counts))
 
 
-def counted(**counts: int) -> list[Counted]:
+def counted(**counts: Any) -> list[Counted]:
     return [("pii", Transformed(**counts)), ("pii", None), ("pii", Transformed(records_in=1))]
 
 
@@ -53,6 +54,18 @@ def test_it_goes_on_where_an_earlier_driver_ended(tally: Tally) -> None:
     assert told.unseen == ()
     (written,) = tally.take_dirty(lambda: counted(records_in=4, seen=2), {})
     assert written.counts == Transformed(records_in=15, seen=3)
+
+
+def test_each_rule_says_how_many_records_had_its_path_and_how_many_did_not(tally: Tally) -> None:
+    """One early match no longer hides the records without the path that follow."""
+    tally.begin({"pii": record(records_in=10, seen=1, found=(1,), missing=(9,))})
+    many = [("pii", Transformed(found=(1, 4), missing=(7,))), ("pii", Transformed(missing=(2, 1)))]
+    (told,) = tally.status(many, {}, {})
+    assert told.rules == (("1 mask a", 1, 9), ("2 drop b", 4, 1)), "of this run"
+    (written,) = tally.take_dirty(lambda: many, {})
+    assert (written.counts.found, written.counts.missing) == ((2, 4), (18, 1))
+    (idle,) = tally.status([], {}, {})
+    assert idle.rules == (("1 mask a", 0, 0), ("2 drop b", 0, 0))
 
 
 def test_another_transform_begins_anew(tally: Tally) -> None:

@@ -17,7 +17,7 @@ from causeway.daemon.status import (
     Trouble,
 )
 from causeway.model import Spread, State
-from causeway.relay.messages import Transformed
+from causeway.relay.messages import RuleCounts, Transformed
 from causeway.relay.progress import TaskRecord
 
 NOW = 1_700_000_000.0
@@ -86,6 +86,7 @@ def link(*partitions: PartitionStatus) -> LinkStatus:
                     without_spark=88,
                     through_spark=12,
                 ),
+                rules=(RuleCounts("1 hash value.name", 0, 60), RuleCounts("2 drop key", 9, 0)),
                 unseen=("hash value.name", "drop key"),
                 stages=1,
                 troubles=("no such function",),

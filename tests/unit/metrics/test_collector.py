@@ -190,6 +190,9 @@ def test_what_transforms_do() -> None:
     assert of(page, "causeway_transform_stages", **labels) == 1
     assert of(page, "causeway_transform_troubles", **labels) == 1
     assert of(page, "causeway_transform_unseen_rules", **labels) == 2
+    rule = {**labels, "rule": "1 hash value.name"}
+    assert of(page, "causeway_transform_rule_records_total", path="missing", **rule) == 60
+    assert of(page, "causeway_transform_rule_records_total", path="found", **rule) == 0
 
 
 def test_names_of_any_kind_are_told_as_they_are() -> None:

@@ -36,7 +36,14 @@ def test_a_topic_is_treated_by_the_first_that_matches_it() -> None:
 
 def test_what_the_progress_topic_says_of_them() -> None:
     counts = Transformed(
-        records_in=10, records_out=9, dropped=1, seen=0b01, without_spark=7, through_spark=3
+        records_in=10,
+        records_out=9,
+        dropped=1,
+        seen=0b01,
+        without_spark=7,
+        through_spark=3,
+        found=(7,),
+        missing=(1, 8),
     )
     record = TransformRecord(name="pii", identity="1", counts=counts, reason="no memory")
 
@@ -50,6 +57,8 @@ def test_what_the_progress_topic_says_of_them() -> None:
     assert "mail" in unseen
     told = transforms.state_json(first)
     assert (told["records_out"], told["without_spark"], told["through_spark"]) == (9, 7, 3)
+    assert [(one["found"], one["missing"]) for one in told["rules"]] == [(7, 1), (0, 8)]
+    assert told["rules"][1]["rule"].startswith("2 ")
     assert (second.counts, second.unseen, second.partitions) == (None, (), 1)
     assert transforms.state_json(second)["records_in"] is None
 

@@ -86,6 +86,8 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
                 seen=5,
                 without_spark=6,
                 through_spark=3,
+                found=(2, 0, 1),
+                missing=(7,),
             ),
             reason="ValueError",
             written_at=1234,
@@ -109,7 +111,8 @@ def test_counts_of_a_transform_that_know_no_ways_are_read() -> None:
     key, value = progress.encode(record, 1234)
     assert value is not None
     fields = json.loads(value)
-    del fields["without_spark"], fields["through_spark"]
+    for name in ("without_spark", "through_spark", "found", "missing"):
+        del fields[name]
     assert progress.decode(key, json.dumps(fields).encode()) == record
 
 

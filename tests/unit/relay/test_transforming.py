@@ -51,7 +51,8 @@ class _Stage:
 
     def answer(self, *outputs: Output, refused: tuple[Refusal, ...] = ()) -> None:
         work = self.works.pop(0)
-        outcome = Outcome(0, outputs, refused, work.records, len(outputs), 0, 1)
+        counts = (work.records, len(outputs), 0, 0, (1,), (0, 2))
+        outcome = Outcome(0, outputs, refused, *counts)
         assert work.take is not None
         work.take(Piece(outcome, work.next, work.batches, work.size, True))
 
@@ -148,7 +149,7 @@ def test_the_pair_follows_what_came_back_not_what_was_fetched() -> None:
     assert _sent(lane.flow.outlets[0]) == [6, 6]
     assert lane.flow.through == 9
     assert lane.flow.report().transformed == messages.Transformed(
-        records_in=5, records_out=1, seen=1, through_spark=5
+        records_in=5, records_out=1, seen=1, through_spark=5, found=(2,), missing=(0, 4)
     )
 
 

@@ -30,7 +30,15 @@ _FRAMES: list[Frame] = [
     Waiting("it does not answer in time"),
     Chunk(1, "orders", 3, 30, (_DENSE, _GAPS)),
     Outcome(
-        1, (Output(None, None, _DENSE), Output("eu", 2, _GAPS)), (Refusal(28, "no"),), 6, 6, 1, 5
+        1,
+        (Output(None, None, _DENSE), Output("eu", 2, _GAPS)),
+        (Refusal(28, "no"),),
+        6,
+        6,
+        1,
+        2,
+        (4, 0, 1),
+        (2,),
     ),
     Outcome(2, ()),
 ]

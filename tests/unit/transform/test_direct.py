@@ -15,7 +15,7 @@ from causeway.transform import direct as module
 from causeway.transform.channel import Outcome
 from causeway.transform.direct import Direct
 from causeway.transform.plain_json import OddError
-from causeway.transform.rows import MARK, REASON, SEEN
+from causeway.transform.rows import MARK, MISSING, REASON, SEEN
 from causeway.transform.rules.leaves import hmac_of
 from causeway.transform.rules.shortcut import shortcut_of
 from causeway.transform.sink_worker import Chunks
@@ -25,7 +25,7 @@ from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import batch_of, chunk_of, read
 from tests.harness.transforms import settings
 
-RULES = "mask value.$.name; drop record where value.$.country is 'US'"
+RULES = "mask value.$.name optional; drop record where value.$.country is 'US' optional"
 PLAIN, ODD = b'{"name":"Ada","n":1}', b'{"name":"A\\u0064a"}'
 GONE = b'{"name":"Ada","country":"US"}'
 
@@ -51,8 +51,10 @@ def by_spark(answer: object, treated: bytes = b"by Spark") -> Outcome:
         for row in rows:
             if row[MARK] is None:
                 row["value"] = treated
-            row[SEEN] = 0
-        schema = batch.schema.append(pa.field(SEEN, pa.int64()))
+            row[SEEN] = row[MISSING] = 0
+        schema = batch.schema
+        for name in (SEEN, MISSING):
+            schema = schema.append(pa.field(name, pa.int64()))
         for outcome in found.add(pa.RecordBatch.from_pylist(rows, schema=schema)):
             return outcome
     raise AssertionError("no chunk was closed")
@@ -69,7 +71,7 @@ def test_a_chunk_that_is_plain_never_sees_spark() -> None:
     assert isinstance(outcome, Outcome)
     assert outcome.number == 9
     assert (outcome.records_in, outcome.records_out, outcome.dropped) == (4, 3, 1)
-    assert outcome.seen == 0b01
+    assert (outcome.found, outcome.missing) == ((2, 1), (1, 2))
     masked = records[0]._replace(value=b'{"name":"***","n":1}')
     assert list(read(outcome)) == [masked, records[1], records[3]]
     assert [output.batch.next for output in outcome.outputs] == [9]
@@ -94,7 +96,8 @@ def test_only_what_is_odd_goes_through_spark() -> None:
         (4, ODD, None),
     ]
     mark = json.loads(str(rows[-1][MARK]))
-    assert (mark["records"], mark["seen"], mark["without_spark"]) == (6, 1, 4)
+    assert (mark["records"], mark["without_spark"]) == (6, 4)
+    assert (mark["found"], mark["missing"]) == ([4, 1], [0, 3])
     outcome = by_spark(direct().answer(chunk_of(1, batch_of(values))))
     masked = b'{"name":"***","n":1}'
     assert [(record.offset, record.value) for record in read(outcome)] == [
@@ -104,7 +107,8 @@ def test_only_what_is_odd_goes_through_spark() -> None:
         (4, b"by Spark"),
         (5, masked),
     ]
-    assert (outcome.records_out, outcome.dropped, outcome.seen) == (5, 1, 1)
+    assert (outcome.records_out, outcome.dropped) == (5, 1)
+    assert (outcome.found, outcome.missing) == ((4, 1), (0, 3))
     assert (outcome.records_in, outcome.without_spark) == (6, 4)
 
 

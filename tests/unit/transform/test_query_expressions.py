@@ -30,6 +30,7 @@ from causeway.transform.queries.expressions import (
 )
 from causeway.transform.queries.functions import Digest, Joined, Like, Masked, Number, Struct
 from causeway.transform.queries.shortcut import Form, QueryShortcut
+from causeway.transform.rules.shortcut import DROPPED
 
 YES, NO, NULL = Constant(True), Constant(False), Constant(None)
 
@@ -102,17 +103,17 @@ def test_a_part_that_cannot_be_known_leaves_the_record_to_spark() -> None:
     treat = QueryShortcut(((NO, False), (odd, True)), (Form("bytes"), Form("document"))).open({})
     with pytest.raises(OddError):
         treat(None, b'{"f":1.5}', b"t\x003\0", 9)
-    assert treat(None, b'{"f":"x"}', b"t\x003\0", 9) == ()
+    assert treat(None, b'{"f":"x"}', b"t\x003\0", 9) == DROPPED
 
 
 def test_tombstones_pass_what_reads_the_value() -> None:
     gone = Compared("=", Member(VALUE, ("a",)), Constant("x"))
     keyed = Compared("=", Whole(KEY), Constant("k"))
     treat = QueryShortcut(((gone, True), (keyed, False)), (Form("text"), Form("document"))).open({})
-    assert treat(b"k", None, b"", 0) == (b"k", None, 0)
-    assert treat(b"l", None, b"", 0) == ()
-    assert treat(b"k", b'{"a":"x"}', b"", 0) == (b"k", b'{"a":"x"}', 0)
-    assert treat(b"k", b'{"a":null}', b"", 0) == ()
+    assert treat(b"k", None, b"", 0) == (b"k", None, 0, 0)
+    assert treat(b"l", None, b"", 0) == DROPPED
+    assert treat(b"k", b'{"a":"x"}', b"", 0) == (b"k", b'{"a":"x"}', 0, 0)
+    assert treat(b"k", b'{"a":null}', b"", 0) == DROPPED
     with pytest.raises(UnicodeDecodeError):
         treat(b"\xff", b'{"a":"x"}', b"", 0)
 
@@ -179,15 +180,15 @@ def test_what_is_made_leaves_nulls_out_and_tombstones_alone() -> None:
     forms = (Form("text"), Form("document", FIELDS))
     treat = QueryShortcut((), forms, (None, (made, True))).open({"pepper": "p"})
     value = b'{"name":"Ada 7!","n":3}'
-    assert treat(b"k", value, b"", 0) == (b"k", b'{"m":"Xxx-7-","n":3,"k":"pk"}', 0)
-    assert treat(None, b'{"n":3}', b"", 0) == (None, b'{"n":3}', 0)
-    assert treat(b"k", None, b"", 0) == (b"k", None, 0)
+    assert treat(b"k", value, b"", 0) == (b"k", b'{"m":"Xxx-7-","n":3,"k":"pk"}', 0, 0)
+    assert treat(None, b'{"n":3}', b"", 0) == (None, b'{"n":3}', 0, 0)
+    assert treat(b"k", None, b"", 0) == (b"k", None, 0, 0)
     for key, value in ((b'"', b"{}"), (b"\n", b"{}"), (b"k", '{"name":"é"}'.encode())):
         with pytest.raises(OddError):  # how Spark escapes, and masks
             treat(key, value, b"", 0)
 
     keyed = QueryShortcut((), forms, ((Digest(Field(VALUE, 0), 256), True), None)).open({})
     digest = sha256(b"a").hexdigest().encode()
-    assert keyed(b"k", b'{"name":"a"}', b"", 0) == (digest, b'{"name":"a"}', 0)
+    assert keyed(b"k", b'{"name":"a"}', b"", 0) == (digest, b'{"name":"a"}', 0, 0)
     with pytest.raises(OddError):  # Spark refuses it
         keyed(b"k", None, b"", 0)

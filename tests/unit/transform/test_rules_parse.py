@@ -115,7 +115,10 @@ def test_rules_end_at_semicolons_and_lines_and_have_names_in_order() -> None:
         ("truncate value.$.a 5", "rule 1, character 20: expected 'to'"),
         ("drop record where value.$.a in ('x')", "rule 1, character 29: expected 'is'"),
         ("drop record where value.$.a is x", "rule 1, character 32: expected a text in quotes"),
-        ("drop value.$.a now", "rule 1, character 16: expected the rule's end"),
+        (
+            "drop value.$.a now",
+            "rule 1, character 16: expected required, optional or the rule's end",
+        ),
         ("drop value.$['a", "rule 1 has a quote that does not end"),
         ("; ".join(["drop value.$.a"] * 64), "there are 64"),
     ],

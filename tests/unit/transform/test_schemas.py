@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from causeway.transform.registry import Registry, Schema
-from causeway.transform.rows import REASON
+from causeway.transform.rows import REASON, SEEN
 from causeway.transform.schemas import HEAD, NO_HEAD, Schemas, encoded
 
 
@@ -180,6 +180,7 @@ def test_an_id_in_a_header_is_refused_whatever_the_part_looks_like() -> None:
     batch = pa.RecordBatch.from_pydict(
         {
             REASON: pa.nulls(4, pa.string()),
+            SEEN: pa.array([0, 0, 0, 0], pa.int64()),
             "value": pa.array([given(7, '{"id":1}')] * 4, pa.binary()),
             "headers": headers(
                 None,
@@ -199,6 +200,7 @@ def test_rows_get_bytes_or_a_reason() -> None:
     batch = pa.RecordBatch.from_pydict(
         {
             REASON: pa.array([None, "before", None, None], pa.string()),
+            SEEN: pa.array([0, 0, 0, 0], pa.int64()),
             "value": pa.array(
                 [given(7, '{"id":1}'), None, None, given(7, '{"other":1}')], pa.binary()
             ),

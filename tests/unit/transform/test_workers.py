@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from causeway.config.routes import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION
 from causeway.transform.channel import Outcome, Refusal
 from causeway.transform.outcome import BATCH_BYTES, NO_NAME, outcome_of
-from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, SEEN
+from causeway.transform.rows import CHUNK, MARK, MISSING, REASON, SECRETS, SEEN
 from causeway.transform.sink_worker import Chunks
 from causeway.transform.source_rows import NOT_A_BATCH, NOT_A_NAME, NOT_A_TIME, Rows
 from causeway.transform.source_worker import bounded
@@ -22,15 +22,26 @@ from tests.harness.stage import batch_of, chunk_of, read
 
 MARKED = {
     **{"topic": "o", "partition": 0, "next": 100, "codec": 0, "epoch": 3, "records": 50},
-    **{"seen": 0, "without_spark": 0},
+    **{"found": [], "missing": [], "without_spark": 0},
 }
 _SCHEMA = (
-    Rows({}).schema.append(pa.field(SEEN, pa.int64())).remove(1)  # its marks are given by each test
+    Rows({})
+    .schema.append(pa.field(SEEN, pa.int64()))
+    .append(pa.field(MISSING, pa.int64()))
+    .remove(1)  # its marks are given by each test
 )
 
 
 def _row(offset: int, value: bytes | None = b"v", **columns: Any) -> dict[str, Any]:
-    return {CHUNK: 1, SEEN: 0, "offset": offset, "timestamp": 0, "value": value, **columns}
+    return {
+        CHUNK: 1,
+        SEEN: 0,
+        MISSING: 0,
+        "offset": offset,
+        "timestamp": 0,
+        "value": value,
+        **columns,
+    }
 
 
 def _rows(*rows: dict[str, Any]) -> pa.RecordBatch:
@@ -108,7 +119,8 @@ def _routed(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns = {name: batch.column(name) for name in batch.schema.names}
     count = batch.num_rows
     columns |= {"topic": pa.nulls(count, pa.string()), "partition": pa.nulls(count, pa.int32())}
-    return pa.RecordBatch.from_pydict({**columns, SEEN: pa.array([0] * count, pa.int64())})
+    bits = pa.array([0] * count, pa.int64())
+    return pa.RecordBatch.from_pydict({**columns, SEEN: bits, MISSING: bits})
 
 
 def test_offsets_with_gaps_are_those_of_the_source() -> None:
@@ -265,8 +277,17 @@ def test_a_chunk_of_which_nothing_is_left() -> None:
     assert (outcome.outputs, outcome.records_in, outcome.dropped) == ((), 50, 50)
 
 
-def test_bits_of_what_was_seen_are_gathered() -> None:
-    assert _outcome(_row(1, _seen=5), _row(2, _seen=None), _row(3, _seen=2)).seen == 7
+def test_each_rule_counts_the_records_with_its_path_and_those_without() -> None:
+    gone = -(2**63) | 4  # a rule drops it
+    rows = (
+        _row(1, _seen=5, _missing=2),
+        _row(2, _seen=None),
+        _row(3, _seen=6),
+        _row(4, _seen=gone),
+    )
+    outcome = _outcome(*rows)
+    assert (outcome.found, outcome.missing) == ((1, 1, 3), (0, 1))
+    assert (outcome.records_out, outcome.dropped) == (3, 47)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 50])

@@ -167,17 +167,7 @@ class Tracked:
 
 def plus(one: Transformed | None, other: Transformed | None) -> Transformed | None:
     """What both have counted."""
-    if one is None or other is None:
-        return one or other
-    return Transformed(
-        records_in=one.records_in + other.records_in,
-        records_out=one.records_out + other.records_out,
-        dropped=one.dropped + other.dropped,
-        refused=one.refused + other.refused,
-        seen=one.seen | other.seen,
-        without_spark=one.without_spark + other.without_spark,
-        through_spark=one.through_spark + other.through_spark,
-    )
+    return one or other if one is None or other is None else one.plus(other)
 
 
 def _with_newest(assignment: Assignment, report: PartitionReport) -> Assignment:

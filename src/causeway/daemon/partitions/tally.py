@@ -57,6 +57,7 @@ class Tally:
                 name=each.name,
                 partitions=len(of[each.name]),
                 counts=(total := _sum(of[each.name])),
+                rules=total.by_rule(_rules(each)),
                 unseen=_unseen(each, self._with_earlier(each.name, total)),
                 stages=stages.get(each.key, 0),
                 troubles=(troubles[each.key],) if each.key in troubles else (),
@@ -120,10 +121,15 @@ def _sum(each: Iterable[Transformed | None]) -> Transformed:
 
 def _unseen(transform: Transform, counts: Transformed) -> tuple[str, ...]:
     """The rules that no record has given anything to do, though there were records."""
-    if transform.settings.rules is None or not counts.records_in:
+    if not counts.records_in:
         return ()
-    names = _names(transform.settings.rules)
+    names = _rules(transform)
     return tuple(name for bit, name in enumerate(names) if not counts.seen >> bit & 1)
+
+
+def _rules(transform: Transform) -> tuple[str, ...]:
+    rules = transform.settings.rules
+    return () if rules is None else _names(rules)
 
 
 @lru_cache

@@ -28,7 +28,7 @@ _KEY = "00" * 32
 _TRANSFORMS: tuple[dict[str, str], ...] = (
     {
         "rules": "mask value.$.a keep last 4; hash value.$.b with k; encrypt value.$.c with k; "
-        "generalise value.$.d to month; drop record where value.$.e is 'no'",
+        "generalise value.$.d to month; drop record where value.$.e is 'no' optional",
     },
     {
         "sql": "SELECT struct(mask(value.a) AS a, sha2(value.b, 256) AS b) AS value FROM records "

@@ -125,7 +125,8 @@ export function Transforms({ overview, parameters }) {
       ["Dropped", (one) => number(one.dropped), RIGHT],
       ["Refused", (one) => number(one.refused), RIGHT],
       ["Through Spark", (one) => number(one.through_spark), RIGHT],
-      ["", (one) => html`${one.troubles.map((each) => html`<div class="reason">${each}</div>`)}
+      ["Rules, records with and without their path", (one) => html`${one.troubles.map((each) => html`<div class="reason">${each}</div>`)}
+        ${one.rules.map((each) => html`<div>${each.rule}: ${number(each.found)} with, <span class=${each.missing > 0 ? "reason" : ""}>${number(each.missing)} without</span></div>`)}
         ${one.unseen.length > 0 && html`<div class="faint">protects nothing so far: ${one.unseen.join(", ")}</div>`}`],
     ]} />`;
 }

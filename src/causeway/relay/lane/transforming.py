@@ -157,7 +157,7 @@ class Transforming:
             if batch is not None:
                 outlet.put(batch)
                 touched[outlet] = None
-        on_the_way.counts = _counted(on_the_way.counts, piece)
+        on_the_way.counts = on_the_way.counts.plus(_counted(piece))
         flow.changed = True
         refused = piece.outcome.refused
         if refused and stops:
@@ -256,16 +256,18 @@ def _wants(
     )
 
 
-def _counted(counts: Transformed, piece: Piece) -> Transformed:
+def _counted(piece: Piece) -> Transformed:
     outcome = piece.outcome
     return Transformed(
-        records_in=counts.records_in + outcome.records_in,
-        records_out=counts.records_out + outcome.records_out,
-        dropped=counts.dropped + outcome.dropped,
-        refused=counts.refused + len(outcome.refused),
-        seen=counts.seen | outcome.seen,
-        without_spark=counts.without_spark + outcome.without_spark,
-        through_spark=counts.through_spark + outcome.records_in - outcome.without_spark,
+        records_in=outcome.records_in,
+        records_out=outcome.records_out,
+        dropped=outcome.dropped,
+        refused=len(outcome.refused),
+        seen=sum(1 << at for at, records in enumerate(outcome.found) if records),
+        without_spark=outcome.without_spark,
+        through_spark=outcome.records_in - outcome.without_spark,
+        found=outcome.found,
+        missing=outcome.missing,
     )
 
 

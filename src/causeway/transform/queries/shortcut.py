@@ -67,7 +67,7 @@ class QueryShortcut:
             return (
                 key if make_key is None else make_key(row),
                 value if make_value is None else make_value(row),
-                0,
+                *DROPPED,
             )
 
         return treat

@@ -5,11 +5,12 @@
     |> EXTEND   what lies at each rule's path, and what becomes of it
     |> EXTEND   the text with the first rule applied, with the second, … (splice)
     |> EXTEND   where that cannot be done, the document with the first, with the second, …
-    |> WHERE    the record stays
-    |> SELECT   value, key, headers, _seen, _reason
+    |> EXTEND   whether a rule drops the record, and why the record is refused
+    |> SELECT   value, key, headers, _seen, _missing, _reason
 
-A document that a rule cannot treat becomes NULL, which is how `_reason` knows. What no rule names
-is not projected: it stays as it is.
+A record that is dropped keeps its row, with a bit of its own in `_seen` (see rule_counts), so
+that it is counted. A document that a rule cannot treat becomes NULL, which is how `_reason` knows.
+What no rule names is not projected: it stays as it is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from causeway.transform.rules.documents import comparison, treat_documents
 from causeway.transform.rules.headers import treat_headers
 from causeway.transform.rules.model import Drop, DropRecord, Encrypt, Hash, Rule, Tokenise
 from causeway.transform.rules.parse import parse
+from causeway.transform.rules.presence import check_words
 from causeway.transform.rules.query import Query
 from causeway.transform.rules.secret_keys import check_keys, unusable
 from causeway.transform.rules.sql import literal
@@ -37,6 +39,7 @@ def to_sql(transform: TransformSettings) -> str:
     value, or a key that is missing or has the wrong length."""
     rules = parse(transform.rules or "", transform.place)
     _check(rules, transform)
+    check_words(rules, transform)
     check_keys(rules, transform)
     query = Query(transform)
     _treat_part(query, "value", [rule for rule in rules if rule.path.part == "value"])
@@ -125,7 +128,7 @@ def _treat_whole(query: Query, part: str, rule: Rule, data: str) -> str:
     query.saw(rule, f"{part} IS NOT NULL")
     kind = rule.kind
     if isinstance(kind, DropRecord):
-        query.drop_if(_condition(kind, data))
+        query.drop_if(rule, _condition(kind, data))
         return data
     if isinstance(kind, Drop):
         return (

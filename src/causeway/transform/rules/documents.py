@@ -19,6 +19,7 @@ from causeway.transform.rules.model import (
     Truncate,
     json_path,
 )
+from causeway.transform.rules.presence import lacks
 from causeway.transform.rules.query import Query
 from causeway.transform.rules.splice import can_splice, splice
 from causeway.transform.rules.sql import literal
@@ -35,8 +36,12 @@ def treat_documents(query: Query, part: Part, text: str, rules: list[Rule]) -> s
     query.refuse(f"{part} IS NOT NULL AND NOT {whole}", NOT_JSON.format(f"the {part}"))
     for rule in rules:
         if isinstance(rule.kind, DropRecord):
-            condition = _condition(rule.kind, f"_x{rule.number}")
-            query.drop_if(f"{part} IS NOT NULL AND {condition}")
+            x = f"_x{rule.number}"
+            query.drop_if(rule, f"{part} IS NOT NULL AND {_condition(rule.kind, x)}")
+            if rule.kind.values is not None and not rule.kind.negated:
+                kind = f"schema_of_variant({x})"
+                nested = f"startswith({kind}, 'OBJECT<') OR startswith({kind}, 'ARRAY<')"
+                query.refuse_untreated(rule, f"coalesce({nested}, false)", treat.treats(rule.kind))
     if can_splice(rules) and len(_group(rules)) == len(rules):
         return _treat_text(query, part, text, rules)
     return _treat_anew(query, part, text, rules)
@@ -102,9 +107,10 @@ def _group(rules: list[Rule]) -> list[Rule]:
 def _leaves(
     query: Query, document: str, first: str, group: list[Rule], within: tuple[Step, ...] = ()
 ) -> None:
-    """Columns `_xN`, what lies at rule N's path now, and `_hasN`, whether the record had it.
-    `within`: where in `document` and `first` the paths begin."""
-    columns, has = {}, {}
+    """Columns `_xN`, what lies at rule N's path now, `_hasN`, whether the record had something
+    there, and `_lacksN`, whether it lacked the path (see presence.py). `within`: where in
+    `document` and `first` the paths begin."""
+    columns, has, missing = {}, {}, {}
     for rule in group:
         steps = (*within, *(rule.path.steps or ()))
         x, get = f"_x{rule.number}", variants.leaves if rule.path.wild else variants.get
@@ -113,9 +119,14 @@ def _leaves(
         was = x if source == first else get(first, steps)
         there = f"size({was}) > 0" if rule.path.wild else f"{was} IS NOT NULL"
         has[f"_has{rule.number}"] = f"coalesce({there}, false)"
-        query.saw(rule, f"_has{rule.number}")
+        there = lacks(first, rule.path.steps or (), within)
+        if not rule.path.wild:
+            there = f"NOT _has{rule.number} AND {there}"
+        missing[f"_lacks{rule.number}"] = f"_{rule.path.part}_whole AND {there}"
+        query.saw(rule, f"_has{rule.number}", f"_lacks{rule.number}")
     query.extend(**columns)
     query.extend(**has)
+    query.extend(**missing)
     tokens = {}
     for rule in group:
         if isinstance(rule.kind, Tokenise):

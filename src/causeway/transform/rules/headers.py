@@ -5,6 +5,7 @@ from __future__ import annotations
 from causeway.transform.rules import treat, variants
 from causeway.transform.rules.documents import comparison, treatment_of
 from causeway.transform.rules.model import Drop, DropRecord, Path, Rule, Tokenise
+from causeway.transform.rules.presence import lacks
 from causeway.transform.rules.query import Query
 from causeway.transform.rules.secret_keys import unusable
 from causeway.transform.rules.sql import let, literal, member
@@ -23,11 +24,16 @@ def treat_headers(query: Query, rules: list[Rule]) -> None:
         if at.steps is not None:
             found = variants.leaves(f"try_parse_json({text_of('h.value')})", at.steps)
             there = f"{named} AND size({found}) > 0"
-        has = f"_has{rule.number}"
-        query.extend(**{has: f"coalesce(exists(headers, h -> {there}), false)"})
-        query.saw(rule, has)
+        has, missing = f"_has{rule.number}", f"_lacks{rule.number}"
+        query.extend(
+            **{
+                has: f"coalesce(exists(headers, h -> {there}), false)",
+                missing: f"value IS NOT NULL AND {_lacks(at, named)}",
+            }
+        )
+        query.saw(rule, has, missing)
         if isinstance(kind, DropRecord):
-            query.drop_if(_condition(rule, kind, named))
+            query.drop_if(rule, _condition(rule, kind, named))
             continue
         after = f"_headers{rule.number}"
         if isinstance(kind, Drop) and at.steps is None:
@@ -52,6 +58,19 @@ def treat_headers(query: Query, rules: list[Rule]) -> None:
         headers = after
     if headers != "headers":
         query.columns["headers"] = headers
+
+
+def _lacks(path: Path, named: str) -> str:
+    """SQL: whether a record lacks the header, or some header of the name lacks the field."""
+    tests = []
+    if path.header is not None:
+        tests.append(f"NOT coalesce(exists(headers, h -> {named}), false)")
+    if path.steps is not None:
+        document = f"try_parse_json({text_of('h.value')})"
+        short = let(document, "d", lacks("d", path.steps))
+        test = f"{named} AND h.value IS NOT NULL AND {short}"
+        tests.append(f"coalesce(exists(headers, h -> {test}), false)")
+    return f"({' OR '.join(tests)})" if tests else "false"
 
 
 def _treated(query: Query, rule: Rule) -> str:

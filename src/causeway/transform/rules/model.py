@@ -150,12 +150,14 @@ Kind = Drop | DropRecord | Mask | Hash | Tokenise | Encrypt | Generalise | Trunc
 @dataclass(frozen=True, slots=True)
 class Rule:
     """`number` counts from 1, as in messages; `name` is its verb and path, like
-    `mask value.$.card`."""
+    `mask value.$.card`. `required`: a record without the path is refused; None if the text does not
+    say (see presence.py)."""
 
     number: int
     position: int  # of its first character in the text, from 1
     path: Path
     kind: Kind
+    required: bool | None = None
 
     @property
     def name(self) -> str:

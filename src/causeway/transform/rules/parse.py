@@ -138,11 +138,19 @@ class _RuleText:
                 case _:
                     self._expect("to")
                     kind = Truncate(length=self._count())
+        required = None
+        if self._accept("required"):
+            required = True
+        elif self._accept("optional"):
+            required = False
         left = self._next()
         if left is not None:
             self._at = left.at
-            self._fail(f"expected the rule's end (a semicolon or a new line), not {left.text!r}")
-        return Rule(self._number, self._start + 1, path, kind)
+            self._fail(
+                "expected required, optional or the rule's end (a semicolon or a new line), "
+                f"not {left.text!r}"
+            )
+        return Rule(self._number, self._start + 1, path, kind, required)
 
     # What follows the path
 
@@ -187,9 +195,15 @@ class _RuleText:
                     only = f"'{chosen.text}" if chosen.quoted else chosen.text
                     if only == "'":
                         self._fail_before("expected at least one character")
+                case "required" | "optional":
+                    self._at = token.at
+                    break
                 case _:
                     self._at = token.at
-                    self._fail(f"expected keep, with, only or the rule's end, not {token.text!r}")
+                    self._fail(
+                        "expected keep, with, only, required, optional or the rule's end, "
+                        f"not {token.text!r}"
+                    )
         if domain and (first or last):
             self._fail("expected either `keep domain`, or first and last characters")
         return Mask(first=first, last=last, domain=domain, char=char, only=only)

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from causeway.config.settings import TransformSettings
 from causeway.transform import crypto
+from causeway.transform.rule_counts import DROPPED_SQL
 from causeway.transform.rules.model import Encrypt, Rule
+from causeway.transform.rules.presence import OPTIONAL, must_be_there
 from causeway.transform.rules.sql import HEADERS, literal
 
 
@@ -18,6 +20,7 @@ class Query:
     columns: dict[str, str] = field(default_factory=dict)
     _pipes: list[str] = field(default_factory=list)
     _seen: dict[int, str] = field(default_factory=dict)
+    _lacks: dict[int, str] = field(default_factory=dict)
     _troubles: list[tuple[str, str]] = field(default_factory=list)
     _drops: list[str] = field(default_factory=list)
     _announced: list[Rule] = field(default_factory=list)
@@ -27,9 +30,11 @@ class Query:
         lines = (f"{sql} AS {name}" for name, sql in columns.items())
         self._pipes.append("|> EXTEND " + ",\n          ".join(lines))
 
-    def saw(self, rule: Rule, condition: str) -> None:
-        """`condition`: whether the rule's path is in the record."""
+    def saw(self, rule: Rule, condition: str, lacks: str = "false") -> None:
+        """`condition`: whether something is at the rule's path; `lacks`: whether the record lacks
+        the path. Neither is NULL."""
         self._seen[rule.number] = condition
+        self._lacks[rule.number] = lacks
 
     def refuse(self, condition: str, reason: str) -> None:
         self._troubles.append((condition, reason))
@@ -37,8 +42,12 @@ class Query:
     def refuse_untreated(self, rule: Rule, condition: str, treats: str) -> None:
         self.refuse(condition, f"rule {rule.number} ({rule.name}) treats {treats} only")
 
-    def drop_if(self, condition: str) -> None:
-        """`condition` may be NULL, which is no."""
+    def drop_if(self, rule: Rule, condition: str) -> None:
+        """`condition` may be NULL, which is no. A record that lacks the path of a required rule is
+        not dropped by that rule."""
+        named = rule.path.steps is not None or rule.path.part == "headers"
+        if named and must_be_there(rule, self.transform):
+            condition = f"NOT _lacks{rule.number} AND {condition}"
         self._drops.append(f"coalesce({condition}, false)")
 
     def announce(self, rule: Rule) -> None:
@@ -65,13 +74,33 @@ class Query:
             empty = f"cast(array() AS {HEADERS})"
             added = ", ".join(f"coalesce({entry}, {empty})" for entry in entries)
             self.columns["headers"] = f"concat(coalesce({before}, {empty}), {added})"
-        bits = [f"if({self._seen[rule.number]}, {1 << (rule.number - 1)}L, 0L)" for rule in rules]
+        self.extend(_goes=" OR ".join(self._drops) or "false")
+        for rule in rules:
+            lacks = self._lacks[rule.number]
+            if lacks != "false" and must_be_there(rule, self.transform):
+                why = f"rule {rule.number} ({rule.name}) finds no such {_place(rule)} ({OPTIONAL})"
+                self.refuse(f"NOT _goes AND {lacks}", why)
         cases = " ".join(f"WHEN {when} THEN {literal(why)}" for when, why in self._troubles)
         reason = f"CASE {cases} END" if cases else "cast(NULL AS string)"
-        self.extend(_seen=" | ".join(bits), _reason=reason)
-        if self._drops:
-            drops = " OR ".join(self._drops)
-            self._pipes.append(f"|> WHERE _reason IS NOT NULL OR NOT ({drops})")
+        self.extend(_reason=reason)
+        gone = f"if(_goes AND _reason IS NULL, {DROPPED_SQL}, 0L)"
+        self.extend(
+            _seen=f"{_bits(self._seen, rules)} | {gone}", _missing=_bits(self._lacks, rules)
+        )
         projected = [f"{sql} AS {name}" for name, sql in self.columns.items()]
-        self._pipes.append("|> SELECT " + ",\n          ".join([*projected, "_seen", "_reason"]))
+        own = ["_seen", "_missing", "_reason"]
+        self._pipes.append("|> SELECT " + ",\n          ".join([*projected, *own]))
         return "\n".join(["FROM records", *self._pipes])
+
+
+def _place(rule: Rule) -> str:
+    return "field" if rule.path.steps is not None else "header"
+
+
+def _bits(conditions: dict[int, str], rules: tuple[Rule, ...]) -> str:
+    bits = [
+        f"if({conditions[rule.number]}, {1 << (rule.number - 1)}L, 0L)"
+        for rule in rules
+        if conditions[rule.number] != "false"
+    ]
+    return " | ".join(bits) or "0L"

@@ -25,27 +25,36 @@ from causeway.transform.rules.leaves import (
 )
 from causeway.transform.rules.model import DropRecord, Field, Hash, Part, Rule, is_plain_name
 from causeway.transform.rules.parse import parse
+from causeway.transform.rules.presence import must_be_there
 
 __all__ = ["DROPPED", "OddError", "Shortcut", "Treat", "Treated", "shortcut_of"]
 
 _END = re.compile(rb"[,}\]]")  # of a number or boolean
-_MISSING = object()
-DROPPED: tuple[()] = ()
+_MISSING, _NOTHING = object(), object()  # where something, or null, ends a path too early
+DROPPED = (0, 0)
 
-# Key and value as they become, and a bit for each rule whose path was there; or DROPPED.
-Treated = tuple[bytes | None, bytes | None, int] | tuple[()]
+# Key and value as they become; bits of rules whose path was there, and of those whose path was
+# missing (see rule_counts). Of a dropped record the bits alone.
+Treated = tuple[bytes | None, bytes | None, int, int] | tuple[int, int]
 # Of key, value, `topic NUL partition NUL`, and offset. Raises OddError, or another ValueError.
 Treat = Callable[[bytes | None, bytes | None, bytes, int], Treated]
-_TreatedPart = tuple[bytes | None, int] | tuple[()]
+_TreatedPart = tuple[bytes | None, int, int, bool]  # the bool: the record goes
 _TreatPart = Callable[[bytes | None, bytes, int], _TreatedPart]
+
+
+def stays(treated: Treated) -> bool:
+    """Whether the record is not dropped."""
+    return len(treated) == 4
 
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """What is to be done, to be pickled; it holds no secret. `formats`: of key and value."""
+    """What is to be done, to be pickled; it holds no secret. `formats`: of key and value;
+    `required`: numbers of the rules without whose path a record is refused."""
 
     rules: tuple[Rule, ...]
     formats: Mapping[str, str]
+    required: frozenset[int] = frozenset()
 
     def open(self, secrets: Mapping[str, str]) -> Treat:
         of_key = self._part("key", secrets)
@@ -61,7 +70,7 @@ class Shortcut:
             return None
         if rules[0].path.steps is None:
             return _whole(rules[0], self.formats[part], secrets)
-        return _document(rules, secrets)
+        return _document(rules, secrets, self.required)
 
 
 def shortcut_of(transform: TransformSettings) -> Shortcut | None:
@@ -88,7 +97,8 @@ def shortcut_of(transform: TransformSettings) -> Shortcut | None:
             known = known and (isinstance(rule.kind, DropRecord) or can_make(rule.kind))
         if not known:
             return None
-    return Shortcut(rules, formats)
+    required = (rule.number for rule in rules if must_be_there(rule, transform))
+    return Shortcut(rules, formats, frozenset(required))
 
 
 _TEXTS = ("json", "string", "binary")
@@ -96,16 +106,16 @@ _TEXTS = ("json", "string", "binary")
 
 def _key_only(of_key: _TreatPart) -> Treat:
     def treat(key: bytes | None, value: bytes | None, spot: bytes, offset: int) -> Treated:
-        treated = of_key(key, spot, offset)
-        return (treated[0], value, treated[1]) if treated else DROPPED
+        made, seen, missing, goes = of_key(key, spot, offset)
+        return (seen, missing) if goes else (made, value, seen, missing)
 
     return treat
 
 
 def _value_only(of_value: _TreatPart) -> Treat:
     def treat(key: bytes | None, value: bytes | None, spot: bytes, offset: int) -> Treated:
-        treated = of_value(value, spot, offset)
-        return (key, treated[0], treated[1]) if treated else DROPPED
+        made, seen, missing, goes = of_value(value, spot, offset)
+        return (seen, missing) if goes else (key, made, seen, missing)
 
     return treat
 
@@ -113,7 +123,10 @@ def _value_only(of_value: _TreatPart) -> Treat:
 def _both(of_key: _TreatPart, of_value: _TreatPart) -> Treat:
     def treat(key: bytes | None, value: bytes | None, spot: bytes, offset: int) -> Treated:
         first, second = of_key(key, spot, offset), of_value(value, spot, offset)
-        return (first[0], second[0], first[1] | second[1]) if first and second else DROPPED
+        seen, missing = first[1] | second[1], first[2] | second[2]
+        if first[3] or second[3]:
+            return seen, missing
+        return first[0], second[0], seen, missing
 
     return treat
 
@@ -123,10 +136,10 @@ def _whole(rule: Rule, format: str, secrets: Mapping[str, str]) -> _TreatPart:
 
     def treat(data: bytes | None, spot: bytes, offset: int) -> _TreatedPart:
         if data is None:
-            return None, 0
+            return None, 0, 0, False
         if format != "binary" and not data.isascii():
             data.decode()  # or the query refuses it
-        return make(data), bit
+        return make(data), bit, 0, False
 
     return treat
 
@@ -140,36 +153,44 @@ class _Spot(NamedTuple):
     make: Maker | None  # None: only its being there counts
 
 
-def _document(rules: list[Rule], secrets: Mapping[str, str]) -> _TreatPart:
+def _document(
+    rules: list[Rule], secrets: Mapping[str, str], required: frozenset[int]
+) -> _TreatPart:
     read = plain_objects()
     conditions, spots = [], []
+    refusing = 0  # bits of the rules that are required
     for rule in rules:
         names = tuple(step.name or "" for step in rule.path.steps or () if isinstance(step, Field))
-        make = None
+        bit, make = 1 << (rule.number - 1), None
+        refusing |= bit if rule.number in required else 0
         if isinstance(rule.kind, DropRecord):
-            conditions.append((names, drops(rule.kind)))
+            conditions.append((names, rule.number in required, drops(rule.kind)))
         else:
             make = maker(rule, secrets)
         token = b'"%s"' % names[-1].encode()
-        spots.append(_Spot(names, token, 1 << (rule.number - 1), make))
+        spots.append(_Spot(names, token, bit, make))
 
     def treat(text: bytes | None, spot: bytes, offset: int) -> _TreatedPart:
         if text is None:
-            return None, 0
+            return None, 0, 0, False
         document = read(text)
         goes = False  # unless the query refuses the record
-        for names, dropped in conditions:
+        for names, must, dropped in conditions:
             x = _at(document, names)
-            goes = dropped(None if x is _MISSING else x) or goes
-        seen = 0
+            if x is not _MISSING or not must:
+                goes = dropped(None if x is _MISSING or x is _NOTHING else x) or goes
+        seen = missing = 0
         for names, token, bit, make in spots:
             x = document.get(names[0], _MISSING) if len(names) == 1 else _at(document, names)
             if x is _MISSING:
-                continue
-            seen |= bit
-            if make is not None and x is not None:
-                text = _put(text, token, type(x) is str, make(x, spot, offset))
-        return DROPPED if goes else (text, seen)
+                missing |= bit
+            elif x is not _NOTHING:
+                seen |= bit
+                if make is not None and x is not None:
+                    text = _put(text, token, type(x) is str, make(x, spot, offset))
+        if missing & refusing and not goes:
+            raise OddError
+        return text, seen, missing, goes
 
     return treat
 
@@ -177,7 +198,7 @@ def _document(rules: list[Rule], secrets: Mapping[str, str]) -> _TreatPart:
 def _at(document: Any, names: tuple[str, ...]) -> Any:
     for name in names:
         if type(document) is not dict:
-            return _MISSING
+            return _NOTHING if document is None else _MISSING
         document = document.get(name, _MISSING)
     return document
 

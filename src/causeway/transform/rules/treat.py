@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from causeway.transform.crypto import IV_BYTES, KEY_LABEL, NONCE_LABEL, PREFIX, SALT_BYTES, is_hex
 from causeway.transform.rules.model import (
+    DropRecord,
     Encrypt,
     Generalise,
     Hash,
@@ -43,6 +44,8 @@ def treats(kind: Kind) -> str:
             return "ISO dates and timestamps, and whole numbers as seconds or milliseconds"
         case Generalise():
             return "numbers, as text too"
+        case DropRecord():
+            return "text, numbers and booleans"
         case _:
             return "text"
 

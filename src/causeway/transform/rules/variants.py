@@ -25,7 +25,7 @@ def leaves(document: str, steps: tuple[Step, ...]) -> str:
 
 
 def _leaves(document: str, steps: tuple[Step, ...], names: count[int]) -> str:
-    before, wild, after = _split(steps)
+    before, wild, after = split(steps)
     if wild is None:
         return f"filter(array({get(document, steps)}), x -> x IS NOT NULL)"
     kind = "array<variant>" if isinstance(wild, Element) else "map<string, variant>"
@@ -56,7 +56,7 @@ def _edit(
     common: str,
     names: count[int],
 ) -> str:
-    before, wild, after = _split(steps)
+    before, wild, after = split(steps)
     path = literal(json_path(before))
     tail = literal(json_path(before)[1:])
     spot, shared = (_concat(text, tail) if before else text for text in (place, common))
@@ -96,7 +96,7 @@ def _unless_missing(document: str, path: str, changed: str) -> str:
     return f"CASE WHEN variant_get({document}, {path}) IS NULL THEN {document} ELSE {changed} END"
 
 
-def _split(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], Step | None, tuple[Step, ...]]:
+def split(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], Step | None, tuple[Step, ...]]:
     for at, step in enumerate(steps):
         if step in (Field(None), Element(None)):
             return steps[:at], step, steps[at + 1 :]
