@@ -143,7 +143,7 @@ class Trials:
         rows = self._session.range(0, 1, 1, 1).mapInArrow(given, self._query.input)
         made = self._query.apply(rows, throws=throws).toArrow()
         left = list(map(staying, made.to_batches()))
-        if (schemas := self._schemas(self._query.encodes)) is not None:
+        if (schemas := self._schemas(self._query.encodes, self._query.rules)) is not None:
             topic = records[0].at.topic
             left = [encoded(batch, schemas, topic) for batch in left]
         made = pa.Table.from_batches(left, made.schema)
@@ -157,13 +157,13 @@ class Trials:
                 after[partitions[row["_chunk"]], row["offset"]].append(row)
         return after
 
-    def _schemas(self, formats: Mapping[str, str]) -> Schemas | None:
+    def _schemas(self, formats: Mapping[str, str], rules: Sequence[Any] = ()) -> Schemas | None:
         """For the parts whose formats these are."""
         from causeway.transform.schemas import Schemas
 
         if not formats or self._registry is None:
             return None
-        return Schemas(self._registry, formats)
+        return Schemas(self._registry, formats, rules)
 
     def _batches(self, records: Sequence[Read]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -171,11 +171,12 @@ class Trials:
 
         from causeway.transform.channel import Chunk
         from causeway.transform.numbers import checks_of
-        from causeway.transform.rows import TEXTS
+        from causeway.transform.rows import LACKING, TEXTS
         from causeway.transform.source_rows import Rows
 
-        texts = [name for name in TEXTS.values() if name in self._query.input.names]
-        decodes = self._schemas(self._query.decodes)
+        known = self._query.input.names
+        texts = [name for name in (*TEXTS.values(), LACKING) if name in known]
+        decodes = self._schemas(self._query.decodes, self._query.rules)
         rows = Rows(self._secrets, texts, decodes, checks_of(self._query.types))
         by_partition: dict[TopicPartition, list[Read]] = {}
         for one in records:

@@ -22,7 +22,8 @@ from causeway.transform.plan_rewrite import Rewriter
 from causeway.transform.queries.reading import shortcut_of_query
 from causeway.transform.queries.shortcut import QueryShortcut
 from causeway.transform.refusals import Facts, Problem, examine
-from causeway.transform.rows import INPUT, SECRETS, TEXTS
+from causeway.transform.rows import INPUT, LACKING, SECRETS, TEXTS
+from causeway.transform.rules.model import Rule
 from causeway.transform.rules.shortcut import Shortcut, shortcut_of
 from causeway.transform.session import OF_RULES, SESSION, require_spark
 
@@ -44,8 +45,8 @@ class Prepared:
     `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any,
     and columns of `rows.TEXTS`. `decodes`: the formats of parts whose JSON it makes; `encodes`: of
     those that the sink worker writes by their schemas. `types`: DataTypes that the JSON of parts is
-    to have. `shortcut`: what can be carried out without
-    Spark.
+    to have. `rules`: of a transform by rules whose JSON the source worker makes. `shortcut`: what
+    can be carried out without Spark.
     `replaces`: which of key, value, headers, timestamp, topic, partition are made anew; the others
     come out byte for byte. `sql`: the text that is run; None for a Python function.
     """
@@ -56,6 +57,7 @@ class Prepared:
     decodes: Mapping[str, str]
     types: Mapping[str, Any]
     encodes: Mapping[str, str]
+    rules: tuple[Rule, ...]
     shortcut: Shortcut | QueryShortcut | None
     _session: SparkSession = field(repr=False)
     _parts: tuple[Part, Part] = field(repr=False)
@@ -135,6 +137,7 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
             if part.type is not None and part.name in facts.used
         },
         {name: format for name, format in of_schema.items() if name in replaces},
+        _rules_of(transform) if of_schema else (),
         shortcut,
         own,
         both,
@@ -158,6 +161,12 @@ def _of_rules(own: SparkSession, transform: TransformSettings) -> str:
     return rules.to_sql(transform)
 
 
+def _rules_of(transform: TransformSettings) -> tuple[Rule, ...]:
+    from causeway.transform import rules
+
+    return () if transform.rules is None else rules.parse(transform.rules, transform.place)
+
+
 def _check_paths(transform: TransformSettings) -> None:
     from causeway.transform import rules
 
@@ -165,12 +174,14 @@ def _check_paths(transform: TransformSettings) -> None:
 
 
 def _input(transform: TransformSettings) -> StructType:
-    from pyspark.sql.types import StringType, StructType
+    from pyspark.sql.types import LongType, StringType, StructType
 
     schema = StructType.fromDDL(INPUT)
     for name, format in (("key", transform.key_format), ("value", transform.value_format)):
         if format in schemas.FORMATS:
             schema = schema.add(TEXTS[name], StringType())
+    if transform.rules is not None and {*TEXTS.values()}.intersection(schema.names):
+        schema = schema.add(LACKING, LongType())
     if transform.secrets:
         secrets = StructType()
         for name in transform.secrets:

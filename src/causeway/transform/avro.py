@@ -9,6 +9,9 @@
 | uuid, enum | text |
 | union | the value alone; where two branches are both text, or both objects: {"branch": value} |
 
+Rules see more of a union (avro_paths): an object alone, with its branch in a field of its own, and
+a string alone, unless their paths name the branches.
+
 An object's field that the schema does not have fits no schema; one that is missing is null where
 that may be, else the schema's default.
 """
@@ -26,6 +29,18 @@ from typing import Any, cast
 
 import fastavro
 
+from causeway.transform.avro_paths import BRANCH, Paths, Steps, Wrappers
+from causeway.transform.avro_unions import (
+    Alike,
+    as_queries_see,
+    as_rules_see,
+    branches_alike,
+    kind_of,
+    logical_of,
+    name_of,
+    resolved,
+    shape_of,
+)
 from causeway.transform.avro_values import (
     RANGES,
     TIMES,
@@ -43,15 +58,15 @@ from causeway.transform.avro_values import (
 )
 from causeway.transform.registry import MisfitError, Reference
 
-_NAMED = {"record", "error", "enum", "fixed"}
-_OBJECTS = {"record", "error", "map"}
-_NUMBERS = {"int", "long", "float", "double"}
 _WHOLE = "datum"  # a record of one field is written as that field
 
 
 class Avro:
-    def __init__(self, text: str, references: Sequence[Reference] = ()) -> None:
-        """Raises any exception for a schema that cannot be read."""
+    def __init__(
+        self, text: str, references: Sequence[Reference] = (), paths: Sequence[Steps] = ()
+    ) -> None:
+        """`paths`: of the rules that the JSON is for. Raises any exception for a schema that cannot
+        be read."""
         names: dict[str, Any] = {}
         for one in references:
             fastavro.parse_schema(json.loads(one.text), named_schemas=names)
@@ -59,16 +74,30 @@ class Avro:
         whole = {"type": "record", "name": "causeway_datum", "fields": [field]}
         self._schema = cast("dict[str, Any]", fastavro.parse_schema(whole, named_schemas=names))
         type_ = self._schema["fields"][0]["type"]
-        self._alike = _Alike(names).anywhere(type_)
-        self._to_json = _ToJson(names).of(type_) if self._alike else None
-        self._to_datum = _ToDatum(names).of(type_)
+        alike = Alike(names).anywhere(type_)
+        seen = Paths(names, paths)
+        wrappers = as_queries_see
+        for path in paths:
+            if seen.lead_on(type_, path, as_queries_see, ends=False):
+                continue
+            if seen.lead_on(type_, path, as_rules_see, ends=False):
+                wrappers = as_rules_see
+        self._lacking = [not seen.lead_on(type_, path, wrappers) for path in paths]
+        self._named = alike or seen.renames()
+        to_json = _ToJson(names, seen, wrappers)
+        self._to_json = to_json.of(type_) if self._named else None
+        self._to_datum = _ToDatum(names, by_rules=bool(paths)).of(type_)
+
+    def lacks(self) -> Sequence[bool]:
+        """Of each of `paths`: whether no record of the schema has it."""
+        return self._lacking
 
     def decode(self, data: bytes) -> str:
         """The JSON of all of `data`. Raises MisfitError."""
         stream = BytesIO(data)
         try:
             read = fastavro.schemaless_reader(
-                stream, self._schema, None, return_named_type=self._alike
+                stream, self._schema, None, return_named_type=self._named
             )
             found = cast("dict[str, Any]", read)[_WHOLE]
             text = _dumps(found if self._to_json is None else self._to_json(found))
@@ -109,69 +138,6 @@ _dumps = json.JSONEncoder(
 ).encode
 
 
-def _kind(schema: Any) -> str:
-    """The type's name; a named type's own where it is referred to."""
-    return str(schema["type"]) if isinstance(schema, dict) else str(schema)
-
-
-def _resolved(schema: Any, names: Mapping[str, Any]) -> Any:
-    return names.get(schema, schema) if isinstance(schema, str) else schema
-
-
-def _name(schema: Any) -> str:
-    """As fastavro, and Avro's JSON, name a union's branch."""
-    return str(schema["name"]) if _kind(schema) in _NAMED else _kind(schema)
-
-
-def _shape(schema: Any) -> str:
-    """What it looks like in JSON."""
-    kind = _kind(schema)
-    if kind in _OBJECTS:
-        return "object"
-    if kind in _NUMBERS and not _is_text(schema):
-        return "number"
-    return kind if kind in ("array", "null", "boolean") else "text"
-
-
-def _is_text(schema: Any) -> bool:
-    return isinstance(schema, dict) and _logical(schema) in TIMES
-
-
-def _logical(schema: Any) -> str:
-    """`long-timestamp-millis`, of those that are treated."""
-    return f"{_kind(schema)}-{schema.get('logicalType')}" if isinstance(schema, dict) else ""
-
-
-def _branches_alike(branches: Sequence[Any]) -> bool:
-    shapes = [shape for shape in map(_shape, branches) if shape in ("text", "object")]
-    return len(shapes) > len(set(shapes))
-
-
-class _Alike:
-    """Whether a schema has a union whose branches JSON alone does not tell apart."""
-
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        self._names = names
-        self._seen: set[str] = set()
-
-    def anywhere(self, schema: Any) -> bool:
-        schema = _resolved(schema, self._names)
-        if isinstance(schema, list):
-            branches = [_resolved(one, self._names) for one in schema]
-            return _branches_alike(branches) or any(map(self.anywhere, branches))
-        match _kind(schema):
-            case "record" | "error":
-                if schema["name"] in self._seen:
-                    return False
-                self._seen.add(schema["name"])
-                return any(self.anywhere(field["type"]) for field in schema["fields"])
-            case "array":
-                return self.anywhere(schema["items"])
-            case "map":
-                return self.anywhere(schema["values"])
-        return False
-
-
 class _Compiler:
     """Functions for the parts of a schema, made once each, as a schema may name itself."""
 
@@ -180,10 +146,10 @@ class _Compiler:
         self._made: dict[str, Convert] = {}
 
     def of(self, schema: Any) -> Convert:
-        schema = _resolved(schema, self._names)
+        schema = resolved(schema, self._names)
         if isinstance(schema, list):
-            return self.union([_resolved(one, self._names) for one in schema])
-        match _kind(schema):
+            return self.union([resolved(one, self._names) for one in schema])
+        match kind_of(schema):
             case "record" | "error":
                 return self._record(schema)
             case "array":
@@ -233,22 +199,39 @@ class _Compiler:
 class _ToJson(_Compiler):
     """Of what fastavro reads with `return_named_type`: a pair where a union has a named type."""
 
+    def __init__(self, names: Mapping[str, Any], paths: Paths, wrappers: Wrappers) -> None:
+        super().__init__(names)
+        self._paths, self._wrappers = paths, wrappers
+
     def union(self, branches: list[Any]) -> Convert:
-        converts = {_name(branch): self.of(branch) for branch in branches}
-        alike = _branches_alike(branches)
-        texts = {name: _shape(branch) for name, branch in zip(converts, branches, strict=True)}
+        converts = {name_of(branch): self.of(branch) for branch in branches}
+        wrappers = dict(zip(converts, self._wrappers(branches), strict=True))
+        marked = {
+            name
+            for name, hidden in zip(converts, as_queries_see(branches), strict=True)
+            if hidden is not None and wrappers[name] is None
+        }
 
         def convert(value: Any) -> Any:
             name, datum = value if isinstance(value, tuple) else (_branch(value, converts), value)
             found = converts[name](datum)
-            wrapped = alike and texts[name] in ("text", "object")
-            return {name: found} if wrapped else found
+            if (wrapper := wrappers[name]) is not None:
+                return {wrapper: found}
+            if name not in marked or not isinstance(found, dict):
+                return found
+            if BRANCH in found:
+                raise MisfitError
+            return {BRANCH: name, **found}
 
         return convert
 
     def record(self, schema: Any) -> Convert:
-        fields = [(field["name"], self.of(field["type"])) for field in schema["fields"]]
-        return lambda value: {name: convert(value[name]) for name, convert in fields}
+        shown = self._paths.shown(schema)
+        fields = [
+            (field["name"], shown[field["name"]], self.of(field["type"]))
+            for field in schema["fields"]
+        ]
+        return lambda value: {shown: convert(value[name]) for name, shown, convert in fields}
 
     def leaf(self, schema: Any) -> Convert:
         return lambda value: value
@@ -279,20 +262,33 @@ def _branch(value: Any, branches: Mapping[str, Any]) -> str:
 
 
 class _ToDatum(_Compiler):
+    """`by_rules`: also of what rules see."""
+
+    def __init__(self, names: Mapping[str, Any], *, by_rules: bool) -> None:
+        super().__init__(names)
+        self._by_rules = by_rules
+
     def union(self, branches: list[Any]) -> Convert:
-        alike = _branches_alike(branches)
-        names = set(map(_name, branches))
+        alike = branches_alike(branches)
+        names = set(map(name_of, branches))
         plain: list[tuple[str, Convert]] = []
         wrapped: dict[str, Convert] = {}
         for branch in branches:
-            name, convert = _name(branch), self.of(branch)
-            if alike and _shape(branch) in ("text", "object"):
+            name, convert = name_of(branch), self.of(branch)
+            if alike and shape_of(branch) in ("text", "object"):
                 wrapped[name] = convert
             else:
                 exact = name == "float" and "double" in names
                 plain.append((name, exact_single if exact else convert))
 
+        by_rules = self._by_rules
+
         def choose(value: Any) -> Any:
+            if by_rules and isinstance(value, dict) and value.get(BRANCH) in wrapped:
+                name = value[BRANCH]
+                return name, wrapped[name]({k: v for k, v in value.items() if k != BRANCH})
+            if by_rules and isinstance(value, str) and "string" in wrapped:
+                return "string", wrapped["string"](value)
             if isinstance(value, dict) and len(value) == 1:
                 ((name, inner),) = value.items()
                 if name in wrapped:
@@ -309,6 +305,11 @@ class _ToDatum(_Compiler):
     def record(self, schema: Any) -> Convert:
         fields = schema["fields"]
         converts = {field["name"]: self.of(field["type"]) for field in fields}
+        aliases: dict[str, str] = {}
+        for field in fields:
+            for alias in field.get("aliases", ()):
+                if self._by_rules:
+                    aliases.setdefault(alias, field["name"])
         missing: dict[str, Any] = {}
         required: set[str] = set()
         for field in fields:
@@ -318,19 +319,22 @@ class _ToDatum(_Compiler):
                 required.add(field["name"])
 
         def convert(value: Any) -> Any:
-            if not isinstance(value, dict) or not required <= value.keys():
+            if not isinstance(value, dict):
                 raise MisfitError
             found = {}
-            for name, one in value.items():
-                if name not in converts:
+            for shown, one in value.items():
+                name = shown if shown in converts else aliases.get(shown)
+                if name is None or name in found:
                     raise MisfitError
                 found[name] = converts[name](one)
+            if not required <= found.keys():
+                raise MisfitError
             return missing | found
 
         return convert
 
     def leaf(self, schema: Any) -> Convert:
-        kind, logical = _kind(schema), _logical(schema)
+        kind, logical = kind_of(schema), logical_of(schema)
         if logical in TIMES:
             return of_time(logical, RANGES[kind])
         match kind:

@@ -7,19 +7,17 @@ wrapper, as with one such branch: `value.$.who.email` leads to `email` in each b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from causeway.transform.avro_unions import kind_of
 from causeway.transform.rules.model import Element, Field, Step
 
 BRANCH = "causeway.branch"  # a field of an object in a union: which branch it is
 
 Steps = tuple[Step, ...]
-
-
-def kind(schema: Any) -> str:
-    """The type's name; a named type's own where it is referred to."""
-    return str(schema["type"]) if isinstance(schema, dict) else str(schema)
+# Of the branches of a union: the name of the object that each stands in, None if in none.
+Wrappers = Callable[[Sequence[Any]], Sequence[str | None]]
 
 
 class Paths:
@@ -39,9 +37,7 @@ class Paths:
         taken = set(found)
         for field in record["fields"]:
             for alias in field.get("aliases", ()):
-                if alias in self._wanted and not {alias, field["name"]} & (
-                    taken - {field["name"]} | (self._wanted & {field["name"]})
-                ):
+                if alias in self._wanted - taken and field["name"] not in self._wanted:
                     found[field["name"]] = alias
                     taken.add(alias)
                     break
@@ -49,36 +45,44 @@ class Paths:
 
     def renames(self) -> bool:
         """Whether rules see some field under an alias."""
-        records = (one for one in self._names.values() if kind(one) in ("record", "error"))
+        records = (one for one in self._names.values() if kind_of(one) in ("record", "error"))
         return any(name != shown for one in records for name, shown in self.shown(one).items())
 
-    def leads_on(self, schema: Any, path: Steps, wrapper: Any = None) -> bool:
-        """Whether some record of `schema` has the path. `wrapper`: of a union whether its branches
-        are objects that stand in `{"branch": …}`, and how a branch is called there; None: never."""
+    def lead_on(self, schema: Any, path: Steps, wrappers: Wrappers, *, ends: bool = True) -> bool:
+        """Whether some record of `schema` has the path, if unions look as `wrappers` says. `ends`:
+        the path may end at the wrapper itself."""
         schema = self.resolved(schema)
         if isinstance(schema, list):
-            branches = [one for one in map(self.resolved, schema) if one != "null"]
-            if wrapper is not None and path and (names := wrapper(schema)):
-                step, *after = path
-                return any(
-                    self.leads_on(one, tuple(after), wrapper)
-                    for one, name in names
-                    if step in (Field(name), Field(None))
-                )
-            return any(self.leads_on(one, path, wrapper) for one in branches)
+            branches = [self.resolved(one) for one in schema]
+            return any(
+                self._through(branch, name, path, wrappers, ends)
+                for branch, name in zip(branches, wrappers(branches), strict=True)
+                if branch != "null"
+            )
         if not path:
             return True
         step, after = path[0], path[1:]
-        match kind(schema):
+        match kind_of(schema):
             case "record" | "error" if isinstance(step, Field):
                 shown = self.shown(schema)
                 return any(
-                    self.leads_on(field["type"], after, wrapper)
+                    self.lead_on(field["type"], after, wrappers, ends=ends)
                     for field in schema["fields"]
                     if step.name in (None, shown[field["name"]])
                 )
             case "map" if isinstance(step, Field):
-                return self.leads_on(schema["values"], after, wrapper)
+                return self.lead_on(schema["values"], after, wrappers, ends=ends)
             case "array" if isinstance(step, Element):
-                return self.leads_on(schema["items"], after, wrapper)
+                return self.lead_on(schema["items"], after, wrappers, ends=ends)
         return False
+
+    def _through(
+        self, branch: Any, wrapper: str | None, path: Steps, wrappers: Wrappers, ends: bool
+    ) -> bool:
+        if wrapper is not None:
+            if not path:
+                return ends
+            if path[0] not in (Field(wrapper), Field(None)):
+                return False
+            path = path[1:]
+        return self.lead_on(branch, path, wrappers, ends=ends)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from causeway.config.settings import TransformFormat, TransformSettings
 from causeway.transform.clock import without_date
-from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, VISIBLE
+from causeway.transform.rows import CHUNK, LACKING, MARK, REASON, SECRETS, TEXTS, VISIBLE
 from causeway.transform.schemas import FORMATS
 from causeway.transform.strict_json import NOT_JSON, is_json, reading
 
@@ -170,7 +170,7 @@ def prelude(rows: DataFrame, both: tuple[Part, Part], used: Set[str]) -> DataFra
     )
     columns: list[Column] = []
     by_name = {part.name: part for part in both}
-    for name in (*VISIBLE, SECRETS):
+    for name in (*VISIBLE, LACKING, SECRETS):
         if name in by_name:
             part = by_name[name]
             columns.append(part.column() if part in read else sf.lit(None).alias(name))

@@ -19,12 +19,16 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from grpc_tools import protoc
 
 from causeway.transform.registry import MisfitError, Reference
+from causeway.transform.rules.model import Element, Field, Step
 
 _MAIN = "causeway_schema.proto"
 _LONG = {FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64}
 _OWN_JSON = "google.protobuf."  # well-known types have JSON of their own
+# Whose JSON may have any path.
+_FREE = {f"{_OWN_JSON}{name}" for name in ("Any", "Struct", "Value", "ListValue")}
 _WRAPPED = {"google.protobuf.Int64Value", "google.protobuf.UInt64Value"}
 Fix = Callable[[Any], Any]
+Steps = tuple[Step, ...]
 
 
 class Protobuf:
@@ -51,6 +55,10 @@ class Protobuf:
     def indexes(self, name: str) -> tuple[int, ...] | None:
         return self._indexes.get(name)
 
+    def lacks(self, indexes: tuple[int, ...], path: Steps) -> bool:
+        """Whether no JSON of the message has the path. Raises MisfitError where there is none."""
+        return self._message(indexes).lacks(path)
+
     def decode(self, indexes: tuple[int, ...], data: bytes) -> str:
         """The JSON of all of `data`. Raises MisfitError, also for fields that the message lacks."""
         return self._message(indexes).decode(data)
@@ -71,6 +79,10 @@ class _Message:
         self._class = message_factory.GetMessageClass(descriptor)
         self._longs = _Longs()
         self._fix = self._longs.of(descriptor)
+        self._descriptor = descriptor
+
+    def lacks(self, path: Steps) -> bool:
+        return not _leads_on(self._descriptor, path)
 
     def decode(self, data: bytes) -> str:
         try:
@@ -149,6 +161,34 @@ class _Longs:
             or (field.message_type is not None and self._has(field.message_type, seen))
             for field in message.fields
         )
+
+
+def _leads_on(message: Descriptor, path: Steps) -> bool:
+    if not path:
+        return True
+    if message.full_name in _FREE:
+        return True
+    step = path[0]
+    if message.full_name.startswith(_OWN_JSON) or not isinstance(step, Field):
+        return False
+    return any(
+        _field_leads_on(field, path[1:])
+        for field in message.fields
+        if step.name in (None, field.name)
+    )
+
+
+def _field_leads_on(field: FieldDescriptor, path: Steps) -> bool:
+    kind = field.message_type
+    if path and kind is not None and kind.GetOptions().map_entry:
+        return isinstance(path[0], Field) and _field_leads_on(
+            kind.fields_by_name["value"], path[1:]
+        )
+    if path and field.is_repeated:
+        if not isinstance(path[0], Element):
+            return False
+        path = path[1:]
+    return not path or (kind is not None and _leads_on(kind, path))
 
 
 def _in_map(fix: Fix, found: dict[str, Any]) -> Any:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 CHUNK, MARK, REASON, SECRETS = "_chunk", "_mark", "_reason", "secrets"
 # Bits of the rules whose path a record has, and whose path it lacks; see rule_counts.
 SEEN, MISSING = "_seen", "_missing"
+# Bits of the rules whose path the schemas of a record's key and value lack.
+LACKING = "_lacking"
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 TEXTS = {"key": "_key_text", "value": "_value_text"}
 VISIBLE = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")

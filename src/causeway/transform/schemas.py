@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +21,8 @@ from causeway.transform.rows import REASON, SEEN
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from causeway.transform.rules.model import Rule
 
 FORMATS = ("avro", "protobuf")
 HEAD = 32  # bytes
@@ -66,12 +68,23 @@ class _Codec(Protocol):
     def place_in(self, other: Any, place: bytes) -> bytes:
         """The same place in the codec of another version."""
 
+    def lacking(self, place: bytes) -> int:
+        """Bits of the rules whose path no record of the schema has. Raises MisfitError."""
+
 
 class Schemas:
-    """What a worker knows of schemas. `formats`: of the parts, key or value, that it treats."""
+    """What a worker knows of schemas. `formats`: of the parts, key or value, that it treats;
+    `rules`: those that the JSON is for."""
 
-    def __init__(self, registry: Registry, formats: Mapping[str, str]) -> None:
+    def __init__(
+        self, registry: Registry, formats: Mapping[str, str], rules: Sequence[Rule] = ()
+    ) -> None:
         self.formats = formats
+        self._rules = {
+            part: [rule for rule in rules if rule.path.part == part and rule.path.steps]
+            for part in formats
+        }
+        self._lacking: dict[tuple[str, int, bytes], int] = {}
         self._registry = registry
         self._codecs: dict[tuple[str, int], _Codec | None] = {}
         self._relatives: dict[tuple[int, str], tuple[float, list[Schema]]] = {}  # and since when
@@ -94,6 +107,19 @@ class Schemas:
         except MisfitError:
             return None, f"{part} is not {_NAMES[self.formats[part]]} of its schema"
 
+    def lacking(self, part: str, data: bytes | None) -> int:
+        """Bits of the rules whose path the schema of `data` lacks; none if it cannot be read."""
+        if data is None or not self._rules[part]:
+            return 0
+        try:
+            codec, id, place, _ = self._read(part, data)
+            known = (part, id, place)
+            if known not in self._lacking:
+                self._lacking[known] = codec.lacking(place)
+        except (_UnreadableError, MisfitError):
+            return 0
+        return self._lacking[known]
+
     def encode(self, part: str, topic: str, data: bytes) -> tuple[bytes | None, str | None]:
         """`data`: a head and JSON. The bytes, with the head of a schema that fits, or why there are
         none."""
@@ -114,7 +140,7 @@ class Schemas:
         except MisfitError:
             pass
         key = (id, f"{topic}-{part}")
-        made = self._by_another(self.formats[part], own, key, place, json)
+        made = self._by_another(part, own, key, place, json)
         return (None, NO_FIT.format(part)) if made is None else (made, None)
 
     def _read(self, part: str, data: bytes) -> tuple[_Codec, int, bytes, int]:
@@ -126,7 +152,7 @@ class Schemas:
             raise _UnreadableError(
                 f"{part} is not {_NAMES[format]} with the id of a schema"
             ) from None
-        codec = self._codec(format, id)
+        codec = self._codec(part, id)
         if codec is None:
             known = self._registry.schema(id)
             why = UNUSABLE if known is not None else UNKNOWN
@@ -136,14 +162,14 @@ class Schemas:
         return codec, id, place, start
 
     def _by_another(
-        self, format: str, own: _Codec, key: tuple[int, str], place: bytes, json: str
+        self, part: str, own: _Codec, key: tuple[int, str], place: bytes, json: str
     ) -> bytes | None:
         """`json` by another schema of the subjects of the one that it does not fit."""
         asked = False
         while True:
             since, relatives = self._relatives.get(key, (0.0, []))
             for schema in relatives:
-                codec = self._codec(format, schema.id)
+                codec = self._codec(part, schema.id)
                 if codec is None or codec is own:
                     continue
                 try:
@@ -158,33 +184,38 @@ class Schemas:
             asked = True
             self._relatives[key] = (now, self._registry.relatives(*key))
 
-    def _codec(self, format: str, id: int) -> _Codec | None:
-        """None for a schema that the registry does not know, or that is none of `format`."""
-        known = (format, id)
+    def _codec(self, part: str, id: int) -> _Codec | None:
+        """None for a schema that the registry does not know, or that is none of the format."""
+        known = (part, id)
         if known not in self._codecs:
             schema = self._registry.schema(id)
             if schema is None:
                 return None  # perhaps later
-            self._codecs[known] = _codec_of(format, schema)
+            self._codecs[known] = _codec_of(self.formats[part], schema, self._rules[part])
         return self._codecs[known]
 
 
-def _codec_of(format: str, schema: Schema) -> _Codec | None:
+def _codec_of(format: str, schema: Schema, rules: Sequence[Rule]) -> _Codec | None:
     if schema.format != format.upper():
         return None
     try:
         if format == "avro":
-            return _AvroCodec(schema)
-        return _ProtobufCodec(schema)
+            return _AvroCodec(schema, rules)
+        return _ProtobufCodec(schema, rules)
     except Exception:  # a schema that the library does not take
         return None
 
 
 class _AvroCodec:
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, rules: Sequence[Rule]) -> None:
         from causeway.transform.avro import Avro
 
-        self._avro = Avro(schema.text, schema.references)
+        paths = [rule.path.steps or () for rule in rules]
+        self._avro = Avro(schema.text, schema.references, paths)
+        self._lacking = _bits(zip(rules, self._avro.lacks(), strict=True))
+
+    def lacking(self, place: bytes) -> int:
+        return self._lacking
 
     def decode(self, place: bytes, data: bytes) -> str:
         return self._avro.decode(data)
@@ -197,10 +228,17 @@ class _AvroCodec:
 
 
 class _ProtobufCodec:
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, rules: Sequence[Rule]) -> None:
         from causeway.transform.protobuf import Protobuf
 
         self.protobuf = Protobuf(schema.text, schema.references)
+        self._rules = rules
+
+    def lacking(self, place: bytes) -> int:
+        indexes = _indexes(place)[0]
+        return _bits(
+            (rule, self.protobuf.lacks(indexes, rule.path.steps or ())) for rule in self._rules
+        )
 
     def decode(self, place: bytes, data: bytes) -> str:
         return self.protobuf.decode(_indexes(place)[0], data)
@@ -213,6 +251,10 @@ class _ProtobufCodec:
         if found is None:
             raise MisfitError
         return _place(found)
+
+
+def _bits(rules: Iterable[tuple[Rule, bool]]) -> int:
+    return sum(1 << (rule.number - 1) for rule, lacks in rules if lacks)
 
 
 def _head(format: str, data: bytes) -> tuple[int, bytes, int]:

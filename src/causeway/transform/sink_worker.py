@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from causeway.config.routes import Routes
 from causeway.transform.channel import Outcome, Setup
 from causeway.transform.rows import CHUNK, MARK, unpacked
+from causeway.transform.rules.model import Rule
 from causeway.transform.schemas import Schemas, encoded
 from causeway.transform.worker import Lane, schemas_of, settle
 
@@ -29,10 +30,11 @@ _NAMES = 10_000  # of topics, whose answers are kept
 @dataclass(frozen=True, slots=True)
 class SinkWorker:
     """The function for `mapInArrow`; yields no rows. `encodes`: the formats of parts that it writes
-    by their schemas."""
+    by their schemas; `rules`: those that the JSON was for."""
 
     lane: Lane
     encodes: Mapping[str, str] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
@@ -42,7 +44,8 @@ class SinkWorker:
             return
         setup = frames[0]
         assert isinstance(setup, Setup)
-        chunks = Chunks(schemas_of(setup, self.encodes, connection), _why_not(setup))
+        schemas = schemas_of(setup, self.encodes, connection, self.rules)
+        chunks = Chunks(schemas, _why_not(setup))
         try:
             for batch in batches:
                 for outcome in chunks.add(batch):

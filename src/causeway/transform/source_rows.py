@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from causeway.errors import ProtocolError
 from causeway.transform.channel import Chunk
 from causeway.transform.numbers import Check
-from causeway.transform.rows import CHUNK, MARK, REASON, SECRETS, TEXTS, packed
+from causeway.transform.rows import CHUNK, LACKING, MARK, REASON, SECRETS, TEXTS, packed
 from causeway.transform.rule_counts import NONE, Found
 from causeway.transform.schemas import Schemas
 from causeway.wire.batches import Batch
@@ -66,7 +66,7 @@ class Rows:
             "value": pa.binary(),
             "headers": pa.list_(header),
         }
-        types |= {name: pa.string() for name in texts}
+        types |= {name: pa.int64() if name == LACKING else pa.string() for name in texts}
         if secrets:
             types[SECRETS] = pa.struct([(name, pa.string()) for name in secrets])
         self.schema = pa.schema(types.items())
@@ -156,6 +156,8 @@ class Rows:
         if self._schemas is not None:
             reasons = reasons or [None] * count
             columns |= self._texts(self._schemas, part, reasons)
+            if LACKING in self.schema.names:
+                columns[LACKING] = self._lacking(self._schemas, part)
         if reasons is not None:
             columns[REASON] = reasons
         return self._batch(count, columns)
@@ -176,6 +178,15 @@ class Rows:
                     text = text if reason is None else None
                 reasons[index] = reasons[index] or reason
                 texts.append(text)
+        return found
+
+    def _lacking(self, schemas: Schemas, records: Sequence[Record]) -> list[int]:
+        found = []
+        for record in records:
+            bits = 0
+            for name in schemas.formats:
+                bits |= schemas.lacking(name, record.key if name == "key" else record.value)
+            found.append(bits)
         return found
 
     def _undecoded(self, chunk: Chunk, batch: Batch) -> pa.RecordBatch:

@@ -17,6 +17,7 @@ from causeway.transform.channel import Chunk, Frame, Outcome, Setup
 from causeway.transform.direct import Answer, Direct
 from causeway.transform.numbers import checks_of
 from causeway.transform.queries.shortcut import QueryShortcut
+from causeway.transform.rules.model import Rule
 from causeway.transform.rules.shortcut import Shortcut
 from causeway.transform.sealed import Connection
 from causeway.transform.source_rows import ROWS_BYTES, Rows
@@ -31,7 +32,7 @@ class SourceWorker:
     """The function for `mapInArrow`. `secrets`: the fields of the column `secrets`, in its order;
     `push`: marker rows that push all before them through; `texts`: columns for the JSON of parts;
     `decodes`: the formats of those that have any; `types`: DataTypes that the JSON of parts is to
-    have; `shortcut`: what can be done without Spark."""
+    have; `rules`: those that the JSON is for; `shortcut`: what can be done without Spark."""
 
     lane: Lane
     secrets: tuple[str, ...]
@@ -39,6 +40,7 @@ class SourceWorker:
     texts: tuple[str, ...] = ()
     decodes: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, Any] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
     shortcut: Shortcut | QueryShortcut | None = None
 
     def __call__(self, start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -52,7 +54,7 @@ class SourceWorker:
         try:
             setup = frames.pop(0)
             assert isinstance(setup, Setup)
-            schemas = schemas_of(setup, self.decodes, connection)
+            schemas = schemas_of(setup, self.decodes, connection, self.rules)
             secrets = {name: setup.secrets[name] for name in self.secrets}
             rows = Rows(secrets, self.texts, schemas, checks_of(self.types))
             markers = rows.markers(self.push)

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from causeway.errors import CausewayError
 from causeway.transform.queries.shortcut import QueryShortcut
-from causeway.transform.rows import SECRETS, TEXTS
+from causeway.transform.rows import LACKING, SECRETS, TEXTS
+from causeway.transform.rules.model import Rule
 from causeway.transform.rules.shortcut import Shortcut
 from causeway.transform.session import RUNNING
 from causeway.transform.sink_worker import SinkWorker
@@ -64,6 +65,10 @@ class Prepared(Protocol):
         """DataTypes that the JSON of parts is to have, if it is read."""
 
     @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Those that the JSON of `decodes` is for."""
+
+    @property
     def encodes(self) -> Mapping[str, str]:
         """Of those that the sink worker writes by their schemas."""
 
@@ -96,7 +101,7 @@ def run_stage(
     given = prepared.input
     schema = StructType.fromDDL(given) if isinstance(given, str) else given
     secrets = tuple(schema[SECRETS].dataType.names) if SECRETS in schema.names else ()
-    texts = tuple(name for name in TEXTS.values() if name in schema.names)
+    texts = tuple(name for name in (*TEXTS.values(), LACKING) if name in schema.names)
     lane = Lane(key, attempt, address, secret_variable)
 
     def query(levels: int) -> Any:
@@ -107,6 +112,7 @@ def run_stage(
             texts=texts,
             decodes=prepared.decodes,
             types=prepared.types,
+            rules=prepared.rules,
             shortcut=prepared.shortcut,
         )
         return prepared.apply(session.range(0, 1, 1, 1).mapInArrow(source, schema))
@@ -117,7 +123,7 @@ def run_stage(
         plan = rows._jdf.queryExecution().executedPlan().toString()
         if collecting := len(_LEVEL.findall(plan)):
             rows = query(1 + _HELD * collecting)
-        sink = SinkWorker(lane, prepared.encodes)
+        sink = SinkWorker(lane, prepared.encodes, prepared.rules)
         return rows.mapInArrow(sink, _DRAIN).write.format("noop").mode("overwrite")
 
     try:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from causeway.transform.channel import Frame, Greeting, Setup, Waiting
 from causeway.transform.registry import Registry
+from causeway.transform.rules.model import Rule
 from causeway.transform.schemas import Schemas
 from causeway.transform.sealed import Connection
 from causeway.transform.udfs import discreet_worker
@@ -40,14 +41,19 @@ class Lane(NamedTuple):
         return connection, frames
 
 
-def schemas_of(setup: Setup, formats: Mapping[str, str], connection: Connection) -> Schemas | None:
-    """For the parts whose `formats` these are; while their registry does not answer, the lane
-    hears so. None where there are none."""
+def schemas_of(
+    setup: Setup,
+    formats: Mapping[str, str],
+    connection: Connection,
+    rules: Sequence[Rule] = (),
+) -> Schemas | None:
+    """For the parts whose `formats` these are, and `rules`, if the JSON is for some. While their
+    registry does not answer, the lane hears so. None where there are none."""
     if not formats:
         return None
     assert setup.registry is not None
     registry = Registry(setup.registry, lambda reason: connection.send_all(Waiting(reason)))
-    return Schemas(registry, formats)
+    return Schemas(registry, formats, rules)
 
 
 def settle() -> None:

@@ -133,6 +133,19 @@ def test_headers_and_times_of_what_needs_no_spark_stay() -> None:
     assert list(read(outcome)) == [masked, records[1]._replace(value=b"by Spark"), records[2]]
 
 
+def test_what_lacks_the_path_of_a_required_rule_is_left_to_the_query_unless_it_is_dropped() -> None:
+    treat = direct("mask value.$.a.name; drop record where value.$.country is 'US'")
+    plain = b'{"a":{"name":"Ada"},"country":"DE"}'
+    values = [plain, b'{"a":null,"country":null}', b'{"country":"US"}', None]
+    outcome = treat.answer(chunk_of(1, batch_of(values)))
+    assert isinstance(outcome, Outcome)
+    assert (outcome.records_out, outcome.dropped) == (3, 1)
+    assert (outcome.found, outcome.missing) == ((1, 3), (1,))
+    lacking = [b'{"a":{"Name":"Ada"},"country":"DE"}', b'{"a":[],"country":"DE"}', b'{"a":null}']
+    rows = rows_of(treat.answer(chunk_of(1, batch_of([plain, *lacking]))))
+    assert [row["value"] for row in rows[:-1]] == lacking
+
+
 def test_a_time_that_spark_cannot_express_is_refused_as_ever() -> None:
     records = [PlainRecord(0, 2**60, None, PLAIN, []), PlainRecord(1, 1, None, PLAIN, [])]
     rows = rows_of(direct().answer(chunk_of(1, batch_of(records))))

@@ -57,6 +57,8 @@ def test_a_key_in_base64_is_decoded_so() -> None:
         ("mask key.$.a", {}, "key.format = json"),
         ("mask key", {}, "key.format = string"),
         ("drop value", {}, "tombstone"),
+        ("hash key with k required", {}, "`required` is for fields and headers"),
+        ("mask headers.* optional", {}, "`optional` is for fields and headers"),
         ("encrypt value with k; mask value.$.a", {}, "rule 2 (mask value.$.a), character 23"),
         ("drop record where value.$.a[*] is 1", {}, "no wildcards"),
         ("hash value.$.a with nobody", {}, "there is no secret nobody"),

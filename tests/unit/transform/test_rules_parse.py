@@ -81,6 +81,24 @@ def test_paths(text: str, path: Path) -> None:
     assert again.path == path  # as messages and headers have it
 
 
+@pytest.mark.parametrize(
+    ("word", "required"), [("", None), ("required", True), ("optional", False)]
+)
+def test_a_rule_may_say_whether_its_path_is_required(word: str, required: bool | None) -> None:
+    for rule in (
+        "drop value.$.a",
+        "drop record where value.$.a is in ('x', 'optional')",
+        "mask value.$.a keep first 2",
+        "hash headers.h with k as base64",
+        "tokenise value.$.a as hex with k",
+        "encrypt value.$.a with k id in header",
+        "generalise value.$.a to ranges of 10 as number",
+        "truncate value.$.a to 3",
+    ):
+        (found,) = parse(f"{rule} {word}")
+        assert (found.required, found.kind) == (required, parse(rule)[0].kind)
+
+
 def test_rules_end_at_semicolons_and_lines_and_have_names_in_order() -> None:
     text = "mask value.$.a;\n\n  hash value.$.b with k\ndrop headers.h ;"
     assert rule_names(text) == ("mask value.$.a", "hash value.$.b", "drop headers.h")

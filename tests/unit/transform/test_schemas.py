@@ -11,6 +11,7 @@ import pytest
 
 from causeway.transform.registry import Registry, Schema
 from causeway.transform.rows import REASON, SEEN
+from causeway.transform.rules import parse
 from causeway.transform.schemas import HEAD, NO_HEAD, Schemas, encoded
 
 
@@ -211,3 +212,17 @@ def test_rows_get_bytes_or_a_reason() -> None:
     assert [row["value"] for row in rows] == [b"\0\0\0\0\7\2", None, None, None]
     assert [row[REASON] for row in rows[:3]] == [None, "before", None]
     assert "fits no schema" in rows[3][REASON]
+
+
+def test_each_id_is_asked_for_the_paths_of_rules() -> None:
+    rules = parse(
+        "mask value.$.mail; mask key.$.n; drop value.$.note optional; hash value.$.id with k"
+    )
+    schemas = Schemas(_Registry("AVRO", AVRO), {"value": "avro"}, rules)
+    found = [schemas.lacking("value", struct.pack(">bI", 0, id)) for id in (7, 8, 9, 8, 99)]
+    assert found == [0b101, 0b100, 0, 0b100, 0]
+    assert (schemas.lacking("value", None), schemas.lacking("value", b"no Avro")) == (0, 0)
+    protos = Schemas(_Registry("PROTOBUF", PROTO), {"key": "protobuf"}, rules)
+    inner = b"\4\0\0"  # the first message within the first one
+    assert protos.lacking("key", struct.pack(">bI", 0, 4) + inner) == 0
+    assert protos.lacking("key", struct.pack(">bI", 0, 4) + b"\0") == 0b10

@@ -122,6 +122,8 @@ def _leaves(
         there = lacks(first, rule.path.steps or (), within)
         if not rule.path.wild:
             there = f"NOT _has{rule.number} AND {there}"
+        if query.has_schemas(rule.path.part):
+            there = f"({there} OR (_lacking & {1 << (rule.number - 1)}L) <> 0)"
         missing[f"_lacks{rule.number}"] = f"_{rule.path.part}_whole AND {there}"
         query.saw(rule, f"_has{rule.number}", f"_lacks{rule.number}")
     query.extend(**columns)

@@ -138,11 +138,7 @@ class _RuleText:
                 case _:
                     self._expect("to")
                     kind = Truncate(length=self._count())
-        required = None
-        if self._accept("required"):
-            required = True
-        elif self._accept("optional"):
-            required = False
+        required = self._accept("required") or (False if self._accept("optional") else None)
         left = self._next()
         if left is not None:
             self._at = left.at
