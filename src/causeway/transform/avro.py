@@ -29,6 +29,7 @@ from typing import Any, cast
 
 import fastavro
 
+from causeway.transform.avro_bounds import TOO_DEEP, Bounds, TooMuchError
 from causeway.transform.avro_paths import BRANCH, Paths, Steps, Wrappers
 from causeway.transform.avro_unions import (
     Alike,
@@ -74,6 +75,7 @@ class Avro:
         whole = {"type": "record", "name": "causeway_datum", "fields": [field]}
         self._schema = cast("dict[str, Any]", fastavro.parse_schema(whole, named_schemas=names))
         type_ = self._schema["fields"][0]["type"]
+        self._bounds = Bounds(type_, names)
         alike = Alike(names).anywhere(type_)
         seen = Paths(names, paths)
         wrappers = as_queries_see
@@ -93,7 +95,12 @@ class Avro:
         return self._lacking
 
     def decode(self, data: bytes) -> str:
-        """The JSON of all of `data`. Raises MisfitError."""
+        """The JSON of all of `data`. Raises MisfitError, as a TooMuchError for a record that is
+        beyond a bound of avro_bounds."""
+        try:
+            self._bounds.check(data)
+        except RecursionError:
+            raise TooMuchError(TOO_DEEP) from None
         stream = BytesIO(data)
         try:
             read = fastavro.schemaless_reader(
@@ -101,6 +108,8 @@ class Avro:
             )
             found = cast("dict[str, Any]", read)[_WHOLE]
             text = _dumps(found if self._to_json is None else self._to_json(found))
+        except MemoryError:
+            raise  # it says nothing of the record
         except Exception:  # the library raises many kinds for bytes that are something else
             raise MisfitError from None
         if stream.read(1):
@@ -111,8 +120,12 @@ class Avro:
         """Raises MisfitError."""
         stream = BytesIO()
         try:
-            value = json.loads(text, parse_float=Decimal, parse_constant=refuse)
+            value = json.loads(
+                text, parse_float=Decimal, parse_constant=refuse, object_pairs_hook=_members
+            )
             fastavro.schemaless_writer(stream, self._schema, {_WHOLE: self._to_datum(value)})
+        except MemoryError:
+            raise
         except Exception:
             raise MisfitError from None
         return stream.getvalue()
@@ -131,6 +144,14 @@ def _plain(value: Any) -> str:
         case uuid.UUID():
             return str(value)
     raise MisfitError
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of which no name stands twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise MisfitError
+    return found
 
 
 _dumps = json.JSONEncoder(

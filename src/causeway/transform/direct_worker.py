@@ -28,7 +28,7 @@ from causeway.transform.queries.shortcut import QueryShortcut
 from causeway.transform.rules.shortcut import Shortcut
 from causeway.transform.sealed import Connection
 from causeway.transform.source_rows import Rows
-from causeway.transform.worker import settle
+from causeway.transform.worker import limited_memory, settle
 
 
 def run(connection: Connection) -> NoReturn:
@@ -63,7 +63,8 @@ def main(descriptor: str, variable: str) -> int:
     settle()
     sock = socket.socket(fileno=int(descriptor))
     try:
-        run(Connection(sock, os.environ[variable], lane=False))
+        with limited_memory():
+            run(Connection(sock, os.environ[variable], lane=False))
     except ConnectionError:
         return 0
 

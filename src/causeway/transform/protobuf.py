@@ -99,6 +99,8 @@ class _Message:
             if self._fix is not None:
                 found = self._fix(found)
             return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+        except MemoryError:
+            raise  # it says nothing of the record
         except Exception:  # the library raises many kinds for bytes that are something else
             raise MisfitError from None
 

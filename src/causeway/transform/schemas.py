@@ -104,7 +104,9 @@ class Schemas:
             return None, error.reason
         try:
             return codec.decode(place, data[start:]), None
-        except MisfitError:
+        except MisfitError as error:
+            if str(error):
+                return None, f"{part} has {error}"
             return None, f"{part} is not {_NAMES[self.formats[part]]} of its schema"
 
     def lacking(self, part: str, data: bytes | None) -> int:

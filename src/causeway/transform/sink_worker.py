@@ -18,7 +18,7 @@ from causeway.transform.channel import Outcome, Setup
 from causeway.transform.rows import CHUNK, MARK, unpacked
 from causeway.transform.rules.model import Rule
 from causeway.transform.schemas import Schemas, encoded
-from causeway.transform.worker import Lane, schemas_of, settle
+from causeway.transform.worker import Lane, limited_memory, schemas_of, settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +38,11 @@ class SinkWorker:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
+        with limited_memory():
+            self._run(batches)
+        yield from ()
+
+    def _run(self, batches: Iterator[pa.RecordBatch]) -> None:
         try:
             connection, frames = self.lane.connect("sink")
         except ConnectionResetError:
@@ -57,7 +62,6 @@ class SinkWorker:
                 pass
         finally:
             connection.close()
-        yield from ()
 
 
 class Chunks:

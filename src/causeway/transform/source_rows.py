@@ -39,6 +39,10 @@ class Known(NamedTuple):
     found: Found
 
 
+# Of each part of a record that has a schema its JSON, or why there is none.
+_Told = list[tuple[str | None, str | None]]
+
+
 class Rows:
     """Arrow rows as `rows.INPUT` has them, with columns `texts`, and `secrets` where there are any.
     `schemas` makes the texts."""
@@ -104,16 +108,26 @@ class Rows:
         self, chunk: Chunk, records: Sequence[Record], offsets: npt.NDArray[np.int64]
     ) -> Iterator[pa.RecordBatch]:
         start = size = 0
+        told: list[_Told] = []
         for index, record in enumerate(records):
             more = len(record.key or b"") + len(record.value or b"")
+            if self._schemas is not None:
+                one = self._told(self._schemas, record)
+                more += sum(len(text or "") for text, _ in one)
             if size and size + more > ROWS_BYTES:
-                yield self._records(chunk, records[start:index], offsets[start:index])
-                start, size = index, 0
+                yield self._records(chunk, records[start:index], offsets[start:index], told)
+                start, size, told = index, 0, []
             size += more
-        yield self._records(chunk, records[start:], offsets[start:])
+            if self._schemas is not None:
+                told.append(one)
+        yield self._records(chunk, records[start:], offsets[start:], told)
 
     def _records(
-        self, chunk: Chunk, part: Sequence[Record], offsets: npt.NDArray[np.int64]
+        self,
+        chunk: Chunk,
+        part: Sequence[Record],
+        offsets: npt.NDArray[np.int64],
+        told: Sequence[_Told],
     ) -> pa.RecordBatch:
         import numpy as np
         import pyarrow as pa
@@ -155,29 +169,25 @@ class Rows:
         }
         if self._schemas is not None:
             reasons = reasons or [None] * count
-            columns |= self._texts(self._schemas, part, reasons)
+            for at, name in enumerate(self._schemas.formats):
+                columns[TEXTS[name]] = [one[at][0] for one in told]
+                reasons = [was or one[at][1] for was, one in zip(reasons, told, strict=True)]
             if LACKING in self.schema.names:
                 columns[LACKING] = self._lacking(self._schemas, part)
         if reasons is not None:
             columns[REASON] = reasons
         return self._batch(count, columns)
 
-    def _texts(
-        self, schemas: Schemas, records: Sequence[Record], reasons: list[str | None]
-    ) -> dict[str, list[str | None]]:
-        """JSON of the parts that have schemas; why there is none goes to `reasons`."""
-        found: dict[str, list[str | None]] = {}
+    def _told(self, schemas: Schemas, record: Record) -> _Told:
+        found = []
         for name in schemas.formats:
-            texts = found[TEXTS[name]] = []
+            data = record.key if name == "key" else record.value
+            text, reason = schemas.decode(name, data, record.headers)
             check = self._of_schema.get(name)
-            for index, record in enumerate(records):
-                data = record.key if name == "key" else record.value
-                text, reason = schemas.decode(name, data, record.headers)
-                if text is not None and check is not None:
-                    reason = check(text.encode())
-                    text = text if reason is None else None
-                reasons[index] = reasons[index] or reason
-                texts.append(text)
+            if text is not None and check is not None:
+                reason = check(text.encode())
+                text = text if reason is None else None
+            found.append((text, reason))
         return found
 
     def _lacking(self, schemas: Schemas, records: Sequence[Record]) -> list[int]:

@@ -21,7 +21,7 @@ from causeway.transform.rules.model import Rule
 from causeway.transform.rules.shortcut import Shortcut
 from causeway.transform.sealed import Connection
 from causeway.transform.source_rows import ROWS_BYTES, Rows
-from causeway.transform.worker import Lane, schemas_of, settle
+from causeway.transform.worker import Lane, limited_memory, schemas_of, settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +45,10 @@ class SourceWorker:
 
     def __call__(self, start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
+        with limited_memory():
+            yield from self._rows(start)
+
+    def _rows(self, start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in start:  # one row, so that there is a task
             pass
         try:

@@ -168,7 +168,7 @@ def threw(error: Exception) -> bool:
     a process died, or lacked memory, or Spark ended the job."""
     from pyspark.errors import PySparkException
 
-    if explain(error) in _NO_MEMORY:
+    if explain(error).endswith(_NO_MEMORY):
         return False
     lost = _LOST.search(str(error))
     if lost is not None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Mapping, Sequence
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from causeway.transform.channel import Frame, Greeting, Setup, Waiting
@@ -14,6 +17,8 @@ from causeway.transform.schemas import Schemas
 from causeway.transform.sealed import Connection
 from causeway.transform.udfs import discreet_worker
 from causeway.wire.memory import keep_freed_memory
+
+WORKER_BYTES = 2 * 1024**3  # of memory: about ten times what the largest chunks take
 
 
 class Lane(NamedTuple):
@@ -54,6 +59,22 @@ def schemas_of(
     assert setup.registry is not None
     registry = Registry(setup.registry, lambda reason: connection.send_all(Waiting(reason)))
     return Schemas(registry, formats, rules)
+
+
+@contextmanager
+def limited_memory() -> Iterator[None]:
+    """Within, this process raises MemoryError rather than take WORKER_BYTES more than it has. What
+    Spark runs in the process afterwards has the limit from before. Linux only."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with suppress(OSError, ValueError):  # no such file, or a system without the limit
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[5])
+        most = pages * resource.getpagesize() + WORKER_BYTES
+        limits = [most, *(limit for limit in before if limit != resource.RLIM_INFINITY)]
+        resource.setrlimit(resource.RLIMIT_DATA, (min(limits), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def settle() -> None:
