@@ -38,6 +38,11 @@ def name(node: Node) -> str:
     return str(node.nodeName())
 
 
+def type_of(expression: Node) -> str:
+    """`string`, `decimal(10,2)`, …"""
+    return str(expression.dataType().simpleString())
+
+
 def place(node: Node) -> Place:
     origin = node.origin()
     if origin.line().isDefined() and origin.startPosition().isDefined():

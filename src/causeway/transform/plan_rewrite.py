@@ -22,14 +22,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causeway.transform.catalyst import Catalyst, Node, conjuncts, each, id_of, name, never_throws
+from causeway.transform.catalyst import (
+    Catalyst,
+    Node,
+    conjuncts,
+    each,
+    id_of,
+    name,
+    never_throws,
+    type_of,
+)
 from causeway.transform.clock import NO_DATE, takes_times
 from causeway.transform.formats import HIDDEN
+from causeway.transform.numbers import MOST_DIGITS
 from causeway.transform.refusals import Facts
 from causeway.transform.udfs import guarded
 
 THROWS = "the transform fails on it"
 _TRIED = "__tried"
+_TOO_LONG = f"^.{{{MOST_DIGITS + 1}}}"  # of a text that is to be a number
 
 
 class Rewriter:
@@ -152,13 +163,31 @@ class Rewriter:
         ]
         return self._to.project([*columns, *self._hidden], child)
 
+    def _bounded(self, expression: Node) -> Node:
+        """With no text cast to a DECIMAL that is too long for a number: Java would take half a
+        minute for one of 900 kB."""
+        before = list(each(expression.children()))
+        children = [self._bounded(child) for child in before]
+        if any(new is not old for new, old in zip(children, before, strict=True)):
+            expression = self._to.with_children(expression, children)
+        if name(expression) != "Cast" or not type_of(expression).startswith("decimal"):
+            return expression
+        if type_of(expression.child()) != "string":
+            return expression
+        text = self._to.without(expression.child(), _TOO_LONG)
+        return self._to.with_children(expression, [text])
+
     def _calls(self, expression: Node, condition: Node) -> Node:
+        """As it may be asked: see `_bounded` and `_asked`."""
+        return self._asked(self._bounded(expression), condition)
+
+    def _asked(self, expression: Node, condition: Node) -> Node:
         """With times only where a text has a date, and with user-defined functions asked only where
         `condition` holds: Spark calls them for each row, whatever stands around them, and gives
         them what `condition` keeps from others."""
         looked_at = self._facts.calls_python or self._facts.takes_times
         before = list(each(expression.children())) if looked_at else []
-        children = [self._calls(child, condition) for child in before]
+        children = [self._asked(child, condition) for child in before]
         if self._facts.takes_times and takes_times(expression):
             children = [self._to.without(children[0], NO_DATE)]
         if name(expression) == "PythonUDF":

@@ -255,9 +255,9 @@ class Spark:
 
     def free(self, group: str) -> None:
         """Has threads of the JVM stop that work on a job of `group` though it was cancelled, as
-        a regular expression may do for ever. Without effect on a cluster, where executors end
-        themselves. Where Java cannot stop them they cost a core each; with more than a few of them
-        the JVM ends, and another one takes its place."""
+        a regular expression may do for ever. Without effect on a cluster, whose JVMs are out of
+        reach. Where Java cannot stop them they cost a core each; with more than a few of them the
+        JVM ends, and another one takes its place."""
         if not self.local or stuck.free(self._context._jvm, group):
             return
         with self._session_lock:
@@ -395,7 +395,6 @@ def _complete(
         again = f",{retries[1]}" if retries and not staged else ""
         complete["spark.master"] = f"local[{slots}{again}]"
     else:
-        complete = {**stages.CLUSTER_DEFAULTS, **complete} if staged else complete
         stages.check_cores(conf, lanes or 1, staged)
         complete[f"spark.executorEnv.{SECRET_VARIABLE}"] = secret
     return complete

@@ -37,11 +37,6 @@ LOCAL_DEFAULTS = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": f"{EXECUTOR_OPTIONS} -Xms64m",
 }
-# An executor ends itself if a task goes on after it was cancelled: a regular expression may.
-CLUSTER_DEFAULTS = {
-    "spark.task.reaper.enabled": "true",
-    "spark.task.reaper.killTimeout": "20s",
-}
 # Whatever the file says. A task that Spark tried again would not tell of what the first try died.
 SETTINGS = {**stage.CONTEXT, "spark.task.maxFailures": "1"}
 

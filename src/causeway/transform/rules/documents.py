@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from causeway.transform.crypto import common_path
+from causeway.transform.numbers import MOST_DIGITS
 from causeway.transform.rules import treat, variants
 from causeway.transform.rules.model import (
     Drop,
@@ -227,6 +228,8 @@ def comparison(value: str | int | float | bool, typed: str) -> str:
         case bool():
             return f"{typed.format(type='boolean')} = {str(value).lower()}"
         case int() | float():
-            return f"{typed.format(type='decimal(38, 9)')} = {value}"
+            # A text of 900 kB takes Java half a minute as a number.
+            short = f"length({typed.format(type='string')}) <= {MOST_DIGITS}"
+            return f"({short} AND {typed.format(type='decimal(38, 9)')} = {value})"
         case _:
             return f"{typed.format(type='string')} = {literal(value)}"
