@@ -209,6 +209,9 @@ class Launcher:
     def stop(self, key: str) -> None:
         self.said.append(("stop", key))
 
+    def give_up(self, key: str, attempt: str) -> None:
+        self.said.append(("give up", key, attempt))
+
     def stop_all(self) -> None:
         self.said.append(("stop all",))
 
@@ -252,6 +255,30 @@ def test_stages_run_where_lanes_want_them(fleet: Fleet, launcher: type[Launcher]
     fleet.on_closed(cast(LaneConnection, one))
     staged.step(jvm)
     assert made.said[3:] == [("stop", "A->B/pii@00/0")]
+
+
+def test_an_attempt_that_gives_no_answer_is_given_up_and_a_second_stage_launched(
+    fleet: Fleet, launcher: type[Launcher]
+) -> None:
+    staged = Staging([transform()], fleet, lambda *_: None)
+    jvm = cast(Any, Jvm())
+    one = Lane(fleet, 0).connect()
+    fleet.add([through(0, "A->B/pii@00")])
+    staged.step(jvm)
+    until(one.has)
+    key = "A->B/pii@00/0"
+    wanted = (
+        StageWanted(key=key, address="@a", hung="the first"),
+        StageWanted(key=f"{key}+", address="@b"),
+    )
+    one.says(Report(lane_time=1.0, stages=wanted))
+    staged.step(jvm)
+    assert launcher.made[0].said == [
+        ("give up", key, "the first"),
+        ("launch", key, "pii", "@a"),
+        ("launch", f"{key}+", "pii", "@b"),
+    ]
+    assert staged.running() == {"A->B/pii@00": 2}
 
 
 MASK = {"rules": "mask value.$.name", "value_format": "json"}

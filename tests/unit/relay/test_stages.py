@@ -170,7 +170,7 @@ def test_who_waits_for_a_busy_stage_waits_on(loop: Loop, monkeypatch: pytest.Mon
     _submit(stage, 0, heard)
     loop.helpers.submit(lambda: stage.call("t", 0, 20, [batch_at(10)]), lambda a: found.append(a))
     loop.until(lambda: stage.size > batch_at(0).size)
-    stage._answered_at = time.monotonic() + 60.0  # others are answered all the while
+    stage.answered_at = time.monotonic() + 60.0  # others are answered all the while
     until = time.monotonic() + 0.5
     loop.until(lambda: time.monotonic() > until)
     assert found == []
@@ -359,6 +359,22 @@ def test_the_second_stage_ends_once_nobody_needs_it(
     _submit(stage, 30, heard)
     until(lambda: heard[-1].next == 40)
     assert loop.stages.size == 0
+
+
+def test_a_machine_that_stood_still_is_no_slow_record(loop: Loop) -> None:
+    stage, heard = loop.stages.get(KEY), list[Piece]()
+    workers = Workers(stage.address, "1")
+    workers.hangs_at = 5
+    _submit(stage, 0, heard)
+    loop.until(lambda: stage.ready and workers.chunks[-1:] and workers.chunks[-1].batches)
+    now = time.monotonic() + 100 * chunks.SLOW_S
+    stage.turn(now)
+    assert loop.stages.wanted[0].hung is None
+    for _ in range(12):
+        now += 1.0
+        stage.turn(now)
+    assert loop.stages.wanted[0].hung == "1"
+    workers.let_go()
 
 
 @pytest.mark.usefixtures("short")

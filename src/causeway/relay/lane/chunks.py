@@ -125,6 +125,10 @@ class Chunks:
     def overdue(self, now: float) -> bool:
         return self.busy and now - self._quiet_since > self.patience_s
 
+    def excuse(self, seconds: float) -> None:
+        """So long nobody here could hear an answer."""
+        self._quiet_since += seconds
+
     def lives(self) -> None:
         """The stage has said something, if no answer."""
         self._quiet_since = time.monotonic()

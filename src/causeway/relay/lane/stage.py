@@ -12,8 +12,7 @@ needed Spark, and until none has for a while:
        ▲                                                     │
        └────────── late, and not needed for long ◄───────────┘
 
-An attempt that gives no answer in time is given up: the driver ends it and launches the next one.
-The partition on whose chunk it hung goes to a second stage, so that the others go on (aside.py).
+An attempt that gives no answer in time is given up; see aside.py for the partition it hung on.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ from causeway.transform.sealed import Connection
 from causeway.wire.batches import Batch
 
 GREETING_S = 10.0
+STALLED_S = 2.0  # between two turns, which are a quarter of a second apart
 CALL_S = 120.0  # without any answer, be it to others who were first
 # After so long without a stage that works its partitions are shown as failed, and hold up no
 # bounded run: where stages start and end again, and where none starts.
@@ -89,18 +89,14 @@ class Stage:
         self._by_spark = spec.shortcut is None or not direct.works  # chunks go there now
         self._needed_at = self._made_at  # Spark, by some record
         self._lingers_s = LINGERS_S[0]
+        self._turned_at = self._made_at
         self._why = ""  # the last one ended, while none works
-        self._answered_at = 0.0
+        self.answered_at = 0.0  # monotonic
         self._calls: set[Future[list[Piece]]] = set()
         self._closed = False
         selector.register(listener, selectors.EVENT_READ, self._accept)
         if not self._by_spark:
             direct.join(self)
-
-    @property
-    def answered_at(self) -> float:
-        """When it last answered, monotonic."""
-        return self._answered_at
 
     @property
     def ready(self) -> bool:
@@ -114,7 +110,7 @@ class Stage:
         """Whether its job is to run."""
         if self._by_spark:
             return True
-        begun = self._answered_at > 0.0 or time.monotonic() > self._made_at + SOON_S
+        begun = self.answered_at > 0.0 or time.monotonic() > self._made_at + SOON_S
         return begun and not self.spec.late
 
     @property
@@ -154,7 +150,7 @@ class Stage:
         self._pump()
 
     def suspect(self, works: Sequence[Work]) -> None:
-        """Of one owner: another stage hung on the first of them."""
+        """Another stage hung on the first of these."""
         self._chunks.suspect(works)
         self._pump()
 
@@ -194,7 +190,7 @@ class Stage:
             try:
                 return future.result(CALL_S)
             except FutureTimeoutError:
-                if time.monotonic() - self._answered_at < CALL_S:
+                if time.monotonic() - self.answered_at < CALL_S:
                     continue
                 self._helpers.post(partial(self.cancel, future))
                 raise self._error(f"no answer in {CALL_S:.0f} s") from None
@@ -209,13 +205,16 @@ class Stage:
                 self._drop(stranger)
         if self.ready:
             self._ready_at, self._why = now, ""
+        missed, self._turned_at = now - self._turned_at, now
+        if missed > STALLED_S:  # the whole machine stood still: that is no record's doing
+            self._chunks.excuse(missed)
         if self._by_spark and self._chunks.overdue(now):
             self.hung = self._attempt
             self._lose("hung")
         if self._aside is not None:
             self._aside.turn(now)
             if (aside := self._aside.stage) is not None:
-                self._answered_at = max(self._answered_at, aside.answered_at)
+                self.answered_at = max(self.answered_at, aside.answered_at)
         if self._by_spark:
             if now - self._needed_at > self._lingers_s and self._may_end:
                 self._to_direct()
@@ -258,7 +257,7 @@ class Stage:
         return next(self._chunks.to_send(), None)
 
     def answered(self, outcome: Outcome) -> None:
-        self._answered_at = time.monotonic()
+        self.answered_at = time.monotonic()
         self._chunks.answered(outcome)
 
     def unanswered(self) -> None:
@@ -323,10 +322,10 @@ class Stage:
                 if not self._by_spark:
                     self.to_spark(works=True)
                 return
-            self._answered_at = time.monotonic()
+            self.answered_at = time.monotonic()
             self.waiting = None
             if frame.records_in and connection is self._ends.get("sink"):
-                self._needed_at = self._answered_at
+                self._needed_at = self.answered_at
             self._chunks.answered(frame)
             self._pump()
         elif isinstance(frame, Waiting):
