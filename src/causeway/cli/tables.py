@@ -1,4 +1,4 @@
-"""Tables that fit a terminal without breaking names: what is too wide stands in two lines."""
+"""Tables that fit a terminal without breaking names: a row that is too wide gets two lines."""
 
 from __future__ import annotations
 
