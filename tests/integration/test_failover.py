@@ -144,7 +144,7 @@ def test_the_source_is_gone_and_its_driver_obeys(
         (again,) = failover(settings, yes=True, who="ben@ops")
         assert not again.changed
         assert again.before is not None
-        assert again.before.by.startswith("by anna@ops since ")
+        assert again.before.by.startswith("by anna@ops at ")
         (late,) = promote(settings, topic=one, wait_s=0)
         assert late.before is not None
         assert late.before.by == again.before.by, "there is nothing left to promote"

@@ -25,8 +25,8 @@ class _Wrote:
 
 
 def writers(source: Cluster, stretches: Mapping[TopicPartition, Stretch]) -> tuple[Producer, ...]:
-    """By producer id; one without an id for all that have none. A partition that cannot be read adds
-    none."""
+    """By producer id; one without an id for all that have none. A partition that cannot be read
+    adds none."""
     found: dict[int | None, _Wrote] = {}
     for at, stretch in stretches.items():
         try:
