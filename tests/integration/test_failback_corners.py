@@ -13,9 +13,12 @@ import pytest
 from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import Pair, State, TopicPartition
+from causeway.operate.cutover.run import cutover
+from causeway.operate.cutover.values import Wishes
 from causeway.operate.moves.failback import failback
 from causeway.operate.moves.failed_back import Step
 from causeway.operate.moves.failover import failover
+from causeway.operate.translate import Question, translate
 from causeway.operate.verify import verify
 from causeway.relay.progress import ProgressTopic
 from causeway.wire.cluster import Cluster
@@ -244,8 +247,9 @@ def test_what_happened_on_either_side_before_the_way_back(
 def test_back_onto_a_source_that_was_rebuilt_empty(
     source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its topics are created like those of B, all comes back to them, and heartbeats are mirrored
-    again without anybody's help."""
+    """Its topics are created like those of B, all comes back to them, heartbeats are mirrored again
+    without anybody's help, and the next cutover finds the place of a group that has read on A what
+    came from B."""
     topic, beats, group = prefix + "one", prefix + "Z.heartbeats", prefix + "readers"
     link = identity(source, target, prefix, group)
     back = turned(link)
@@ -287,3 +291,7 @@ def test_back_onto_a_source_that_was_rebuilt_empty(
         await_until(lambda: target.offsets(topic) == {0: 58, 1: 58}, 60, "A's come to B again")
         run.await_state(beats, State.RUNNING)
         await_until(lambda: target.offsets(their) == {0: 18}, 60, "heartbeats come, too")
+        looked = cutover(both, Wishes(settle_s=0.0), link=link.name).look
+    assert [(each.name, each.reason) for each in looked.groups] == [(group, None)]
+    (answer,) = translate(both, [Question(topic=topic, partition=0, offset=20)], link=link.name)
+    assert (answer.exact, [each.offset for each in answer.places]) == (True, [20])

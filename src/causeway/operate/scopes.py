@@ -166,6 +166,13 @@ def _having(
     raise unknown(action, "topic", wanted.topic, known_names, more)
 
 
+def reverse_of(settings: Settings, link: LinkSettings) -> LinkSettings | None:
+    """The link of the file that goes the other way."""
+    ends = link.target.alias, link.source.alias
+    found = (each for each in settings.links if (each.source.alias, each.target.alias) == ends)
+    return next(found, None)
+
+
 def unknown(
     action: str,
     kind: str,

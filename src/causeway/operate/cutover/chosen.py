@@ -36,10 +36,3 @@ def sharers_of(settings: Settings, link: LinkSettings, connect: Connect) -> tupl
         for each in settings.links
         if each.source.alias == link.source.alias and each.name != link.name
     )
-
-
-def reverse_of(settings: Settings, link: LinkSettings) -> LinkSettings | None:
-    """The link of the file that goes the other way."""
-    ends = link.target.alias, link.source.alias
-    found = (each for each in settings.links if (each.source.alias, each.target.alias) == ends)
-    return next(found, None)

@@ -18,7 +18,7 @@ from causeway.errors import CausewayError
 from causeway.model import ENDED, TopicPartition
 from causeway.operate.ahead import Ahead
 from causeway.operate.clusters import Connect, recognise
-from causeway.operate.cutover.chosen import reverse_of, sharers_of
+from causeway.operate.cutover.chosen import sharers_of
 from causeway.operate.cutover.clock import DriverClock
 from causeway.operate.cutover.places import Places
 from causeway.operate.cutover.values import (
@@ -33,6 +33,7 @@ from causeway.operate.cutover.values import (
 )
 from causeway.operate.cutover.watch import Watch
 from causeway.operate.cutover.writers import writers
+from causeway.operate.scopes import reverse_of
 from causeway.operate.unread import UnreadByProgress
 from causeway.relay.progress import Contents, Progress, ProgressTopic
 from causeway.wire.acls import AclFilter

@@ -16,7 +16,7 @@ from causeway.control.topics import TopicPlan
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.operate.clusters import clusters
 from causeway.operate.cutover import checks as checking
-from causeway.operate.cutover.chosen import reverse_of, the_one
+from causeway.operate.cutover.chosen import the_one
 from causeway.operate.cutover.compared import under_way, verified
 from causeway.operate.cutover.memory import memory
 from causeway.operate.cutover.observe import Eyes
@@ -30,6 +30,7 @@ from causeway.operate.moves.ending import refuse_mingled
 from causeway.operate.moves.failback import failback
 from causeway.operate.moves.failed_back import Step as Back
 from causeway.operate.moves.promote import promote
+from causeway.operate.scopes import reverse_of
 from causeway.operate.verify import Progress, verify
 
 _POLL_S: Final = 0.25

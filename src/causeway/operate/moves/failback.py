@@ -33,7 +33,7 @@ from causeway.operate.moves import promote as promoting
 from causeway.operate.moves.ending import Ending, Say, refuse_mingled
 from causeway.operate.moves.failed_back import FailedBack, Keep, Step
 from causeway.operate.moves.unmirrored import Unmirrored
-from causeway.operate.scopes import Wanted, choose
+from causeway.operate.scopes import Wanted, choose, reverse_of
 from causeway.wire.offsets import LATEST, OffsetAt
 
 _CREATED_S: Final = 10.0  # so long a new topic takes to be known, at the most
@@ -105,14 +105,7 @@ class _Failback:
             source_admin=connect(link.source_admin),
             target_admin=connect(link.target_admin),
         )
-        self._reverse = next(
-            (
-                each
-                for each in settings.links
-                if (each.source.alias, each.target.alias) == (link.target.alias, link.source.alias)
-            ),
-            None,
-        )
+        self._reverse = reverse_of(settings, link)
 
     def run(self, keep: Keep, *, create: bool, turn_round: bool, wait_s: float) -> FailedBack:
         end = self._ending.standing.by_key.get((Kind.END, self._scope))

@@ -14,6 +14,7 @@ from causeway.operate.clusters import Connect, clusters
 from causeway.operate.scopes import links_of, unknown
 from causeway.operate.translate import back as way_back
 from causeway.operate.translate import forward as way_there
+from causeway.operate.translate import turned
 from causeway.operate.translate.courses import PATIENCE_S, Book, Course, Side, courses, sides
 from causeway.operate.translate.values import Answer, Place, Question, Why
 from causeway.relay.progress import Progress
@@ -159,6 +160,8 @@ def _of_link(
         for at in wanted
     }
     places = _places(by_asked, wanted, source, target, link, limit, back=back)
+    if not back:
+        turned.fill(places, by_asked, book, settings, connect, limit.check)
     found: _Found = {}
     strangers = _Strangers(book, source, back=back)
     for question in questions:
