@@ -90,18 +90,26 @@ def choose(
 
 
 def choose_answering(
-    settings: Settings, wanted: Wanted, connect: Connect, action: str, *, sources: bool = False
+    settings: Settings,
+    wanted: Wanted,
+    connect: Connect,
+    action: str,
+    *,
+    patience_s: float = side_by_side.ANSWER_S,
 ) -> Answering:
     """As `choose`, without the links whose clusters do not answer. It waits for all clusters at the
-    same time: for the targets, and for the sources if the topic or the caller (`sources`) needs
-    them. Raises as `choose`; the first UnreachableError if no link can be asked."""
+    same time: for the targets, and for the sources if a topic may need them. If there are several
+    links, it waits for `patience_s`. Raises as `choose`; the first UnreachableError if no link can
+    be asked."""
     links = _named(settings, wanted, action)
+    if len(links) == 1:
+        patience_s = side_by_side.ANSWER_S
     clients = []
-    if sources or (wanted.topic is not None and not wanted.ahead):
+    if wanted.topic is not None and not wanted.ahead:
         clients += [each.source_admin for each in links]
     # Of a cluster that is both, the target's patience counts: without its target, a link is left.
     clients += [each.target_admin for each in links]
-    silent = side_by_side.silent_of(clients, connect)
+    silent = side_by_side.silent_of(clients, connect, patience_s)
     left: dict[str, CausewayError] = {
         each.name: silent[each.target_admin.alias]
         for each in links

@@ -12,18 +12,18 @@ from causeway.errors import CausewayError, UnreachableError
 from causeway.operate.clusters import Connect
 from causeway.wire.cluster import Cluster
 
-_ANSWER_S: Final = 10.0  # so long a cluster is waited for
+ANSWER_S: Final = 10.0  # so long a cluster is waited for
 _AT_ONCE: Final = 16
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-def reach(connect: Connect, client: ClientSettings) -> Cluster:
-    """A cluster that answers. Raises UnreachableError soon where none of its brokers does, and
-    AuthenticationError."""
+def reach(connect: Connect, client: ClientSettings, patience_s: float = ANSWER_S) -> Cluster:
+    """A cluster that answers. Raises UnreachableError if none of its brokers does within
+    `patience_s`, or the client's own shorter time; AuthenticationError."""
     cluster = connect(client)
-    cluster.bootstrap_check(min(_ANSWER_S, client.request_timeout_ms / 1000))
+    cluster.bootstrap_check(min(patience_s, client.request_timeout_ms / 1000))
     return cluster
 
 
@@ -34,13 +34,16 @@ def silent(links: Iterable[LinkSettings], connect: Connect) -> dict[str, Unreach
     )
 
 
-def silent_of(wanted: Iterable[ClientSettings], connect: Connect) -> dict[str, UnreachableError]:
-    """Which clusters do not answer, by alias, and why. It asks all of them at the same time."""
+def silent_of(
+    wanted: Iterable[ClientSettings], connect: Connect, patience_s: float = ANSWER_S
+) -> dict[str, UnreachableError]:
+    """Which clusters do not answer within `patience_s`, by alias, and why. It asks all of them at
+    the same time; of several clients of one cluster it takes the last one."""
     clients = {client.alias: client for client in wanted}
 
     def tried(client: ClientSettings) -> CausewayError | None:
         try:
-            reach(connect, client)
+            reach(connect, client, patience_s)
         except CausewayError as error:
             return error
         return None

@@ -143,7 +143,7 @@ def test_a_name_is_put_right_with_the_source_gone() -> None:
     assert choose(SETTINGS, Wanted("A->B", "orders", None, False), connect, "fail over")
 
 
-def answering(silent: str, wanted: Wanted, *, sources: bool = False) -> tuple[list[str], list[str]]:
+def answering(silent: str, wanted: Wanted) -> tuple[list[str], list[str]]:
     """Of A->B and A->C: the links that can be asked, and those that are left."""
     topics = {name: SimpleNamespace(partitions=range(n)) for name, n in SOURCE.items()}
 
@@ -158,7 +158,7 @@ def answering(silent: str, wanted: Wanted, *, sources: bool = False) -> tuple[li
 
         return SimpleNamespace(bootstrap_check=check, metadata=metadata)
 
-    found = choose_answering(SETTINGS, wanted, cast(Connect, connect), "pause", sources=sources)
+    found = choose_answering(SETTINGS, wanted, cast(Connect, connect), "pause")
     return [each.name for each in found.links], list(found.left)
 
 
@@ -188,13 +188,17 @@ def test_a_target_is_waited_for_as_long_as_targets_are() -> None:
         def check(timeout_s: float) -> None:
             waited[client.alias] = timeout_s
 
-        return SimpleNamespace(bootstrap_check=check)
+        topics = {"orders": SimpleNamespace(partitions=range(1))}
+        metadata = SimpleNamespace(topics=topics)
+        return SimpleNamespace(bootstrap_check=check, metadata=lambda _: metadata)
 
     both = replace(SETTINGS, links=(hurried(link("A", "B")), hurried(link("B", "C"))))
-    choose_answering(
-        both, Wanted(None, None, None, False), cast(Connect, connect), "fail over", sources=True
-    )
-    assert waited == {"A": 4, "B": 10, "C": 10}
+    orders = Wanted(None, "orders", None, False)
+    choose_answering(both, orders, cast(Connect, connect), "fail over", patience_s=5)
+    assert waited == {"A": 4, "B": 5, "C": 5}
+    alone = orders._replace(link="A->B")
+    choose_answering(both, alone, cast(Connect, connect), "fail over", patience_s=5)
+    assert waited["B"] == 10, "there is no other link that waits"
 
 
 def test_nothing_can_be_asked_of_a_file_without_flows() -> None:

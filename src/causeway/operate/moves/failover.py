@@ -9,9 +9,11 @@ Each step is read off the target: a call that was killed is gone on with by the 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from causeway.config.settings import ClientSettings, LinkSettings, Settings
@@ -21,6 +23,7 @@ from causeway.control.directives import THE_LINK, Directive, Kind, Scope
 from causeway.control.ending import cuts_of
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import ENDED, State, TopicPartition
+from causeway.operate import side_by_side
 from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.moves import last_groups, missing
@@ -31,6 +34,7 @@ from causeway.relay.progress import Progress
 from causeway.wire.cluster import AclBinding
 
 SOURCE_S: Final = 4.0  # so long the source is waited for, for an exact figure
+TARGET_S: Final = 5.0  # so long the target of one link, if there are others
 _NOT_YET: Final = "it could not be committed then; the same with --yes tries it again"
 _NOTHING: Final = "nothing of it has been mirrored yet"
 
@@ -50,8 +54,8 @@ def failover(
     now. Without `yes` it only tells what is known: what is mirrored, what is missing, where groups
     will go on; with it, the mirror ends, groups are committed and read-only mirrors are opened.
 
-    All clusters are waited for at the same time: sources for a few seconds, targets for ten at the
-    most. A leading driver has `wait_s` to act; if it does not, the lead is taken from it. A second
+    All clusters are waited for at the same time, a few seconds, and the target of a single link for
+    ten. A leading driver has `wait_s` to act; if it does not, the lead is taken from it. A second
     call goes on from the same place, and changes nothing once all is done. Of several links, one
     is left (`left`) if its target does not answer or nothing of it was mirrored, and the others
     are ended: with a cluster gone, a link to it has nothing to end, but one that is not the way
@@ -62,9 +66,9 @@ def failover(
     """
     quick = replace(settings, links=tuple(_hurried(each) for each in settings.links))
     wanted = Wanted(link, topic, None, ahead=False)
-    with clusters() as connect:
-        chosen, unreachable, silent = choose_answering(
-            quick, wanted, connect, "fail over", sources=True
+    with clusters() as connect, _asking(quick, wanted, connect) as silent:
+        chosen, unreachable, gone = choose_answering(
+            quick, wanted, connect, "fail over", patience_s=TARGET_S
         )
         who, scope = (who or whoever())[:MOST_TEXT], Scope(topic)
         moves = [
@@ -74,7 +78,7 @@ def failover(
                 connect,
                 settings.run.lease_s,
                 say,
-                silent.get(each.source_admin.alias),
+                partial(silent, each.source_admin.alias),
             )
             for each in chosen
         ]
@@ -102,11 +106,26 @@ def failover(
         for each in quick.links:
             if (why := unreachable.get(each.name)) is not None:
                 late = (each.source.alias, each.target.alias) not in ways_back
-                side = "target" if each.target_admin.alias in silent else "source"
+                side = "target" if each.target_admin.alias in gone else "source"
                 found[each.name] = _left(each, scope, f"its {side} does not answer: {why}", late)
             elif each in chosen and each.name not in found:
                 found[each.name] = _left(each, scope, _NOTHING, late=False)
         return tuple(found[each.name] for each in quick.links if each.name in found)
+
+
+@contextmanager
+def _asking(
+    settings: Settings, wanted: Wanted, connect: Connect
+) -> Iterator[Callable[[str], CausewayError | None]]:
+    """Asks all sources at the same time, beside the rest, whether they answer. Gives why the one
+    with an alias does not, and waits until that is known."""
+    sources = [each.source_admin for each in settings.links if wanted.link in (None, each.name)]
+    pool = ThreadPoolExecutor(1)
+    try:
+        asking = pool.submit(side_by_side.silent_of, sources, connect, SOURCE_S)
+        yield lambda alias: asking.result().get(alias)
+    finally:
+        pool.shutdown(wait=False)  # it ends as the clusters are closed
 
 
 def _left(link: LinkSettings, scope: Scope, why: str, late: bool) -> FailedOver:
@@ -145,9 +164,9 @@ class _Failover:
         connect: Connect,
         lease_s: float,
         say: Say,
-        silent: CausewayError | None = None,
+        silent: Callable[[], CausewayError | None] = lambda: None,
     ) -> None:
-        """`silent`: why its source is known not to answer."""
+        """`silent`: why its source does not answer, None if it does; may wait until it is known."""
         refuse_mingled(link)
         self.link = link
         self._scope = scope
@@ -284,8 +303,7 @@ class _Failover:
         return {name: each.cut for name, each in known.items() if each.cut is not None}
 
     def _ask(self, progress: Mapping[TopicPartition, Progress]) -> missing.Seen:
-        if self._silent is None:
-            self._say(f"{self.link.name}: asking the source, {SOURCE_S:g} s at the most")
+        self._say(f"{self.link.name}: asking the source, {SOURCE_S:g} s at the most")
         return missing.look(
             self.link,
             self._scope,
@@ -293,7 +311,7 @@ class _Failover:
             self._target,
             progress,
             SOURCE_S,
-            self._silent,
+            self._silent(),
         )
 
     def _known(self, seen: missing.Seen) -> dict[str, Any]:
