@@ -206,7 +206,7 @@ class Directive(Shape):
     at_ms: int
     paused: bool | None = Field(None, description="Of a pause; false: not though a wider one is.")
     bytes_per_s: int | None = Field(None, description="Of a throttle; null: no limit.")
-    until_ms: int | None = Field(None, description="Of a fence or a cutover: when it is over.")
+    until_ms: int | None = Field(None, description="When a fence, cutover or promotion ends.")
 
 
 class GeoDestination(Shape):
