@@ -1,0 +1,80 @@
+"""Offsets that a link did not mirror, as the link the other way brought them there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from causeway.config.settings import RunSettings, Settings
+from causeway.control.directives import Directive, Kind, Scope, Standing
+from causeway.errors import UnreachableError
+from causeway.model import Pair, TopicPartition
+from causeway.operate.translate import turned
+from causeway.operate.translate.courses import Book
+from causeway.operate.translate.values import Place, Why
+from causeway.relay.progress import Contents
+from tests.unit.daemon.test_claims import LINK
+from tests.unit.daemon.test_rows import row
+from tests.unit.operate.test_failback import BACK
+
+AT = TopicPartition("orders", 0)
+TURNED = 55  # where the way back had come to on A
+BEFORE = Place(topic="orders", partition=0, offset=None, exact=False, why=Why.BEFORE)
+EXACT = Place(topic="orders", partition=0, offset=17, exact=True)
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The way back of `orders`, which ended at 55 of A, and A->B, which was told to begin there."""
+    begin = Directive(kind=Kind.BEGIN, scope=Scope("orders"), who="anna", at=7, starts={0: TURNED})
+    found = SimpleNamespace(
+        standing=Standing({begin.key: begin}),
+        contents=contents(begun=-1, end=TURNED),
+        places={20: EXACT},
+        error=None,
+    )
+
+    def read(*_: object) -> Any:
+        if found.error is not None:
+            raise found.error
+        return SimpleNamespace(contents=found.contents)
+
+    log = SimpleNamespace(look=lambda: None, standing=found.standing)
+    monkeypatch.setattr(turned, "DirectiveLog", lambda *_: log)
+    monkeypatch.setattr(turned, "Book", SimpleNamespace(read=read))
+    monkeypatch.setattr(turned, "sides", lambda *_: (None, None))
+    monkeypatch.setattr(turned, "courses", lambda *_: {AT: [None]})
+    monkeypatch.setattr(turned, "back", SimpleNamespace(places=lambda *_, **__: found.places))
+    return found
+
+
+def contents(begun: int, end: int) -> Contents:
+    known = row().progress
+    (outlet,) = known.outlets
+    outlet = outlet.replace(topic="orders", pair=Pair(source=end, target=end, sequence=end))
+    return Contents(partitions={AT: known.replace(begun=begun, outlets=(outlet,))})
+
+
+def filled(begun: int = 7) -> dict[int, Place]:
+    settings = Settings(links=(LINK, BACK), run=RunSettings(), spark={})
+    places = {AT: [{20: BEFORE, 60: EXACT}]}
+    courses = {AT: [cast(Any, SimpleNamespace(target=AT))]}
+    book = Book(LINK, contents(begun=begun, end=70))
+    turned.fill(places, courses, book, settings, cast(Any, lambda _: None), lambda: None)
+    return places[AT][0]
+
+
+def test_what_came_back_lies_where_it_came_from(other: SimpleNamespace) -> None:
+    assert filled() == {20: EXACT, 60: EXACT}
+    other.places = {20: BEFORE}
+    assert filled()[20] == BEFORE, "it is from before the way back, too"
+
+
+def test_only_a_mirror_that_begins_right_behind_the_way_back_tells(other: SimpleNamespace) -> None:
+    assert filled(begun=3)[20] == BEFORE, "it was claimed again since"
+    other.contents = contents(begun=-1, end=TURNED + 1)
+    assert filled()[20] == BEFORE, "the way back has gone on since"
+    other.error = UnreachableError("ask", "A")
+    assert filled()[20] == BEFORE
