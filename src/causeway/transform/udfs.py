@@ -17,6 +17,7 @@ _PICKLED, _ARROW = 100, 101  # row by row
 _ROW_BY_ROW = {_PICKLED, _ARROW}
 _SERIES, _ARRAYS = 200, 250  # pandas and Arrow scalar functions
 _DIGITS = 1_000  # of a decimal: more are no number that somebody means
+_TELL = "handle_worker_exception"  # of PySpark's worker: writes an exception for the JVM
 Check = Callable[[Any], None]  # raises for what may not leave the worker
 
 
@@ -68,11 +69,11 @@ def discreet_worker() -> None:
     Spark converts arguments and results outside the function, and what Arrow, pandas and PySpark
     raise there quotes them. The traceback goes too: with SPARK_TRACEBACK_WITH_LOCALS it shows them.
     """
-    worker = sys.modules.get("pyspark.worker")
-    tell = getattr(worker, "handle_worker_exception", None)
-    if tell is None or isinstance(tell, _Discreet):
-        return
-    setattr(worker, "handle_worker_exception", _Discreet(tell))  # noqa: B010  mypy knows it not
+    for module in ("pyspark.worker", "__main__"):  # the latter without Spark's daemon of workers
+        worker = sys.modules.get(module)
+        tell = getattr(worker, _TELL, None)
+        if tell is not None and not isinstance(tell, _Discreet):
+            setattr(worker, _TELL, _Discreet(tell))
 
 
 class _Discreet:

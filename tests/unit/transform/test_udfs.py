@@ -81,14 +81,15 @@ def test_arrays_come_back_where_the_records_were() -> None:
     assert asked(pa.array([False]), pa.array([0])).to_pylist() == [None]
 
 
+@pytest.mark.parametrize("module", ["pyspark.worker", "__main__"])
 def test_a_worker_that_gets_a_function_tells_only_the_class_of_what_spark_raises_around_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     from pyspark.cloudpickle import dumps, loads
     from pyspark.util import handle_worker_exception
 
     worker = SimpleNamespace(handle_worker_exception=handle_worker_exception)
-    monkeypatch.setitem(sys.modules, "pyspark.worker", worker)
+    monkeypatch.setitem(sys.modules, module, worker)
     monkeypatch.setenv("SPARK_TRACEBACK_WITH_LOCALS", "1")
     secret = "4111 1111"
 
