@@ -222,13 +222,26 @@ def test_a_record_on_which_a_query_throws_is_refused_and_kills_nothing(
     assert world.reasons(key) == []
 
 
+_AMOUNT = "amount DECIMAL(10, 2), id STRING"
+
+
 @pytest.mark.parametrize("large", [b"1e99999999", b'"1E-99999999"'])
+@pytest.mark.parametrize(
+    ("sql", "schema"),
+    [
+        ("SELECT struct(value.amount AS amount) AS value FROM records", _AMOUNT),
+        (
+            "WITH read AS (SELECT from_json(CAST(value AS STRING), '" + _AMOUNT + "') AS x "
+            "FROM records) SELECT struct(x.amount AS amount) AS value FROM read",
+            None,
+        ),
+    ],
+    ids=["schema", "from_json"],
+)
 @pytest.mark.timeout(150)
 def test_a_number_whose_digits_would_take_hours_is_refused(
-    world: World, lane: FakeLane, key: str, large: bytes
+    world: World, lane: FakeLane, key: str, large: bytes, sql: str, schema: str | None
 ) -> None:
-    schema = "amount DECIMAL(10, 2), id STRING"
-    sql = "SELECT struct(value.amount AS amount) AS value FROM records"
     world.launch(key, sql, lane, value_format="json", value_schema=schema)
     values = [b'{"amount":1.5,"id":"1e99999999"}', b'{"amount":%s}' % large, b'{"amount":"2"}']
     lane.send(chunk_of(1, batch_of(values)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ class Prepared:
     `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any,
     and columns of `rows.TEXTS`. `decodes`: the formats of parts whose JSON it makes; `encodes`: of
     those that the sink worker writes by their schemas. `types`: DataTypes that the JSON of parts is
-    to have. `rules`: of a transform by rules whose JSON the source worker makes. `shortcut`: what
+    read as. `rules`: of a transform by rules whose JSON the source worker makes. `shortcut`: what
     can be carried out without Spark.
     `replaces`: which of key, value, headers, timestamp, topic, partition are made anew; the others
     come out byte for byte. `sql`: the text that is run; None for a Python function.
@@ -55,7 +55,7 @@ class Prepared:
     replaces: frozenset[str]
     sql: str | None
     decodes: Mapping[str, str]
-    types: Mapping[str, Any]
+    types: Mapping[str, Sequence[Any]]
     encodes: Mapping[str, str]
     rules: tuple[Rule, ...]
     shortcut: Shortcut | QueryShortcut | None
@@ -131,11 +131,7 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
         replaces,
         text,
         {name: format for name, format in of_schema.items() if name in facts.used},
-        {
-            part.name: part.type
-            for part in both
-            if part.type is not None and part.name in facts.used
-        },
+        _types(both, facts),
         {name: format for name, format in of_schema.items() if name in replaces},
         _rules_of(transform) if of_schema else (),
         shortcut,
@@ -146,6 +142,22 @@ def prepare(session: SparkSession, transform: TransformSettings) -> Prepared:
         base,
         found,
     )
+
+
+def _types(both: tuple[Part, Part], facts: Facts) -> dict[str, list[Any]]:
+    """What the JSON of parts is read as, by their schemas and by from_json in the query."""
+    from pyspark.sql.types import _parse_datatype_json_string
+
+    found: dict[str, list[Any]] = {}
+    for part in both:
+        if part.name not in facts.used:
+            continue
+        types = [] if part.type is None else [part.type]
+        if part.format == "json":
+            read_as = [text for name, text in facts.read_as if name == part.name]
+            types += map(_parse_datatype_json_string, read_as)
+        found[part.name] = types
+    return found
 
 
 def _require_libraries(transform: TransformSettings) -> None:

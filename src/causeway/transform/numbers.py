@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from causeway.transform.strict_json import NOT_JSON
@@ -23,11 +23,11 @@ _MAYBE = re.compile(rb"[eE][+-]?[0-9]{4}")  # in hardly any record
 Check = Callable[[bytes], str | None]
 
 
-def check_of(part: str, type_: Any) -> Check | None:
-    """For JSON that is to have the DataType `type_`; None if that has no DECIMAL. All else is
-    left to Spark."""
-    is_large = _of(type_)
-    if is_large is None:
+def check_of(part: str, *types: Any) -> Check | None:
+    """For JSON that is read as DataTypes; None if these have no DECIMAL. All else is left to
+    Spark."""
+    each = [found for type_ in types if (found := _of(type_)) is not None]
+    if not each:
         return None
 
     def check(data: bytes) -> str | None:
@@ -41,14 +41,14 @@ def check_of(part: str, type_: Any) -> Check | None:
             )
         except (ValueError, RecursionError):
             return NOT_JSON.format(part)
-        return LARGE.format(part) if is_large(found) else None
+        return LARGE.format(part) if any(is_large(found) for is_large in each) else None
 
     return check
 
 
-def checks_of(types: Mapping[str, Any]) -> dict[str, Check]:
+def checks_of(types: Mapping[str, Sequence[Any]]) -> dict[str, Check]:
     """By parts, of those with such a type."""
-    found = {part: check_of(part, type_) for part, type_ in types.items()}
+    found = {part: check_of(part, *each) for part, each in types.items()}
     return {part: check for part, check in found.items() if check is not None}
 
 

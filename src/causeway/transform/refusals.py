@@ -107,6 +107,8 @@ class Facts:
     secret: set[int] = field(default_factory=set)  # hand on a secret
     called: dict[str, str] = field(default_factory=dict)  # the view's columns by other names
     takes_times: bool = False  # makes timestamps of texts, see clock.py
+    # Columns of the view that from_json reads, each with the DataType, as JSON.
+    read_as: list[tuple[str, str]] = field(default_factory=list)
     calls_python: bool = False  # has user-defined functions in Python
 
     def reads_value(self, expression: Node) -> bool:
@@ -280,16 +282,21 @@ class _Examiner:
             self._aes(expression)
         elif kind in ("IsNull", "IsNotNull", "AtLeastNNonNulls"):
             self._facts.names_null |= any(self._is_value(child) for child in children)
+        elif kind == "JsonToStructs" and (part := self._as_it_is(expression.child())) is not None:
+            self._facts.read_as.append((part, str(expression.schema().json())))
         for child in children:
             self._parts(child)
 
     def _is_value(self, expression: Node) -> bool:
+        return self._as_it_is(expression) == "value"
+
+    def _as_it_is(self, expression: Node) -> str | None:
+        """The column of the view that it is, apart from its type."""
         while name(expression) == "Cast":
             expression = expression.child()
-        same_as = self._facts.same_as
-        return name(expression) == "AttributeReference" and (
-            same_as.get(id_of(expression)) == "value"
-        )
+        if name(expression) != "AttributeReference":
+            return None
+        return self._facts.same_as.get(id_of(expression))
 
     def _aes(self, expression: Node) -> None:
         """Without an IV Spark draws a random one, yet calls the result deterministic."""

@@ -9,7 +9,7 @@ A chunk of which Spark is not needed (direct.py) is answered here, and never see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 class SourceWorker:
     """The function for `mapInArrow`. `secrets`: the fields of the column `secrets`, in its order;
     `push`: marker rows that push all before them through; `texts`: columns for the JSON of parts;
-    `decodes`: the formats of those that have any; `types`: DataTypes that the JSON of parts is to
-    have; `rules`: those that the JSON is for; `shortcut`: what can be done without Spark."""
+    `decodes`: the formats of those that have any; `types`: DataTypes that the JSON of parts is
+    read as; `rules`: those that the JSON is for; `shortcut`: what can be done without Spark."""
 
     lane: Lane
     secrets: tuple[str, ...]
     push: int
     texts: tuple[str, ...] = ()
     decodes: Mapping[str, str] = field(default_factory=dict)
-    types: Mapping[str, Any] = field(default_factory=dict)
+    types: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     shortcut: Shortcut | QueryShortcut | None = None
 

@@ -6,7 +6,7 @@ one row ─► mapInArrow(source worker) ─► the transform ─► mapInArrow(
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from causeway.errors import CausewayError
@@ -61,8 +61,8 @@ class Prepared(Protocol):
         """The formats of parts whose JSON the source worker makes; see `transform.schemas`."""
 
     @property
-    def types(self) -> Mapping[str, Any]:
-        """DataTypes that the JSON of parts is to have, if it is read."""
+    def types(self) -> Mapping[str, Sequence[Any]]:
+        """DataTypes that the JSON of parts is read as."""
 
     @property
     def rules(self) -> tuple[Rule, ...]:

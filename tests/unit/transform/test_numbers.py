@@ -72,6 +72,13 @@ def test_what_may_have_one_and_is_no_json_is_not_read_by_spark(data: bytes) -> N
     assert check(data) == NOT_JSON.format("value")
 
 
+def test_a_part_may_be_read_as_several_types() -> None:
+    check = check_of("value", StructType([StructField("id", StringType())]), _LINES, _AMOUNT)
+    assert check is not None
+    assert check(b'{"amount":1e99999999}') == check(b'{"lines":[{"amount":1e99999999}]}')
+    assert check(b'{"id":1e99999999}') is None
+
+
 def test_without_a_decimal_nothing_is_looked_at() -> None:
     assert check_of("value", StructType([StructField("id", StringType())])) is None
     assert check_of("value", MapType(StringType(), ArrayType(StringType()))) is None
