@@ -2,7 +2,7 @@
 
 `1e99999999` has ten characters. Java's BigDecimal reads it at once, and counts out a hundred
 million digits as soon as the number gets a scale, which Spark does for a DECIMAL: with a number of
-JSON, and with a text that stands in its place. A cast looks at the exponent first, but to read the
+JSON, and with a text in its place. A cast looks at the exponent first, but to read the
 digits of a long text takes Java time in proportion to the square of its length.
 """
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from causeway.relay.lane.stage import Stage
 
 PROBATION_S = 600.0  # where one record is slow, others like it may follow
-LINGERS_S = 60.0  # before an aside that nobody needs ends
+LINGERS_S = 60.0  # before a second stage ends that no partition needs
 
 
 class Aside:

@@ -126,7 +126,7 @@ class Chunks:
         return self.busy and now - self._quiet_since > self.patience_s
 
     def excuse(self, seconds: float) -> None:
-        """So long nobody here could hear an answer."""
+        """The lane could not hear an answer for so long."""
         self._quiet_since += seconds
 
     def lives(self) -> None:
@@ -191,7 +191,7 @@ class Chunks:
             yield self._sent(work)
 
     def _next(self) -> Work | None:
-        """The first that may be sent now: nobody waits for a record of others that has a pause."""
+        """The first that may be sent now. A record with a pause holds up its own owner alone."""
         now, paused = time.monotonic(), set[object]()
         for at, work in enumerate(self._waiting):
             if work.not_before > now:

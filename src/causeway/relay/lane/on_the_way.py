@@ -10,7 +10,7 @@ from causeway.relay.lane.chunks import Piece
 from causeway.relay.lane.stage import Stage
 from causeway.relay.messages import Transformed
 
-SAID_S = 5.0  # so long a partition waits for its transform until that is told
+SAID_S = 5.0  # a partition that waits for its transform longer than this says so
 
 
 @dataclass(slots=True, eq=False)
