@@ -186,6 +186,19 @@ def test_a_compatible_change_of_a_schema_switches_no_rule_off(
     assert (outcome.found, outcome.missing) == ((3,), (3,))
 
 
+def test_with_a_schema_of_the_reader_null_passes_and_a_schema_without_the_field_does_not(
+    world: World, lane: FakeLane, key: str
+) -> None:
+    ids = [world.registry.register(f"who{n}-value", one) for n, one in enumerate(DRIFTING)]
+    known = _avro(ids[0], DRIFTING[0], {"id": 1, "who": None})
+    drifted = _avro(ids[3], DRIFTING[3], {"id": 1, "who": None})
+    schema = "id BIGINT, who STRUCT<mail: STRING>"
+    world.launch(key, lane, rules="mask value.$.who.mail", value_schema=schema)
+    outcome = through(lane, known, drifted)
+    assert values(outcome) == {0: known}
+    assert [one.offset for one in outcome.refused] == [1]
+
+
 def test_what_a_query_does_not_replace_passes_byte_for_byte(
     world: World, lane: FakeLane, key: str
 ) -> None:

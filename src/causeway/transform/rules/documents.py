@@ -20,7 +20,7 @@ from causeway.transform.rules.model import (
     Truncate,
     json_path,
 )
-from causeway.transform.rules.presence import lacks
+from causeway.transform.rules.presence import by_reader, has_schemas, lacks
 from causeway.transform.rules.query import Query
 from causeway.transform.rules.splice import can_splice, splice
 from causeway.transform.rules.sql import literal
@@ -123,8 +123,10 @@ def _leaves(
         there = lacks(first, rule.path.steps or (), within)
         if not rule.path.wild:
             there = f"NOT _has{rule.number} AND {there}"
-        if query.has_schemas(rule.path.part):
-            there = f"({there} OR (_lacking & {1 << (rule.number - 1)}L) <> 0)"
+        if has_schemas(rule, query.transform):
+            by_schema = f"(_lacking & {1 << (rule.number - 1)}L) <> 0"
+            null = by_reader(rule, query.transform) and rule.required is None
+            there = by_schema if null else f"({there} OR {by_schema})"
         missing[f"_lacks{rule.number}"] = f"_{rule.path.part}_whole AND {there}"
         query.saw(rule, f"_has{rule.number}", f"_lacks{rule.number}")
     query.extend(**columns)

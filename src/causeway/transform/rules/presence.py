@@ -14,6 +14,7 @@ from causeway.config.settings import TransformSettings
 from causeway.transform.rules import variants
 from causeway.transform.rules.model import DropRecord, Element, Rule, Step
 from causeway.transform.rules.secret_keys import unusable
+from causeway.transform.schemas import FORMATS
 
 OPTIONAL = "write `optional` at the end of the rule to let such records pass"
 
@@ -23,15 +24,27 @@ def must_be_there(rule: Rule, transform: TransformSettings) -> bool:
 
     The rule's own word counts. Without a word it is refused if the rule would let it pass
     untreated. Two kinds of rules do not: conditions that are about null, or that drop what is
-    missing (`is null`, `is not in`), and rules on a value or key with a schema in Spark's DDL,
-    because nothing but the schema's fields comes out, and a missing field is null there."""
+    missing (`is null`, `is not in`), and rules on JSON with a schema in Spark's DDL, because
+    nothing but the schema's fields comes out, and a missing field is null there."""
     if rule.required is not None:
         return rule.required
-    schema = {"value": transform.value_schema, "key": transform.key_schema}.get(rule.path.part)
-    if rule.path.steps is not None and schema is not None:
+    if by_reader(rule, transform) and not has_schemas(rule, transform):
         return False
     kind = rule.kind
     return not isinstance(kind, DropRecord) or (kind.values is not None and not kind.negated)
+
+
+def by_reader(rule: Rule, transform: TransformSettings) -> bool:
+    """Whether the rule is on fields of a schema in Spark's DDL, which are null if they are
+    missing."""
+    schema = {"value": transform.value_schema, "key": transform.key_schema}.get(rule.path.part)
+    return rule.path.steps is not None and schema is not None
+
+
+def has_schemas(rule: Rule, transform: TransformSettings) -> bool:
+    """Whether each record has the id of a schema, which knows the path of a field."""
+    format = {"value": transform.value_format, "key": transform.key_format}.get(rule.path.part)
+    return rule.path.steps is not None and format in FORMATS
 
 
 def check_words(rules: tuple[Rule, ...], transform: TransformSettings) -> None:

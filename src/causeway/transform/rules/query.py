@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from causeway.config.settings import TransformSettings
 from causeway.transform import crypto
 from causeway.transform.rule_counts import DROPPED_SQL
-from causeway.transform.rules.model import Encrypt, Part, Rule
+from causeway.transform.rules.model import Encrypt, Rule
 from causeway.transform.rules.presence import OPTIONAL, must_be_there
 from causeway.transform.rules.sql import HEADERS, literal
-from causeway.transform.schemas import FORMATS
 
 
 @dataclass(slots=True)
@@ -25,11 +24,6 @@ class Query:
     _troubles: list[tuple[str, str]] = field(default_factory=list)
     _drops: list[str] = field(default_factory=list)
     _announced: list[Rule] = field(default_factory=list)
-
-    def has_schemas(self, part: Part) -> bool:
-        """Whether records of `part` have the id of a schema, which knows paths."""
-        format = {"value": self.transform.value_format, "key": self.transform.key_format}
-        return format.get(part) in FORMATS
 
     def extend(self, **columns: str) -> None:
         """Adds columns that are made of those before."""
