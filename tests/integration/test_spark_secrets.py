@@ -1,5 +1,5 @@
-"""What a config provider resolved for a spark.* key reaches Spark, and nobody else. And Spark obeys
-only peers that know its secret.
+"""What a config provider resolved for a spark.* key reaches Spark alone. And Spark obeys only
+peers that know its secret.
 
 A Spark of its own is started with its page on. The value is looked for in the arguments of every
 process that was started, on Spark's page of its configuration, and in all that it printed.
@@ -105,8 +105,8 @@ def stop_executor(spark: Spark) -> bool:
     port = int(spark._context.getConf().get("spark.driver.port"))
     conf = jvm.org.apache.spark.SparkConf(False)  # without the driver's settings and secret
     nowhere = scala_object("org.apache.spark.internal.config.package").AUTH_SECRET_FILE()
-    nobody = jvm.org.apache.spark.SecurityManager(conf, jvm.scala.Option.apply(None), nowhere)
-    peer = jvm.org.apache.spark.rpc.RpcEnv.create("peer", "127.0.0.1", 0, conf, nobody, True)
+    stranger = jvm.org.apache.spark.SecurityManager(conf, jvm.scala.Option.apply(None), nowhere)
+    peer = jvm.org.apache.spark.rpc.RpcEnv.create("peer", "127.0.0.1", 0, conf, stranger, True)
     try:
         driver = jvm.org.apache.spark.rpc.RpcAddress("127.0.0.1", port)
         endpoint = peer.setupEndpointRef(driver, "LocalSchedulerBackendEndpoint")

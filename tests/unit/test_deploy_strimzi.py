@@ -106,7 +106,7 @@ def test_a_pod_has_no_token_that_it_does_not_need() -> None:
 
 
 def test_sparks_role_says_what_it_reaches() -> None:
-    """Whoever may create pods has all that a pod of the namespace can mount."""
+    """A user that may create pods has all that a pod of the namespace can mount."""
     text = (KUBERNETES / "spark-rbac.yaml").read_text().replace("\n#", "")
     said = " ".join(text.split())
     for reached in ("any Secret", "service accounts", "delete every pod", "namespace of their own"):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("causeway.http")
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BYTES: Final = 64 * 1024  # of a body
-_NOT_OURS: Final = "this server is not called so: use its address as it is told"
+_NOT_OURS: Final = "this server is not called so: use the address that the run names"
 _HEADERS: Final = (
     (
         b"content-security-policy",

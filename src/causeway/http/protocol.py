@@ -34,8 +34,8 @@ _DATE_S: Final = 1.0  # so often the answers' date is set
 
 
 class _Flow(FlowControl):
-    """Reads nothing while requests wait, whoever asks for more: a client that sends requests before
-    it has its answers has them read one after the other."""
+    """Reads nothing while requests wait, also if the application asks for more. So the requests of
+    a client that does not wait for answers are read one after the other."""
 
     def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
         super().__init__(transport)

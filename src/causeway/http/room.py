@@ -34,7 +34,7 @@ class Place:
         return self._sock.fileno() == self._number
 
     def _shut(self) -> None:
-        """Before there is a protocol: whoever waits for its bytes sees that it has ended."""
+        """Before there is a protocol: asyncio, which waits for bytes, sees the end."""
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 

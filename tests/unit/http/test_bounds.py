@@ -37,8 +37,8 @@ BODY_TO_COME = (
 def listening(
     certificates: Path | None = None,
 ) -> Iterator[tuple[tuple[str, int], ssl.SSLContext | None]]:
-    """Where the server listens, and what a client of it trusts if there is TLS, whose files lie in
-    `certificates` then."""
+    """Where the server listens, and what a client of it trusts if there is TLS. Its files lie
+    in `certificates` then."""
     http, context = HttpSettings(port=0), None
     if certificates is not None:
         files = create_certificates(certificates)
@@ -132,7 +132,7 @@ def test_a_head_with_too_many_headers_is_cut_off(place: tuple[str, int]) -> None
 def test_requests_before_their_answers_are_read_one_after_the_other(
     place: tuple[str, int],
 ) -> None:
-    """Whoever sends 24 MB of requests and reads no answer makes the driver hold some kilobytes."""
+    """A client that sends 24 MB of requests and reads no answer costs the driver kilobytes."""
     assert answers(place)
     requests = (HEAD + b"\r\n") * (24_000_000 // len(HEAD))
     before = psutil.Process().memory_info().rss

@@ -172,8 +172,8 @@ def test_where_nothing_is_to_be_served_there_is_no_thread() -> None:
 
 
 def test_a_look_is_made_for_each_scrape_of_metrics_alone(port: int) -> None:
-    """And for nobody else: of 100,000 partitions it takes a second. The port has metrics and probes
-    alone, for calls under known names."""
+    """And for no other call: of 100,000 partitions it takes a second. The port has metrics and
+    probes alone, for calls under known names."""
     looks: list[Snapshot] = []
 
     def look() -> Snapshot:
