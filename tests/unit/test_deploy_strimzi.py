@@ -112,7 +112,7 @@ def test_sparks_role_says_what_it_reaches() -> None:
     for reached in ("any Secret", "service accounts", "delete every pod", "namespace of their own"):
         assert reached in said, reached
     readme = " ".join((KUBERNETES.parent / "README.md").read_text().split())
-    assert "That reaches the whole namespace" in readme
+    assert "That gives access to the whole namespace" in readme
     assert "no Secrets, nothing else" not in readme
 
 
