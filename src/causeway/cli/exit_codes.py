@@ -28,7 +28,7 @@ _GEO_CHANGES: Final = (
 
 
 class Meaning(NamedTuple):
-    """`commands`: those that end so; empty: all but those in `but`."""
+    """`commands`: those that end with the code; empty: all but those in `but`."""
 
     code: int
     text: str
@@ -60,7 +60,8 @@ MEANINGS: Final = (
     Meaning(7, "some partitions stopped or failed", ("run", "mirror-maker", "wait", "geo run")),
     Meaning(
         7,
-        "--check: some partitions stopped, failed or wait for a lane, or topics cannot be mirrored",
+        "--check: some partitions stopped, failed, are held by a promotion or wait for a lane, or "
+        "topics cannot be mirrored",
         ("status", "geo status"),
     ),
     Meaning(7, "a partition that could not go on, or problems of several kinds", ("plan",)),

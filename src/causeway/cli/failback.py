@@ -17,7 +17,7 @@ from causeway.errors import PartitionsFailedError
 if TYPE_CHECKING:
     from causeway.operate.moves.failed_back import FailedBack
 
-_SAY = "say --save PATH, --save-topic TOPIC, or --drop-unmirrored, with --yes"
+_SAY = "give --save PATH, --save-topic TOPIC, or --drop-unmirrored, with --yes"
 
 
 def command(
@@ -44,14 +44,14 @@ def command(
     ] = None,
     drop_unmirrored: Annotated[
         bool,
-        typer.Option("--drop-unmirrored", help="Leave them on the old source alone."),
+        typer.Option("--drop-unmirrored", help="Leave these records on the old source, unsaved."),
     ] = False,
     create_topics: Annotated[
         bool,
         typer.Option(
             "--create-topics",
-            help="Create topics that the old source lacks, as after it was rebuilt, like those of"
-            " the target.",
+            help="Create topics that the old source lacks, like those of the target. For a source"
+            " that was set up again.",
         ),
     ] = False,
     yes: YesOption = False,
@@ -67,12 +67,12 @@ def command(
     timeout: WaitOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Take up a link again that was failed over or promoted, with nothing built anew.
+    """Take up a link again that was failed over or promoted, without a new copy of its topics.
 
-    First the link the other way begins where the cut was; a driver of this file mirrors it. Once
-    the producers there have stopped, the same with --turn-round ends that, and the link goes on
-    behind it. Without --yes each call shows what it would do. Each call goes on where the last one
-    ended.
+    First the link the other way begins at the cut; a driver of this file mirrors it. Once the
+    producers there have stopped, a call with --turn-round ends that link, and this link goes on
+    behind it. Without --yes each call shows what it would do. Each call goes on from the point at
+    which the last one ended.
     """
     from causeway.operate.moves import failback as moves
     from causeway.operate.moves.failed_back import Step

@@ -196,7 +196,7 @@ def _code(found: Listed[Any]) -> int:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> None:
-    """On a narrow screen, reasons stand below."""
+    """On a narrow screen, the reasons follow below the table."""
     out = console()
     below: list[str] = []
     if columns[-1] == "~reason" and out.width < WIDE:

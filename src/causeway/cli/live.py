@@ -86,8 +86,8 @@ def transforms(link: LinkStatus) -> list[Text]:
 
 
 def render(snapshot: Snapshot, lines: int, width: int) -> RenderableType:
-    """All links, in at most about `lines` lines of `width` characters: what is worst and furthest
-    behind is kept."""
+    """All links, in at most about `lines` lines of `width` characters. If there are too many
+    topics, the worst ones and those furthest behind are kept."""
     share = max(4, lines // max(1, len(snapshot.links)) - 3)
     parts: list[RenderableType] = []
     for link in snapshot.links:
@@ -123,8 +123,8 @@ def _headline(link: LinkStatus, snapshot: Snapshot) -> Text:
 
 
 def _table(topics: Sequence[TopicRow], most: int, width: int) -> Table:
-    """A line a topic. Where `width` would cut the names, the columns that matter least are left
-    out."""
+    """A line for each topic. If `width` is too small for the names, the columns that matter least
+    are left out."""
     shown = sorted(topics, key=_urgency)[:most] if len(topics) > most else topics
     rows = [_cells(row) for row in sorted(shown, key=lambda row: row.topic)]
     if len(shown) < len(topics):
@@ -169,8 +169,8 @@ def _styled(name: str, cell: str) -> Text:
 
 
 def _kept(rows: Sequence[dict[str, str]], width: int) -> list[str]:
-    """The columns beside the topic's that leave its name, or TEXT_AT_LEAST characters of the name,
-    in sight."""
+    """The columns for which there is room beside the topic's name, or beside TEXT_AT_LEAST
+    characters of the name."""
     names = min(TEXT_AT_LEAST, max((len(row["topic"]) for row in rows), default=0))
     widths = {
         name: max(len(name), *(len(row.get(name, "")) for row in rows)) if rows else len(name)

@@ -59,8 +59,8 @@ def promote(
     """End a mirror cleanly: nothing is left to copy, and others may write to its topics.
 
     Without --yes it shows whether something lags. Stop the producers, and call it with --yes: it
-    proves that everything is mirrored, brings consumer groups over exactly, and records where the
-    cut is. If something lags, it changes nothing and says what.
+    proves that everything is mirrored, brings consumer groups over exactly, and records the cut. If
+    partitions lag, it names them and changes nothing.
     """
     from causeway.operate.moves import promote as moves
 
@@ -85,7 +85,7 @@ def promote(
 
 
 def _promoted(found: Sequence[Promoted]) -> None:
-    """What belongs to each link, and below it all how each ended."""
+    """The details of each link, and then a line for each that says how it ended."""
     out = console()
     for each in found:
         _promotion(out, each)
@@ -177,9 +177,9 @@ def failover(
 ) -> int:
     """End a mirror now, with what has been mirrored so far; the source need not be there.
 
-    First it shows what is known: what is missing, how old the first such record is, where
-    consumer groups go on. With --yes the mirror ends, groups are committed, read-only mirrors are
-    opened, and the cut is recorded. No driver mirrors any of it afterwards.
+    First it shows how many records are missing, how old the first one is, and from where consumer
+    groups go on. With --yes the mirror ends, groups are committed, read-only mirrors are opened,
+    and the cut is recorded. No driver mirrors these topics afterwards.
     """
     from causeway.operate.moves import failed_over
     from causeway.operate.moves import failover as moves
@@ -209,8 +209,8 @@ def failover(
 
 
 def _failed_over(found: Sequence[FailedOver]) -> None:
-    """What is known of each link, and below it all how each ended: the last lines that a person at
-    a terminal sees."""
+    """The details of each link, and then a line for each that says how it ended, because a person
+    at a terminal sees the last lines."""
     out = console()
     for each in found:
         _detail(out, each)

@@ -15,7 +15,7 @@ from causeway.cli.words import printable, printable_lines
 
 class Output(Console):
     """Takes every string for data: a pattern such as `[a-z]+` is no markup here, and a name that
-    somebody else chose gives the terminal no orders. What is to have a style is a `Text`.
+    somebody else chose gives the terminal no orders. Pass a `Text` for a style.
 
     A string becomes one line. A `Text` keeps its line ends, so pass text of others through
     `printable` before it becomes a `Text`; its other control characters are escaped here.

@@ -27,8 +27,8 @@ def command(
         bool,
         typer.Option(
             "--finish-in-flight",
-            help="Finish what a killed process left in flight, mirror no more, then exit. "
-            "For a transform that is to be replaced.",
+            help="Finish the records that a killed process left in flight, mirror no others, then "
+            "exit. Use it before a transform is replaced.",
         ),
     ] = False,
     start: Annotated[
@@ -51,7 +51,8 @@ def command(
 ) -> int:
     """Mirror every flow of the file until SIGTERM or SIGINT, then drain and exit."""
     if until_caught_up and finish_in_flight:
-        raise ConfigError("use", "--until-caught-up and --finish-in-flight", "give one of them")
+        both = "--until-caught-up and --finish-in-flight"
+        raise ConfigError("use", both, "they exclude each other", remedy="give one of them")
     return run_settings(
         into(load(file), clusters),
         until_caught_up=until_caught_up,

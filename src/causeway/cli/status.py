@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from causeway.operate.status import LinkStatus, PartitionStatus
 
 
-WIDE = 120  # characters: on a narrower screen, reasons stand below the table
+WIDE = 120  # characters: on a narrower screen, reasons follow below the table
 _BESIDES = 8  # lines of a screen that are no partitions
 _COLUMNS = ("topic", ">partition", ">source end", ">mirrored to", ">lag", ">lag in time", "state")
-_SPARED = ("source end",)  # where all is mirrored to, and the lag
+_SPARED = ("source end",)  # it is `mirrored to` plus `lag`
 
 
 def command(
@@ -45,9 +45,9 @@ def command(
         bool,
         typer.Option(
             "--check",
-            help="Exit with 9 where no driver runs a flow, else with 7 where partitions are "
-            "stopped or failed or no lane takes them, or topics cannot be mirrored, else with 11 "
-            "where one lags by more than --lag-above.",
+            help="Exit with 9 if no driver runs a flow, else with 7 if partitions are stopped, "
+            "failed, held by a promotion or without a lane, or if topics cannot be mirrored, else "
+            "with 11 if a partition lags by more than --lag-above.",
         ),
     ] = False,
     lag_above: Annotated[

@@ -43,11 +43,10 @@ def table(
     spared: Collection[str] = (),
     styles: Styles = MappingProxyType({}),
 ) -> RenderableType:
-    """`columns`: titles; `>` before a title: figures; `~`: text that may wrap. Where a row needs
-    more than `width`, the columns before the first of these have a line of their own, once for all
-    rows that follow each other and have the same there. `spared`: columns that the second line
-    leaves out if it is too long still. `styles`: of cells, by the title of their column and by what
-    they say."""
+    """`columns`: titles; `>` before a title: figures; `~`: text that may wrap. If a row needs more
+    than `width`, the columns before the first `>` or `~` get a line of their own. Adjacent rows
+    with the same cells there share that line. `spared`: columns that the second line leaves out if
+    it is still too long. `styles`: of cells, by the title of their column and by their text."""
     from rich.console import Group
 
     rows = [tuple(map(printable, row)) for row in rows]
@@ -104,7 +103,7 @@ def _titles(columns: Sequence[_Column], indent: str = "") -> Text:
 def _one_line(
     columns: Sequence[_Column], rows: Sequence[Sequence[str]], styles: Styles
 ) -> Iterator[RenderableType]:
-    """Without rich's tables: 10,000 rows of `status` took it 4 s, and take 0.5 s by this."""
+    """Without rich's tables, which take 4 s for 10,000 rows of `status`. This takes 0.5 s."""
     yield _titles(columns)
     for row in rows:
         yield _line(columns, row, styles)

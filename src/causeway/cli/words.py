@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from causeway.relay.messages import RuleCounts, Transformed
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
-# JSON leaves these as they are. A terminal obeys the first ones, and the others are unseen or turn
-# the direction of what follows.
+# JSON leaves these characters as they are. A terminal obeys the first ones. The others are
+# invisible or change the direction of the text behind them.
 _UNSEEN = re.compile(
     "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
@@ -25,12 +25,13 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same of each line of `text`, which stay lines."""
+    """`text` with each of its lines made printable; the lines stay lines."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def printable_json(text: str) -> str:
-    r"""`text`, which is JSON, with what gives orders to a terminal as `\u009b`: the same JSON."""
+    r"""The JSON `text` with characters that a terminal obeys as escapes such as `\u009b`. It is the
+    same JSON."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

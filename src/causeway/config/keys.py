@@ -90,8 +90,9 @@ class RunKeys(Keys):
     metrics_names: str = key(
         "causeway.metrics.names",
         "",
-        "Names, besides this machine's own and its addresses, under which that port is called, such"
-        " as a Kubernetes service's: `causeway.mirrors.svc`. Calls under others are refused.",
+        "More names by which clients may call that port, such as a Kubernetes service's: "
+        "`causeway.mirrors.svc`. This machine's name and addresses are always allowed; calls by "
+        "other names are refused.",
     )
     http_port: Annotated[int, whole(0, 65535, (-1,))] = key(
         "causeway.http.port",

@@ -402,7 +402,7 @@ class RunSettings:
     lane_buffer_bytes: int | None = None  # None: 64 MiB, with a far source broker 256
     metrics_port: int | None = None  # None: metrics are not served
     metrics_host: str = "127.0.0.1"
-    metrics_names: tuple[str, ...] = ()  # under which that port is called, besides this machine's
+    metrics_names: tuple[str, ...] = ()  # by which clients may call that port, too
     http: HttpSettings = HttpSettings()
     webhook: WebhookSettings | None = None
 

@@ -19,13 +19,13 @@ from causeway.control.directives import Change, Directive, Kind, Plan, Scope, St
 from causeway.errors import ConfigError, ConflictError
 from causeway.model import ENDED, State
 
-HOLD_S: Final = 30.0  # a promotion that renews nothing for so long holds its mirror no more
+HOLD_S: Final = 30.0  # after so long without a renewal a promotion is released
 
 
 def begin(standing: Standing, wish: Directive) -> Plan:
-    """To have `wish`, an end, stand. Changes nothing if it has ended already, however that was. A
-    promotion goes on with one that was killed: from then on only the new command can finish it.
-    Raises ConfigError if what it is part of has ended."""
+    """Writes the end `wish`. Changes nothing if the scope has ended already, in any way. A command
+    goes on with a promotion that was killed: from then on only the new command can finish it.
+    Raises ConfigError if the scope is part of one that has ended."""
     before = standing.end_of(wish.scope)
     if before is not None and before.scope != wish.scope:
         raise ConfigError(
@@ -38,8 +38,8 @@ def begin(standing: Standing, wish: Directive) -> Plan:
 
 
 def renew(standing: Standing, scope: Scope, run: str, until: int) -> Plan:
-    """The promotion of the command `run` holds its mirror until then. Changes nothing if that
-    promotion does not stand any more."""
+    """The promotion of the command `run` holds its mirror until `until`. Changes nothing if that
+    promotion was taken back."""
     before = standing.by_key.get((Kind.END, scope))
     if before is None or not _is_of(before, run):
         return Plan(before=before)
@@ -48,8 +48,8 @@ def renew(standing: Standing, scope: Scope, run: str, until: int) -> Plan:
 
 
 def promotions(standing: Standing) -> tuple[Directive, ...]:
-    """The ends that are only about to be, and whose commands renew them. Commands of versions
-    before renew nothing: a person has to call those again."""
+    """The promotions that are under way and whose commands renew them. Commands of earlier versions
+    renew nothing: a person has to call these again."""
     return tuple(
         each
         for each in standing.by_key.values()
@@ -82,7 +82,7 @@ def finish(
     the promotion over, or if it has ended otherwise."""
     before = standing.by_key.get((Kind.END, scope))
     if before is None:
-        cause = "somebody has taken it back meanwhile, or the mirror was released by itself"
+        cause = "a person, or the leading driver, has taken it back meanwhile"
         raise ConflictError("end", str(scope), cause, remedy="call it again")
     if before.how is State.PROMOTING and how is State.PROMOTED and before.run != run:
         cause = f"another command goes on with the promotion {before.by}"
@@ -110,8 +110,8 @@ def finish(
 
 
 def let_go(standing: Standing, scope: Scope, run: str | None = None) -> Plan:
-    """A promotion of it, or only the one of the command `run`, is off. What has ended meanwhile
-    stays ended, and so do parts that had ended before."""
+    """Takes back the promotion of the scope, or only that of the command `run`. Mirrors that have
+    ended stay ended, and so do parts that had ended before."""
     before = standing.by_key.get((Kind.END, scope))
     held = before is not None and before.how not in ENDED and run in (None, before.run)
     return Plan(changes=(((Kind.END, scope), None),) if held else (), before=before)

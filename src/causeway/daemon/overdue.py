@@ -1,8 +1,8 @@
-"""Ends what stands for a limited time, because the command that set it may have died: fences on the
-source, and mirrors that a promotion holds.
+"""Ends directives with a limited time, because the command that gave them may have died: fences on
+the source, and promotions that hold their mirrors.
 
 The clocks of two machines may differ. So a promotion counts as dead if this process has seen no
-renewal of it for `ending.HOLD_S`, by its own clock.
+renewal for `ending.HOLD_S`, by its own clock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Overdue:
 
     @property
     def reason(self) -> str | None:
-        """Why something stands longer than it should."""
+        """Why a fence or promotion could not be ended in time; None if all is well."""
         return self._not_lifted or self._not_released
 
     def end(self, standing: Standing) -> None:
@@ -61,7 +61,7 @@ class Overdue:
         except CausewayError as error:
             errors = {str(over[0].scope.topic): error}
         why = next((error for error in errors.values() if error is not None), None)
-        self._not_lifted = None if why is None else f"a fence whose time is over stays: {why}"
+        self._not_lifted = None if why is None else f"a fence could not be lifted in time: {why}"
         for topic in (topic for topic, error in errors.items() if error is None):
             _log.info("fence lifted", extra={"link": self._link.name, "topic": topic})
 
@@ -79,7 +79,7 @@ class Overdue:
         try:
             written = directive_log.write(self._sides.target_admin, self._link, decide)
         except CausewayError as error:
-            self._not_released = f"a promotion whose command has died still holds: {error}"
+            self._not_released = f"a promotion whose command has died was not released: {error}"
             return
         self._not_released = None
         for (_, scope), _ in written.plan.changes:

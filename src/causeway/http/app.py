@@ -35,7 +35,7 @@ _FILES: Final = Path(__file__).parent / "page"
 # What tells nothing of the mirror, and must be there before a token can be asked for.
 _OPEN: Final = ("/", "/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
 _NO_NAME: Final = (
-    "this port is not called so: use an address of this machine, or add the name to"
+    "this port does not have that name: use an address of this machine, or add the name to"
     " causeway.metrics.names"
 )
 _ABOUT: Final = (
@@ -45,8 +45,8 @@ _ABOUT: Final = (
 
 
 def metrics_app(sight: Sight, run: RunSettings) -> Guard:
-    """/metrics and the probes, without a token, to calls under this machine's names and addresses:
-    of `causeway.metrics.port`."""
+    """The server of `causeway.metrics.port`: /metrics and the probes, without a token, for calls by
+    this machine's names and addresses."""
     app = _bare()
     app.include_router(health.router(sight.views, lambda: sight.heard_at))
     _add_metrics(app, sight)

@@ -1,7 +1,7 @@
 """Who may call: decided before any route is looked for.
 
-    Host     without TLS: only this machine's addresses and names, or another site's page could
-             have its own name lead here and read (DNS rebinding). With TLS, the browser has
+    Host     without TLS: only this machine's addresses and names. Else another site could let its
+             own name lead here, and its page could read (DNS rebinding). With TLS, the browser has
              compared the name with our certificate.
     token    where one is set, for all but probes and the page's own files
     changes  anything but GET, HEAD and OPTIONS: never for another site's page, and in JSON, which
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("causeway.http")
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BYTES: Final = 64 * 1024  # of a body
-_NOT_OURS: Final = "this server is not called so: use the address that the run names"
+_NOT_OURS: Final = "this server does not have that name: use the address that the run names"
 _HEADERS: Final = (
     (
         b"content-security-policy",
@@ -57,8 +57,8 @@ class _Refusal:
 
 class Guard:
     """An ASGI application around another. `host`: the address that is listened at; `names`: more
-    names under which it may be called. `open_paths`: what needs no token; those that end in a
-    slash with all below. `not_ours`: what callers under another name are told."""
+    names by which it may be called. `open_paths`: paths that need no token; a path that ends in
+    a slash stands for all paths below it. `not_ours`: the message for callers by another name."""
 
     def __init__(
         self,

@@ -61,10 +61,11 @@ class Link(Shape):
     source: str
     target: str
     state: str = Field(
-        description="The worst of its partitions': mirroring, paused, stopped, failed, source "
-        "unavailable, promoting, promoted or failed over; else its role."
+        description="The worst state of its partitions: mirroring, paused, stopped, failed, source "
+        "unavailable, promoting, promoted or failed over. Its role, if it has no partitions yet or "
+        "another driver leads."
     )
-    worst: str = Field(description="The same, with a partition's own state; see ranking.")
+    worst: str = Field(description="The same, but with a partition's own state; see ranking.")
     role: str = Field(description="starting, standby, leading, failed or ended.")
     reason: str | None = Field(description="On standby: who leads; failed: why.")
     planned: bool = Field(description="Its topics have been looked up.")
@@ -90,7 +91,7 @@ class Overview(Shape):
     lanes: int = Field(description="Lanes that are connected.")
     lanes_wanted: int
     lane_trouble: str | None
-    ranking: list[str] = Field(description="All states; what a person must see first, first.")
+    ranking: list[str] = Field(description="All states, the worst first.")
     links: list[Link]
 
 

@@ -97,7 +97,7 @@ LAG_BYTES: Final = Metric(
 LAG_SECONDS: Final = Metric(
     name="causeway_partition_lag_seconds",
     help="Age of the first record that is not mirrored, by its timestamp; 0 if nothing is left to "
-    "mirror, but the time since the source last answered while it does not.",
+    "mirror, or the time since the source's last answer if the source does not answer now.",
     labels=_PARTITION,
 )
 HELD_RECORDS: Final = Metric(

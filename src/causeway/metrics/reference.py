@@ -11,16 +11,16 @@ _HEAD = """# Metrics
 `causeway run` answers Prometheus at `/metrics` of [its server](http.md), and with
 `causeway.metrics.port` set on that port as well: on this machine only unless
 `causeway.metrics.host` names another address, without TLS or token. It refuses calls
-under names that are not this machine's: list others that you use in `causeway.metrics.names`.
+by names that are not this machine's: list other names in `causeway.metrics.names`.
 [deploy/](../deploy/README.md) has a scrape configuration, alert rules and a Grafana dashboard.
 
 - `link` is the flow, as `A->B`; `topic` and `partition` are the source's, but in MirrorMaker 2's
   metrics the topic is the target's.
-- An unknown value has no sample: a lag before the source's end is known, a lag in time for the
-  seconds until the time of the first record is known, and times of a partition that has moved
-  nothing yet. Times of records before 1973, or more than a day ahead, give no age
-  (some producers write seconds or nanoseconds). Minimum, maximum and average are of about the last
-  minute; if nothing moved in it, they have no sample.
+- An unknown value has no sample. A lag is unknown until the source's end is known. A lag in time is
+  unknown for some seconds, until the time of the first record is known. Times are unknown for a
+  partition that has moved nothing yet. Times of records before 1973, or more than a day ahead, give
+  no age (some producers write seconds or nanoseconds). Minimum, maximum and average are of about
+  the last minute; if nothing moved in it, they have no sample.
 - Counters begin at 0 with each run, and where a process leads a link anew. A process on standby has
   no partitions to tell of.
 - A page is made when it is asked for, and a scrape holds up no lane. It has some 23 samples a

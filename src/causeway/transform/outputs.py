@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NAMES = ("key", "value", "headers", "timestamp", "topic", "partition")
-# What to write for a part that is to go.
+# The remedy for a query that leaves a part out.
 _INSTEAD = {
     "key": "write `NULL AS key` for records without a key",
     "value": "write `NULL AS value` for tombstones",
@@ -92,7 +92,7 @@ def recognise(
         left_out = left_out | set(NAMES)
     for label in NAMES:
         if label in left_out and label not in found and label not in kept:
-            problem = f"`{label}` is left out, and yet would stay as it is ({_INSTEAD[label]})"
+            problem = f"`{label}` is left out, but would stay as it is ({_INSTEAD[label]})"
             facts.problems.append(Problem(Place(), problem))
     return found
 

@@ -68,21 +68,20 @@ _NOW = {
 }
 _UDFS = {"PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF"}
 _COLLECTIONS = {"Explode", "PosExplode", "Inline"}
-# What may take a secret, and as which of its arguments: nothing of the secret is to be seen in what
-# comes out.
+# Functions that may take a secret, by argument: their results show nothing of the secret.
 _DIGESTS: Mapping[str, frozenset[int]] = {
     "Sha2": frozenset({0}),
     "Hmac": frozenset({0, 1}),
     "AesEncrypt": frozenset({1}),
 }
-# What may prepare a secret for those.
+# Functions that may prepare a secret for these.
 _PREPARE = {
     *("Alias", "Cast", "Concat", "ConcatWs", "GetStructField", "Encode", "Unhex", "UnBase64"),
     "ToBinary",
 }
 _ONLY_DIGESTS = (
-    "only sha2, hmac and the key of aes_encrypt may be made of secrets, also by concat, encode, "
-    "unhex, unbase64, to_binary or a cast to STRING or BINARY"
+    "only sha2, hmac and aes_encrypt (as its key) may use secrets, which concat, encode, unhex, "
+    "unbase64, to_binary and casts to STRING or BINARY may prepare"
 )
 _EXPLODES = "use explode, posexplode or inline (also with _outer), or json_tuple"
 

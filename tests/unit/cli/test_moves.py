@@ -214,7 +214,7 @@ def test_a_promotion_is_shown_and_done_with_a_yes(
     assert exit_code("promote", file) == 2
     said = capsys.readouterr()
     assert "A->B would be promoted: nothing lags" in said.out
-    assert "nothing was changed; the same with --yes does it" in said.err
+    assert "nothing was changed; call it again with --yes to do it" in said.err
     assert exit_code("promote", file, "--dry-run") == 0
     assert exit_code("promote", file, "--dry-run", "--yes") == 0
     assert "is promoted" not in capsys.readouterr().out

@@ -220,7 +220,7 @@ def test_what_can_be_chosen_is_what_would_not_be_refused(world: World) -> None:
     [
         (("mirror",), None, None),
         (("mirror",), "topics were chosen, and its file lets nobody", "topics were chosen, and"),
-        (("mirror",), "a fence whose time is over stays", None),
+        (("mirror",), "a fence could not be lifted in time", None),
         (("pause",), None, "runs an older Causeway"),
     ],
 )

@@ -58,7 +58,7 @@ def test_another_name_is_refused(host: str, caplog: pytest.LogCaptureFixture) ->
     assert record.getMessage() == "call refused"
     assert vars(record)["path"] == "/x"
     assert vars(record)["client"] == "testclient"
-    assert "not called so" in vars(record)["reason"]
+    assert "does not have that name" in vars(record)["reason"]
 
 
 @pytest.mark.parametrize(

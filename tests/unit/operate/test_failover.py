@@ -429,7 +429,7 @@ def test_a_link_to_the_cluster_that_is_gone_keeps_no_other_from_ending(acted: li
     *_, other = failover(settings_of("A->B", "B->D"), yes=True)
     assert other.late, "it ends nothing that its target still takes"
     _, third = failover(settings_of("A->B", "A->C"), yes=True)
-    assert (third.left, third.late) == ("nothing of it has been mirrored yet", False)
+    assert (third.left, third.late) == ("nothing has been mirrored yet", False)
 
 
 def test_a_cluster_that_a_topic_never_goes_to_is_no_matter(acted: list[str]) -> None:
@@ -453,6 +453,6 @@ def test_a_link_that_cannot_be_ended_keeps_no_other_from_it(acted: list[str]) ->
 def test_where_nothing_can_be_ended_that_is_an_error(acted: list[str]) -> None:
     with pytest.raises(UnreachableError):
         failover(settings_of("B->A", "C->A"), yes=True)
-    with pytest.raises(ConfigError, match=r"nothing of it .* yet; C->A: reach A"):
+    with pytest.raises(ConfigError, match=r"nothing has been .* yet; C->A: reach A"):
         failover(settings_of("A->C", "C->A"), yes=True)
     assert not acted

@@ -127,8 +127,8 @@ def _is_nothing(root: Node) -> bool:
 
 
 class _Builder:
-    """A few lines whose aliases name lines with aliases can stand for more values than any machine
-    has memory for: so what aliases repeat is bounded."""
+    """Bounds the values that aliases repeat. Without a bound, a few lines whose aliases name lines
+    with aliases can take more memory than a machine has."""
 
     def __init__(self, problems: Problems, subject: str) -> None:
         self._problems = problems

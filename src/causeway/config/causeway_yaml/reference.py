@@ -51,7 +51,8 @@ elsewhere that has a quote or a backslash in it has to be written as `jaas-confi
 
 **Safety.** No tag (`!...`) is followed, a key set twice is refused, and so is one that is unknown.
 All that is wrong is told at once, with line and column. Parts can be shared by YAML's anchors and
-`<<`. Aliases that repeat more than 100,000 values in all, and more than 100 levels, are refused.
+`<<`. A file is refused if its aliases repeat more than 100,000 values in all, or if it has more
+than 100 levels.
 
 **Editors** complete and check it with [its JSON schema](causeway.schema.json), which `causeway
 convert --schema` prints too; with the YAML language server, by this line at the top:

@@ -25,7 +25,7 @@ def the_one(
         raise ConfigError("cut over", f"topics {', '.join(topics)}", cause, remedy="one at a time")
     if len(links) > 1:
         names = ", ".join(each.name for each in links)
-        raise ConfigError("cut over", names, "which of these flows?", remedy="--link 'A->B'")
+        raise ConfigError("cut over", names, "the file has several flows", remedy="--link 'A->B'")
     return links[0], tuple(dict.fromkeys(topics))
 
 

@@ -1,9 +1,11 @@
-"""What is to be done about consumer groups that have stopped on the source. Pure.
+"""What the cutover does about consumer groups that have stopped on the source. Pure.
 
-no place there, or an earlier one     commit the exact place
-a later one, and no members there     it would skip records: a person decides, by --reset-group or
-                                      --leave-group
-a later one, and members there        it is at work; what it has read nobody knows, so it is told
+group's place on the target           action
+none, or an earlier one               commit the exact place
+a later one, and no members there     a person decides by --reset-group or --leave-group, because
+                                      the group would skip records
+a later one, and members there        say so: the group is at work there, and Causeway cannot know
+                                      which records it has read
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from causeway.operate.cutover.words import count, cut
 
 
 def placing(groups: Collection[Group], wishes: Wishes) -> Found | None:
-    """What is to be done until all have their places on the target, None if they have."""
+    """The next act for groups without a place on the target; None if all have one."""
     found = undecided(groups, wishes) or _at_work(groups, wishes)
     if found is not None:
         return found
@@ -32,7 +34,7 @@ def placing(groups: Collection[Group], wishes: Wishes) -> Found | None:
             for group in busy
         )
         what = f"stop {count(len(busy), 'group')} on the target for a moment"
-        return Found(f"{what}: brokers let nobody place them meanwhile", Act.PERSON, lines)
+        return Found(f"{what}: brokers take no offsets while it has members", Act.PERSON, lines)
     if unplaced:
         many = sum(group.undone for group in unplaced)
         what = f"{count(len(unplaced), 'group')} gets" if len(unplaced) == 1 else ""
@@ -52,7 +54,7 @@ def further(groups: Iterable[Group]) -> tuple[str, ...]:
 
 
 def undecided(groups: Collection[Group], wishes: Wishes) -> Found | None:
-    """The groups that would skip records, and of which no option says what is to become."""
+    """The groups that would skip records, and that no option names."""
     ahead = [
         group
         for group in groups
@@ -71,13 +73,13 @@ def undecided(groups: Collection[Group], wishes: Wishes) -> Found | None:
 
 
 def _at_work(groups: Collection[Group], wishes: Wishes) -> Found | None:
-    """The groups that are to be taken back, and have members: brokers let nobody place them."""
+    """The groups to be taken back that have members, for which brokers take no offsets."""
     busy = [g for g in groups if g.ahead and g.busy_there and g.name in wishes.reset_groups]
     if not busy:
         return None
     lines = cut(
         f"{group.name} has members there, {count(group.ahead, 'record')} beyond its place; if "
-        f"that is right by now, call this without --reset-group {group.name}"
+        f"it has read these records, call this without --reset-group {group.name}"
         for group in busy
     )
     what = f"stop {count(len(busy), 'group')} on the target, to take it back to its place"

@@ -34,7 +34,7 @@ from causeway.operate.cutover.values import (
 from causeway.operate.cutover.words import count, cut, named, time
 
 BEFORE_THE_END: Final = "before the end"
-_CLOCKS_MS = 5_000  # a smaller difference of clocks is not worth a word
+_CLOCKS_MS = 5_000  # a smaller difference of clocks is not shown
 _MARGIN_S = 5.0  # of a fence: with less left, nothing is promoted any more
 _BROKEN = ("stopped", "failed", "paused")
 
@@ -83,7 +83,7 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, Found]]:
         del before["consumers"]
     for name, step in before.items():
         if promoted and name == "fence" and look.fences:
-            yield name, Found("nobody may write to the source; `--undo` lifts it")
+            yield name, Found("the fence on the source stays; `--undo` lifts it")
         elif promoted:
             yield name, Found(BEFORE_THE_END)
         else:
@@ -110,8 +110,8 @@ def _check(look: Look, wishes: Wishes) -> Found:
     bad = [each for each in look.checks if each.mark is Mark.BAD]
     lines = tuple(f"{each.name}: {each.text}" for each in look.checks if each.mark is not Mark.GOOD)
     if bad:
-        return Found(f"{count(len(bad), 'thing')} to be mended first", Act.STOP, lines)
-    # Before anybody is kept from writing: a person has to decide.
+        return Found(f"{count(len(bad), 'problem')} to solve first", Act.STOP, lines)
+    # A person decides before the fence keeps producers from writing.
     if (found := undecided(_moving(look, wishes), wishes)) is not None:
         return found._replace(lines=(*found.lines, *lines))
     return Found("; ".join(_in_short(look.checks)), lines=lines)
@@ -179,7 +179,7 @@ def _fence(look: Look, wishes: Wishes) -> Found:
     if not (wishes.fence or look.fences):
         if look.still_s < wishes.settle_s:
             return Found(
-                _going_on(look) or "nobody may write any more",
+                _going_on(look) or "no producer may write any more",
                 Act.PERSON,
                 who,
             )
@@ -202,11 +202,11 @@ def _fence(look: Look, wishes: Wishes) -> Found:
         return Found(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, who)
     if left < _MARGIN_S:
         return Found("its time is nearly over, and then it is lifted", Act.WAIT)
-    return Found(f"nobody writes any more; {lifted}, unless promoted before")
+    return Found(f"no producer writes any more; {lifted}, unless promoted before")
 
 
 def _ahead(look: Look) -> str:
-    """How far the driver's clock is from this machine's, where a person would notice."""
+    """The difference between the driver's clock and this machine's, if a person would notice it."""
     if abs(look.ahead_ms) < _CLOCKS_MS:
         return ""
     way = "ahead of" if look.ahead_ms > 0 else "behind"

@@ -388,5 +388,5 @@ def _refuse(wishes: Wishes) -> None:
     if not 1 <= wishes.fence_for_s <= _FENCED_MOST_S:
         raise ConfigError("cut over", "--fence-for", "must be from 1 second to 24 hours")
     if both := sorted(wishes.left_groups & wishes.reset_groups):
-        cause = "--leave-group and --reset-group name it: which of them?"
-        raise ConfigError("cut over", f"group {both[0]}", cause)
+        cause = "both --leave-group and --reset-group name it"
+        raise ConfigError("cut over", f"group {both[0]}", cause, remedy="name it in one of them")

@@ -35,8 +35,8 @@ from causeway.wire.cluster import AclBinding
 
 SOURCE_S: Final = 4.0  # so long the source is waited for, for an exact figure
 TARGET_S: Final = 5.0  # so long the target of one link, if there are others
-_NOT_YET: Final = "it could not be committed then; the same with --yes tries it again"
-_NOTHING: Final = "nothing of it has been mirrored yet"
+_NOT_YET: Final = "it could not be committed then; call it again with --yes to try it again"
+_NOTHING: Final = "nothing has been mirrored yet"
 
 
 def failover(

@@ -37,7 +37,7 @@ _POLL_S = 0.25
 _SHOWN: Final = 5  # partitions named in a refusal
 _GROUPS_S: Final = 60.0  # so long exact places of groups are looked for
 _NOTHING: Final = "it mirrors no topics"
-_WHY_NOTHING: Final = "`causeway plan` tells what it would mirror, `explain` why not"
+_WHY_NOTHING: Final = "`causeway plan` shows its topics, `causeway explain TOPIC` a reason"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,8 +89,8 @@ def look(
             missing[0],
             f"its mirror has ended, and by now {link.source.alias} lacks it, or the file says that "
             f"{link.name} does not mirror it",
-            remedy="restore what the file had; or --create-topics creates it there, empty: then it "
-            "is brought back as a whole",
+            remedy="put the topic back into the file; or use --create-topics: it creates the topic "
+            "there, empty, and then all its records are brought back",
         )
     places = [TopicPartition(t.source, n) for t in topics.values() for n in range(t.partitions)]
     ends = offsets_at(sides.source, places, LATEST)
