@@ -215,7 +215,7 @@ def test_a_stage_that_cannot_start_is_told_of_once_it_is_needed(
     assert one.stage.trouble(late) is None
     one.submit(ODD)
     loop.until(lambda: wanted(loop) == [ONE])
-    began = one.stage._ready_at
+    began = one.stage.ready_at
     assert one.stage.trouble(began + stage_module.STARTING_S - 1) is None
     assert "has not started" in str(one.stage.trouble(began + stage_module.STARTING_S + 1))
     loop.stages.ended(messages.StageEnded(key=ONE, attempt="1", reason="ImportError", threw=False))

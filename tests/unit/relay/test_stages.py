@@ -278,30 +278,34 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _Driver:
-    """Launches what the lane wants; workers hang on the batch that holds offset `slow`."""
+    """Launches what the lane wants; workers hang on the batch that holds offset `slow`. `cores`:
+    of so many stages at once, the one that was wanted last first."""
 
-    def __init__(self, loop: Loop, slow: int) -> None:
-        self._loop, self._slow = loop, slow
+    def __init__(self, loop: Loop, slow: int, cores: int = 2) -> None:
+        self._loop, self._slow, self._cores = loop, slow, cores
         self._running: dict[str, Workers] = {}
         self._gone: set[str] = set()
         self.launched: list[str] = []
+        self.holds_back: str | None = None  # a stage for which there is no core
 
     def step(self) -> bool:
         """True, for a condition."""
         wanted = {each.key: each for each in self._loop.stages.wanted}
-        for key, each in wanted.items():
+        for key in self._running.keys() - wanted.keys():
+            del self._running[key]
+        for key, each in reversed(wanted.items()):
             if each.hung is not None and each.hung not in self._gone:
                 self._gone.add(each.hung)
                 self._running.pop(key).let_go()
                 ended = messages.StageEnded(key=key, attempt=each.hung, reason="X", threw=False)
                 self._loop.stages.ended(ended)
-            if key not in self._running:
+            if key not in self._running and len(self._running) < self._cores:
+                if key == self.holds_back:
+                    continue
                 attempt = f"{len(self.launched)}"
                 self._running[key] = Workers(each.address, attempt, key)
                 self._running[key].hangs_at = self._slow
                 self.launched.append(key)
-        for key in self._running.keys() - wanted.keys():
-            del self._running[key]
         return True
 
 
@@ -360,6 +364,31 @@ def test_the_second_stage_ends_once_nobody_needs_it(
     _submit(stage, 30, heard)
     until(lambda: heard[-1].next == 40)
     assert loop.stages.size == 0
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("taken", ["by the first stage", "by the second stage"])
+def test_without_a_core_for_a_second_stage_the_first_one_looks_for_the_slow_record(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    monkeypatch.setattr(aside, "SPARE_S", 1.0)
+    stage, driver = loop.stages.get(KEY), _Driver(loop, 15, cores=1)
+    slow, others = list[Piece](), list[Piece]()
+    for first in (0, 10, 20):
+        _submit(stage, first, slow)
+    _submit(stage, 1000, others)
+
+    def step() -> bool:
+        driver.holds_back = f"{KEY}+" if taken == "by the first stage" else None
+        return driver.step()
+
+    loop.until(lambda: step() and others and slow and slow[-1].next == 30, within_s=20.0)
+    refusals = [refusal for piece in slow for refusal in piece.outcome.refused]
+    assert [refusal.offset for refusal in refusals] == [15]
+    assert [piece.next for piece in slow] == sorted(piece.next for piece in slow)
+    assert sum(piece.outcome.records_in for piece in slow) == 30
+    assert loop.stages.size == 0
+    assert [each.key for each in loop.stages.wanted] == [KEY]
 
 
 def test_a_machine_that_stood_still_is_no_slow_record(loop: Loop) -> None:

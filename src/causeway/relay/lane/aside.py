@@ -5,7 +5,8 @@
       └──── the owner has nothing there, and hung nothing there for PROBATION_S ◄──────┘
 
 So the record is looked for without the other partitions, which a new attempt of the first stage
-goes on with.
+goes on with. A cluster may have a core for one of both stages alone. Then the second one ends,
+and the first one treats all, for a while.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from causeway.relay.lane.chunks import Work
+from causeway.relay.lane.chunks import Chunks, Work
 
 if TYPE_CHECKING:
     from causeway.relay.lane.stage import Stage
 
 PROBATION_S = 600.0  # where one record is slow, others like it may follow
 LINGERS_S = 60.0  # before a second stage ends that no partition needs
+SPARE_S = 120.0  # within which both stages must be ready
 
 
 class Aside:
-    """`make`: the stage, told whose work it hung on."""
+    """`make`: the stage, told whose work it hung on. `chunks`: of the first stage."""
 
-    def __init__(self, make: Callable[[Callable[[object], None]], Stage]) -> None:
+    def __init__(self, make: Callable[[Callable[[object], None]], Stage], chunks: Chunks) -> None:
         self._make = make
+        self._chunks = chunks
+        self._without_until = 0.0  # monotonic: there is no core for a second stage
         self.stage: Stage | None = None  # while it is needed
         self._owners: dict[object, float] = {}  # until when they stay, monotonic
         self._needed_at = 0.0
@@ -35,6 +39,10 @@ class Aside:
     def has(self, owner: object) -> bool:
         """Whether works of `owner` are to go here."""
         return owner in self._owners
+
+    @property
+    def may_take(self) -> bool:
+        return time.monotonic() >= self._without_until
 
     @property
     def size(self) -> int:
@@ -59,7 +67,8 @@ class Aside:
         if not self._owners.get(owner):
             self._owners.pop(owner, None)
 
-    def turn(self, now: float) -> None:
+    def turn(self, now: float, ready_at: float) -> None:
+        """`ready_at`: when the first stage last was, monotonic."""
         stage = self.stage
         if stage is None:
             return
@@ -72,6 +81,10 @@ class Aside:
             self.close()
             return
         stage.turn(now)
+        if now - min(ready_at, stage.ready_at) > SPARE_S:
+            self._without_until = now + PROBATION_S
+            self._chunks.take_over(stage.chunks)
+            self.close()
 
     def close(self) -> None:
         stage, self.stage = self.stage, None

@@ -285,6 +285,16 @@ class Chunks:
             self.submit(work)
         self._suspects.update(pieces or [first])
 
+    def take_over(self, other: Chunks) -> None:
+        """Treat all works of `other`, whose stage ends."""
+        works = [*other._take_back(), *other._waiting]
+        for work in works:
+            self.submit(work)
+        self._suspects.update(work for work in works if work in other._suspects)
+        other._waiting.clear()
+        other._suspects.clear()
+        other._accused, other._size = None, 0
+
     def proven(self) -> None:
         """Whoever treats them has shown that it works."""
         self._works = True

@@ -72,19 +72,19 @@ class Stage:
         self.spec = spec
         self.address = address
         self.hung: str | None = None  # the attempt that was given up, until there is another one
-        self._aside = None if make_aside is None else Aside(make_aside)
         self._on_hung = on_hung
         self.waiting: str | None = None  # what its registry lacks, while a worker waits for it
         self._listener = listener
         self._secret = secret
         self._helpers = helpers
         self._selector = selector
-        self._chunks = Chunks()
+        self.chunks = Chunks()
+        self._aside = None if make_aside is None else Aside(make_aside, self.chunks)
         self._strangers: dict[Connection, float] = {}
         self._ends: dict[str, Connection] = {}  # by what they are: "source", "sink"
         self._attempt = self._lost = ""  # the one that is there, and the last one that was
         self._masks: dict[Connection, int] = {}
-        self._made_at = self._ready_at = time.monotonic()
+        self._made_at = self.ready_at = time.monotonic()
         self._direct = direct
         self._by_spark = spec.shortcut is None or not direct.works  # chunks go there now
         self._needed_at = self._made_at  # Spark, by some record
@@ -103,7 +103,7 @@ class Stage:
         """Whether chunks go through now, as far as we have seen."""
         if not self._by_spark:
             return self._direct.ready
-        return self._complete and self._chunks.works and self.waiting is None
+        return self._complete and self.chunks.works and self.waiting is None
 
     @property
     def wanted(self) -> bool:
@@ -119,7 +119,7 @@ class Stage:
 
     def trouble(self, now: float) -> str | None:
         """Why nothing has gone through it for long; None where it works, or may soon."""
-        waited = now - self._ready_at
+        waited = now - self.ready_at
         if self._why and waited > ENDING_S:
             return f"its stage ends again and again: {self._why}"
         if waited > STARTING_S and self.waiting is not None:
@@ -134,7 +134,7 @@ class Stage:
     @property
     def size(self) -> int:
         """Bytes that wait or are under way."""
-        return self._chunks.size + (0 if self._aside is None else self._aside.size)
+        return self.chunks.size + (0 if self._aside is None else self._aside.size)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -146,21 +146,21 @@ class Stage:
         if self._aside is not None and self._aside.has(work.owner):
             self._aside.submit(work)
             return
-        self._chunks.submit(work)
+        self.chunks.submit(work)
         self._pump()
 
     def suspect(self, works: Sequence[Work]) -> None:
         """Another stage hung on the first of these."""
-        self._chunks.suspect(works)
+        self.chunks.suspect(works)
         self._pump()
 
     def has(self, owner: object) -> bool:
         """Whether a work of `owner` has not been answered."""
-        return self._chunks.has(owner)
+        return self.chunks.has(owner)
 
     def cancel(self, owner: object) -> None:
         """Forget what `owner` has submitted."""
-        self._chunks.cancel(owner)
+        self.chunks.cancel(owner)
         if self._aside is not None:
             self._aside.cancel(owner)
 
@@ -204,21 +204,20 @@ class Stage:
             if now - since > GREETING_S:
                 self._drop(stranger)
         if self.ready:
-            self._ready_at, self._why = now, ""
+            self.ready_at, self._why = now, ""
         missed, self._turned_at = now - self._turned_at, now
         if missed > STALLED_S:  # the whole machine stood still: that is no record's doing
-            self._chunks.excuse(missed)
-        if self._by_spark and self._chunks.overdue(now):
+            self.chunks.excuse(missed)
+        if self._by_spark and self.chunks.overdue(now):
             self.hung = self._attempt
             self._lose("hung")
         if self._aside is not None:
-            self._aside.turn(now)
+            self._aside.turn(now, self.ready_at)
             if (aside := self._aside.stage) is not None:
                 self.answered_at = max(self.answered_at, aside.answered_at)
-        if self._by_spark:
-            if now - self._needed_at > self._lingers_s and self._may_end:
-                self._to_direct()
-            self._pump()
+        if self._by_spark and now - self._needed_at > self._lingers_s and self._may_end:
+            self._to_direct()
+        self._pump()
         for connection, mask in self._masks.items():
             wanted = selectors.EVENT_READ
             if connection.wants_write:
@@ -234,7 +233,7 @@ class Stage:
         if attempt == self._attempt:
             self._lose()  # its machine may be gone, and its sockets say nothing
         if attempt == self._lost:
-            self._chunks.judged(threw=threw)
+            self.chunks.judged(threw=threw)
         self._why = reason or self._why
 
     def close(self) -> None:
@@ -253,28 +252,28 @@ class Stage:
     # -- the direct worker ------------------------------------------------------------------------
 
     def next_chunk(self) -> Chunk | None:
-        self._chunks.proven()
-        return next(self._chunks.to_send(), None)
+        self.chunks.proven()
+        return next(self.chunks.to_send(), None)
 
     def answered(self, outcome: Outcome) -> None:
         self.answered_at = time.monotonic()
-        self._chunks.answered(outcome)
+        self.chunks.answered(outcome)
 
     def unanswered(self) -> None:
-        self._chunks.elsewhere(works=False)
+        self.chunks.elsewhere(works=False)
 
     def to_spark(self, *, works: bool = False) -> None:
         """`works`: the stage has shown that it does."""
         self._direct.leave(self)
         self._by_spark = True
-        self._needed_at = self._ready_at = time.monotonic()
-        self._chunks.elsewhere(works=works)
+        self._needed_at = self.ready_at = time.monotonic()
+        self.chunks.elsewhere(works=works)
         self._pump()
 
     @property
     def _may_end(self) -> bool:
         late = self.spec.late and self.spec.shortcut is not None
-        return late and self.ready and not self._chunks.suspicious and self._direct.works
+        return late and self.ready and not self.chunks.suspicious and self._direct.works
 
     def _to_direct(self) -> None:
         ends, self._ends = self._ends, {}
@@ -283,7 +282,7 @@ class Stage:
             self._drop(end)
         self._by_spark = False
         self._lingers_s = min(2 * self._lingers_s, LINGERS_S[1])
-        self._chunks.elsewhere(works=False)
+        self.chunks.elsewhere(works=False)
         self._direct.join(self)
 
     # -- its workers ------------------------------------------------------------------------------
@@ -326,10 +325,10 @@ class Stage:
             self.waiting = None
             if frame.records_in and connection is self._ends.get("sink"):
                 self._needed_at = self.answered_at
-            self._chunks.answered(frame)
+            self.chunks.answered(frame)
             self._pump()
         elif isinstance(frame, Waiting):
-            self._chunks.lives()
+            self.chunks.lives()
             self.waiting = frame.reason
         else:
             raise ValueError("a worker said what it is not to say")
@@ -342,7 +341,7 @@ class Stage:
         del self._strangers[connection]
         if frame.attempt != self._attempt or frame.end in self._ends:
             self._lose("gone")
-            self._chunks.judged(threw=False)  # nobody has told
+            self.chunks.judged(threw=False)  # nobody has told
             self._attempt = frame.attempt
             self.hung = None
         self._ends[frame.end] = connection
@@ -359,7 +358,7 @@ class Stage:
         if source is None or not self._complete:
             return
         try:
-            for chunk in self._chunks.to_send():
+            for chunk in self.chunks.to_send():
                 source.send(chunk)
                 if source.unsent > UNSENT_BYTES:
                     break
@@ -377,24 +376,24 @@ class Stage:
 
     def _lose(self, how: Loss = "died") -> None:
         ends, self._ends = self._ends, {}
-        if "source" in ends and ends["source"].unsent and (how != "hung" or self._chunks.alone):
+        if "source" in ends and ends["source"].unsent and (how != "hung" or self.chunks.alone):
             how = "gone"
         self._lost, self._attempt, self.waiting = self._attempt, "", None
         for end in ends.values():  # what it still said
             with contextlib.suppress(ConnectionError, ValueError):
                 for frame in end.receive():
                     if isinstance(frame, Outcome) and frame.number != _PROBE:
-                        self._chunks.answered(frame)
+                        self.chunks.answered(frame)
         for connection in ends.values():
             self._drop(connection)
         if not self._by_spark:
             return
         if how != "hung":
-            self._chunks.lost(how)
+            self.chunks.lost(how)
             return
-        if self._on_hung is not None and self._chunks.owner is not None:
-            self._on_hung(self._chunks.owner)
-        if self._aside is None:
-            self._chunks.lost(how)
+        if self._on_hung is not None and self.chunks.owner is not None:
+            self._on_hung(self.chunks.owner)
+        if self._aside is None or not self._aside.may_take:
+            self.chunks.lost(how)
         else:
-            self._aside.take(self._chunks.give_up())
+            self._aside.take(self.chunks.give_up())
