@@ -52,7 +52,7 @@ MEANINGS: Final = (
     Meaning(
         3,
         "one link of several did not answer (the others are shown, or done)",
-        ("status", "topics", "groups", "events", "failover"),
+        ("status", "topics", "groups", "events", "plan", "failover", *_DIRECTIVES),
     ),
     Meaning(4, "TLS or SASL refused", but=_NO_CLUSTER),
     Meaning(5, "a permission is missing", but=_NO_CLUSTER),
@@ -74,6 +74,7 @@ MEANINGS: Final = (
     Meaning(7, "a record is refused, or the query fails", ("try",)),
     Meaning(7, "no key fits a text, or the text was changed", ("decrypt",)),
     Meaning(7, "topic and archive no longer fit together", ("archive", "restore")),
+    Meaning(7, "some topics could not be restored", ("restore",)),
     Meaning(8, "a broker answered with another error", but=_NO_CLUSTER),
     Meaning(9, "--check: no driver runs", ("status", "geo status")),
     Meaning(9, "no driver acted in time", (*_DIRECTIVES, *_GEO_CHANGES)),

@@ -98,7 +98,7 @@ class Directing:
         self._told = before is not None and before.kinds == _KINDS  # what we know of
         self._dirty = False
         self._measure_at = 0.0
-        self._runs: dict[Kind, str] = {}  # of commands that renew what they do: told of once
+        self._runs: dict[Kind, str] = {}  # of commands that renew their directive: logged once
         self._cluster: str | None = None  # the source's id, once it was asked for
         self._not_chosen: str | None = None
         threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True).start()

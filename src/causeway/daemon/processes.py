@@ -57,8 +57,7 @@ def has_ended(other: str) -> bool:
 
 
 def may_live_here(other: str) -> bool:
-    """Whether `other`, as in `has_ended`, is of this machine and its process is not known to be
-    gone."""
+    """Whether the process of `other`, as in `has_ended`, is of this machine and may still run."""
     found = _of_here(other)
     return found is not None and not is_gone(*found)
 

@@ -67,8 +67,8 @@ def run(
     """Mirrors all links until SIGTERM, SIGINT or `stop`, then drains and returns 0.
 
     With `until_caught_up` it ends by itself when the source's ends of the start are reached. With
-    `finish_in_flight` it ends by itself once the records that a killed process left in flight are
-    accounted for, and what of them some target partitions have and others lack is there.
+    `finish_in_flight` it ends by itself once it has found the records that a killed process left in
+    flight, and each target partition has those that another target partition had.
     `start_from` (ms since 1970) and `adopt` say how to go on where a partition has no progress or
     was stopped. `on_status` is called twice a second, with what to look with. Raises a
     CausewayError for what keeps it from running at all, PartitionsFailedError where a bounded run

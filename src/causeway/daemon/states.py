@@ -1,4 +1,4 @@
-"""One vocabulary, and one ranking, for how a link or a topic stands, for people.
+"""One vocabulary, and one ranking, for the states of links and topics, for people.
 
 mirroring            also while it waits for a lane, finds its place, or has copied its share
 paused               a person wants it so
@@ -10,8 +10,8 @@ promoting, promoted, failed over                 see control/directives.py
 A partition's own states (model.State) are finer: `running`, `waiting`, `recovering` and `done` are
 all mirroring. Metrics and JSON have had those from the first, and go on having them.
 
-A link or a topic stands as the worst of its partitions by RANKING, wherever it is shown: in
-commands, the live table, the API and the page.
+The state of a link or a topic is the worst state of its partitions by RANKING: in commands, the
+live table, the API and the page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MIRRORING: Final = "mirroring"
 SOURCE_UNAVAILABLE: Final = "source unavailable"
 NO_DRIVER: Final = "no running driver"
 _MIRRORING = frozenset({State.WAITING, State.RECOVERING, State.RUNNING, State.DONE})
-# What a person must see first comes first.
+# The state that a person must see first comes first.
 RANKING: Final[tuple[str, ...]] = (
     State.STOPPED,
     State.FAILED,
@@ -46,7 +46,7 @@ Word = TypeVar("Word", bound=str)
 
 
 def rank(state: str) -> int:
-    """Its place in RANKING; a state that is not there comes first."""
+    """The state's place in RANKING; a state that is not in RANKING comes first."""
     return _RANKS.get(state, -1)
 
 

@@ -100,10 +100,10 @@ class PartitionStatus:
 
     def lag_ms(self, now_ms: int, silent_since: int | None) -> int | None:
         """The age of the first record not mirrored: see control.lag, and `LinkStatus.silent_since`.
-        A bounded run that had nothing to copy never asked for an end: it lags by nothing."""
+        0 for a bounded run that had nothing to copy and so never asked for the source's end."""
         behind = 0 if self.state is State.DONE and self.lag is None else self.lag
         if self.state in ENDED:
-            silent_since = None  # nobody waits for more
+            silent_since = None  # no record is waited for
         return lag.lag_ms(behind, self.first_unmirrored, now_ms, silent_since)
 
 
@@ -140,8 +140,8 @@ class GroupStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformStatus:
     """One transform of a link. `counts` are of this run, and so are those of its `rules`;
-    `unseen`: rules that protect nothing so far, as no record had what they name, since the
-    transform is what it is; `stages`: how many are wanted now; `troubles`: why stages fail, or what
+    `unseen`: rules that protect nothing so far, because no record had their path since the
+    transform last changed; `stages`: how many are wanted now; `troubles`: why stages fail, or what
     they wait for."""
 
     name: str
@@ -188,8 +188,8 @@ class LinkStatus:
 
     @property
     def state(self) -> str:
-        """The worst of its partitions' in the words of states.py, or its role, where another driver
-        leads, or none yet."""
+        """The worst state of its partitions in the words of states.py. The link's role if another
+        driver leads, or none yet."""
         return word(self.worst)
 
     @property

@@ -44,9 +44,9 @@ def topic_rows(link: LinkStatus, now_ms: int) -> list[TopicRow]:
 def renewed(
     rows: Sequence[TopicRow], link: LinkStatus, changed: Sequence[int], now_ms: int
 ) -> list[TopicRow]:
-    """`rows`, where of the link's partitions, which are the same as then, those at the places
-    `changed` have moved since. A lag that is there grows older by itself, and that of all does
-    while the source does not answer."""
+    """`rows` renewed for the same partitions of the link. The partitions at the places `changed`
+    have moved since. A lag grows older by itself, and if the source does not answer, that of each
+    partition does."""
     if link.silent_since is not None:
         return topic_rows(link, now_ms)
     found = list(rows)

@@ -1,12 +1,12 @@
 """Consumer groups that are further on the target than on the source: after a move they would skip
 the records in between.
 
-    source  ── commit ──────── S ──     S: what the group's place on the target stands for
+    source  ── commit ──────── S ──     S: the source offset of the group's place on the target
                  └─ skipped ─┘
 
-By the progress topic and its offset maps alone; no log is read. Each point of a map says how many
-records were mirrored before it, so the number is exact at a point and on a straight stretch. On a
-stretch with gaps, or with records of others, it is the least that is possible.
+This uses only the progress topic and its offset maps; it reads no log. Each point of a map says how
+many records were mirrored before it, so the number is exact at a point and on a straight stretch.
+On a stretch with gaps, or with records of others, it is the least possible number.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def _goes_on(one: PartitionStatus, others_run: bool) -> bool:
     if one.state in (State.STOPPED, State.FAILED):
         return one.gone  # it was deleted, and needs nobody to see to it
     if one.state == State.PROMOTING:
-        return False  # nothing is mirrored, and the command that holds it may have died
+        return False  # it mirrors nothing, and the command that holds it may have died
     if one.lost_records and one.state not in ENDED:
         return False  # until a person acknowledges it
     if one.state == State.WAITING and one.lag_records:

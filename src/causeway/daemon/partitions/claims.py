@@ -106,7 +106,7 @@ def decide(
         return GoOn(progress=known)
     if wish.start_from is not None:
         return Begin(start=offsets.start, targets=targets)
-    beats = link.policy.is_heartbeats_topic(topic.source)  # nothing that anybody could lose
+    beats = link.policy.is_heartbeats_topic(topic.source)  # heartbeats may be lost
     if not (wish.adopt or beats):
         return Stop(reason=reason, loss=progress.loss)
     if not same_topic(progress.topic_id, topic.source_id):

@@ -39,8 +39,8 @@ _log = logging.getLogger("causeway.link")
 class Intake:
     """Not thread-safe but for `revoke` and `pauses`. `source_key` and `target_key` name clusters to
     lanes; `writing` is held from taking rows to be written until they are; `on_created`: a
-    transform has topics come into being; `finish`: partitions only finish what an earlier process
-    left in flight."""
+    transform has created topics; `finish`: partitions only finish the records that an earlier
+    process left in flight."""
 
     def __init__(
         self,

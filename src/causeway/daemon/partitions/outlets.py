@@ -287,7 +287,7 @@ def _error(
 
 
 def _lack(error: CausewayError) -> str:
-    """Without the topic's name, which comes from a record and may be what the record hides."""
+    """Without the topic's name, which comes from a record and may be secret."""
     name = f": {error.name}" if isinstance(error, BrokerError) else ""
     return (
         f"waits for a target partition that its transform leads to: {error.operation}{name} "

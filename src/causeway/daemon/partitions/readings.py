@@ -147,7 +147,7 @@ class Readings:
         )
 
     def undated(self) -> dict[TopicPartition, int]:
-        """The positions of those that lag, and of which nobody knows since when."""
+        """The positions of partitions that lag, if the time of the first record is unknown."""
         return {at: row.progress.position for at, row in self._all().items() if row.is_undated}
 
     def topics(self) -> dict[str, MirroredTopic]:

@@ -217,7 +217,7 @@ class Registry(Readings):
                     row.high_watermark = top
 
     def date(self, found: Mapping[TopicPartition, Dated]) -> None:
-        """When the first record that is not mirrored was written, of those that lag."""
+        """Of the partitions that lag: when the first record that is not mirrored was written."""
         with self._lock:
             for at, dated in found.items():
                 if (row := self._rows.get(at)) is not None:

@@ -234,7 +234,7 @@ class Row:
 
     @property
     def is_undated(self) -> bool:
-        """It lags, and no lane can tell since when its first record waits."""
+        """Whether it lags and no lane knows the time of the first record that waits."""
         progress = self.progress
         return (
             0 <= progress.position < progress.source_end
@@ -243,7 +243,7 @@ class Row:
         )
 
     def date(self, dated: Dated) -> None:
-        """The source was asked; it is of use if nothing has moved meanwhile."""
+        """Takes the source's answer, unless the position has moved meanwhile."""
         if dated.offset == self.progress.position and self.is_undated:
             self.progress = self.progress.replace(dated=dated)
             self.dirty = True

@@ -32,8 +32,8 @@ Identify = Callable[[TransformSettings, Spark], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform:
-    """`identity` changes with all that decides what comes out; `key` names its stages; `routes`:
-    where its link may lead records."""
+    """`identity` changes with everything that decides the result; `key` names its stages; `routes`:
+    the topics and partitions to which its link may lead records."""
 
     settings: TransformSettings
     identity: str

@@ -34,7 +34,7 @@ _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again
 _HEALTHY_S = 60.0  # a lane that ran this long starts again with the first pause
 _COUNT_S = 5.0  # so often the cores of a cluster are counted
-_MOST_STUCK = 3  # threads that compute for jobs that were cancelled, each on a core
+_MOST_STUCK = 3  # threads that go on for cancelled jobs, each on a core
 _LAST_JOBS_S = 2.0  # jobs of lanes that have ended get so long to end themselves
 # What Spark itself hides on its pages, by the names of its keys.
 _REDACTION, _REDACTED = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key"
@@ -58,7 +58,7 @@ _DEFAULTS = {
     "spark.task.maxFailures": "1",
 }
 _LOCAL_DEFAULTS = {
-    # Spark listens also here, and obeys each user of the machine. It makes the secret by itself.
+    # A local Spark listens, too, and obeys each user of the machine. Spark makes the secret itself.
     "spark.authenticate": "true",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -254,10 +254,10 @@ class Spark:
         self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
     def free(self, group: str) -> None:
-        """Has threads of the JVM stop that work on a job of `group` though it was cancelled, as
-        a regular expression may do for ever. Without effect on a cluster, whose JVMs are out of
-        reach. Where Java cannot stop them they cost a core each; with more than a few of them the
-        JVM ends, and another one takes its place."""
+        """Stops threads of the JVM that work on a job of `group` though it was cancelled, for
+        example on a regular expression that never ends. Does nothing on a cluster, whose JVMs are
+        out of reach. A thread that Java cannot stop costs a core. If there are more than
+        _MOST_STUCK, another JVM replaces this one."""
         if not self.local or stuck.free(self._context._jvm, group):
             return
         with self._session_lock:

@@ -116,7 +116,7 @@ class Stages:
         self._cancel(key, launched.stop())
 
     def give_up(self, key: str, attempt: str) -> None:
-        """Ends that attempt at stage `key`, which gives no answer, so that another one begins."""
+        """Ends this attempt at stage `key`, which gives no answer, so that another one begins."""
         with self._lock:
             launched = self._launched.get(key)
         if launched is None or not launched.give_up(attempt):
@@ -176,13 +176,13 @@ class _Stage:
         return f"{self.key} {attempt}"
 
     def stop(self) -> str:
-        """No attempt begins any more; the jobs of the one that there is."""
+        """Lets no attempt begin any more. Returns the jobs of the current attempt."""
         with self._lock:
             self.stopped.set()
             return self.group_of(self._attempt)
 
     def give_up(self, attempt: str) -> bool:
-        """Whether that attempt is the one that there is, and was not given up before."""
+        """Whether this is the current attempt, and was not given up before."""
         with self._lock:
             new = attempt == self._attempt and attempt != self._given_up
             self._given_up = attempt

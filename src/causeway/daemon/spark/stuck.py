@@ -1,9 +1,9 @@
 """Threads of the JVM that work on for a job that was cancelled.
 
-Spark asks a task to stop and looks whether it does between two rows. One row may take for ever: a
-regular expression that backtracks, a number with an exponent of eight digits. The task itself has
-ended by then; what goes on is the thread that computes its rows, a `python-udf-pipelined-writer`,
-which nothing but Java's `Thread.stop` ends. From Java 20 on there is none.
+A cancelled task stops between two rows. One row may take for ever: a regular expression that
+backtracks, a number with an exponent of eight digits. The task ends, but the thread that computes
+its rows goes on: a `python-udf-pipelined-writer`. Only Java's `Thread.stop` ends such a thread.
+Java 20 and later do not have it.
 
 A thread belongs to a job by the TaskContext that Spark puts into its thread-locals.
 """

@@ -7,7 +7,7 @@ schemas                 as configured       the target's registry, as the source
 MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
 open transactions       twice a minute      whose they are, where one holds a partition back
 source                  every ten seconds   whether it answers
-lag in time             every five seconds  since when records wait that no lane has fetched
+lag in time             every five seconds  the time of first records that no lane has fetched
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ControlPlane:
             name=lag.SOURCE_TASK,
             interval_s=_SOURCE_S,
             work=self._look_at_source,
-            record_s=_SOURCE_S / 2,  # if all is lost, it tells since when records may be missing
+            record_s=_SOURCE_S / 2,  # after a disaster it tells since when records may be missing
         )
         yield Task(name="lag in time", interval_s=_DATES_S, work=self._date)
         if self._link.fetch.read_committed:
@@ -216,9 +216,9 @@ class ControlPlane:
         return DONE
 
     def _date(self) -> Outcome:
-        """A record is asked for once: its time holds for as long as it is the first one."""
+        """Asks for each record once: its time is valid for as long as it is the first one."""
         wanted = list(self._registry.undated().items())
-        random.shuffle(wanted)  # so that some that fail keep no other waiting
+        random.shuffle(wanted)  # so that partitions that fail do not hold up the others
         positions = dict(wanted[:_MOST_DATES])
         found = lag.timestamps_at(self._sides.source, positions)
         self._registry.date({at: Dated(positions[at], stamp) for at, stamp in found.items()})

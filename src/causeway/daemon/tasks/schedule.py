@@ -42,8 +42,8 @@ class Task:
     """`work` does all that is due. It raises CausewayError where nothing could be done. `begin`
     comes before the first run of each term: others may have written since. `ready`: whether that
     run is of use already; it is waited for, unless that takes long. `at_end`: it runs once more
-    when the link ends in order. `name` as people know it. `record_s`: one that fares as before is
-    recorded so often."""
+    when the link ends in order. `name` as people know it. `record_s`: after so many seconds an
+    unchanged result is recorded again."""
 
     name: str
     interval_s: float

@@ -1,8 +1,8 @@
-"""The clock of the driver that leads: it lifts fences, so a fence's time is measured on it.
+"""The clock of the driver that leads. That driver lifts fences, so its clock measures their time.
 
-A driver writes its own time into each renewal of its lease. What is read a moment later is a little
-in the past by then, so of several renewals the one that seems furthest ahead is nearest to the
-truth. A renewal is no older than a third of the lease, and a watch sees it within a second.
+A driver writes its own time into each renewal of its lease. A renewal is read a moment later, so
+the clock seems a little behind. Of several renewals the one that seems furthest ahead is nearest to
+the truth. A renewal is no older than a third of the lease, and a watch sees it within a second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from causeway.operate.status import Driver, driver_of
 from causeway.relay.progress import LeaseRecord
 
-_RENEWALS: Final = 3  # that count, so that a clock that was put right is believed soon
+_RENEWALS: Final = 3  # the newest ones count, so that a corrected clock counts soon
 
 
 class DriverClock:
@@ -23,7 +23,7 @@ class DriverClock:
     def __init__(self) -> None:
         self._seen: LeaseRecord | None = None
         self._ahead: deque[int] = deque(maxlen=_RENEWALS)
-        self.is_known = False  # a renewal was seen as it came
+        self.is_known = False  # true once a renewal was seen to arrive
         self.driver: Driver | None = None
 
     def see(self, leases: list[LeaseRecord], now_ms: int) -> None:

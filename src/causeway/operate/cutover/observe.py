@@ -58,7 +58,7 @@ class Eyes:
         connect: Connect,
         reset_groups: Collection[str] = (),
     ) -> None:
-        """`reset_groups`: those that are taken back to their places if they are ahead."""
+        """`reset_groups`: groups that are taken back to their places if they are ahead."""
         self.link = link
         self._reset = frozenset(reset_groups)
         self._placed: set[str] = set()  # groups that were seen at their exact places
@@ -142,7 +142,7 @@ class Eyes:
         return replace(look, late=self._late_writers)
 
     def through_the_fence(self) -> tuple[Producer, ...]:
-        """Who wrote while the fence was seen to hold everywhere, as super users can."""
+        """The producers that wrote while the fence held everywhere, as super users can."""
         return writers(self.source, self._watch.through)
 
     def driver_ms(self) -> int:
@@ -203,7 +203,7 @@ class Eyes:
     def _ends(
         self, parts: Collection[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Where readers of the link are kept to, and high watermarks."""
+        """The ends for readers of the link, and high watermarks."""
         committed = self.link.fetch.read_committed
         stable, tops = both_ends(self.source, parts, read_committed=committed)
         return _offsets(stable), _offsets(tops)
@@ -327,9 +327,9 @@ class Eyes:
         return tuple(found)
 
     def _beyond(self, name: str, wanted: Commits, own: Commits | CausewayError) -> Commits:
-        """What the group has committed on the target beyond its places there (`wanted`). A group
-        reads on, as it should, if this call has seen it at its places, or if the mirror had ended
-        before this call and nobody of it is left on the source."""
+        """Places that the group has committed on the target beyond those it should have (`wanted`).
+        None if the group may read on: this call has seen it at its places, or the mirror had ended
+        before this call and this call has seen no members on the source."""
         if isinstance(own, CausewayError) or name in self._placed:
             return {}
         moved = (
@@ -344,8 +344,8 @@ class Eyes:
         }
 
     def _skipped(self, commits: Commits, wanted: Commits, beyond: Commits) -> int:
-        """How many records lie between the places and what is `beyond` them. Where others write to
-        the target as well, only those of the mirror count."""
+        """How many records lie between the group's places and the places `beyond` them. If others
+        write to the target as well, only the mirror's records count."""
         if self.link.sole_writer or not beyond:
             return sum(each.offset - wanted[at].offset for at, each in beyond.items())
         return Ahead(self._contents, commits).records(commits, beyond)

@@ -22,7 +22,7 @@ class End(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """`pause_ms`: how long nobody could write, from the fence, or the last record seen, to the
-    promotion; None where that is not known. `through`: who wrote through the fence meanwhile."""
+    promotion; None if that is not known. `through`: the producers that wrote through the fence."""
 
     link: LinkSettings
     wishes: Wishes

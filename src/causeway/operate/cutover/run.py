@@ -220,7 +220,7 @@ class _Run:
             self._rest()
             return
         if not eyes.knows_clock:
-            self._rest()  # until the driver has renewed its lease: a third of the lease at the most
+            self._rest()  # the driver renews its lease within a third of the lease
             return
         planned = checking.plan_fence(eyes.source, lacking)
         for error in planned.problems.values():

@@ -1,7 +1,8 @@
-"""One cutover of a link at a time: a command says so in the directives topic, for half a minute at
-a time. A second command gets an error that names the first. A command that was killed holds no
-other up for longer than that, and not at all those who can tell that it is gone: commands on the
-same machine, and its own user, who would know of one that goes on elsewhere."""
+"""One cutover of a link at a time: a command takes a turn in the directives topic, for half a
+minute, and renews it. A second command gets an error that names the first. If the first command was
+killed, others wait until its turn is over. Two kinds of commands do not wait: those on the same
+machine, which see that its process has ended, and those of the same user, who knows whether it goes
+on."""
 
 from __future__ import annotations
 
@@ -146,8 +147,8 @@ class Turn:
         return Plan(changes=((wish.key, wish),))
 
     def _is_others(self, there: Directive, now_ms: int) -> bool:
-        """Whether it is the turn of another command, as far as can be told. One that goes on all
-        the same writes nothing any more: see `refuse_others`."""
+        """Whether it is the turn of another command, as far as this process can know. If that
+        command goes on in spite of this answer, it writes nothing any more: see `refuse_others`."""
         if there.run == self._run or there.until <= now_ms or processes.has_ended(there.run):
             return False
         return there.who != self._who or processes.may_live_here(there.run)

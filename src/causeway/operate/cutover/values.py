@@ -22,9 +22,9 @@ class First(StrEnum):
 class Wishes:
     """`lag`: records that the mirror may be behind before anything is touched. `fence`: whether to
     deny writing on the source, for `fence_for_s` at the most. `settle_s`: so long the source must
-    stand still to count as such. `left_groups`: that are not moved; `reset_groups`: that are taken
-    back to their places if they are ahead. `verify`: compare all records before the end. `back`:
-    have the link the other way begin at the cut."""
+    get no record to count as still. `left_groups`: groups that do not move; `reset_groups`: groups
+    that are taken back to their places if they are ahead. `verify`: compare all records before the
+    end. `back`: let the link the other way begin at the cut."""
 
     first: First = First.CONSUMERS
     lag: int = 0
@@ -107,8 +107,8 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer:
-    """Somebody who writes. `producer_id` is None of one that has none, and so no name. `records`:
-    how many were counted, 0 where they were not."""
+    """A producer. `producer_id`: None if it is not idempotent, so that it has no name. `records`:
+    how many were counted, 0 if they were not counted."""
 
     topics: tuple[str, ...]
     producer_id: int | None
@@ -122,8 +122,8 @@ class Group:
     """A group that has committed on the topics. `busy_there`: it has members on the target.
     `behind`: source offsets that it has not read, None where unknown. `undone`: how many partitions
     of the target it has no place in yet, or, unless it is at work there, an earlier one; `reason`:
-    why one is not known. `ahead`: so many records lie between its place and what it has committed
-    on the target; if it has not read them there, it would skip them."""
+    why one is not known. `ahead`: the number of records between its place and the place that it has
+    committed on the target; if it has not read them there, it would skip them."""
 
     name: str
     busy_here: bool
@@ -177,11 +177,10 @@ class Look:
     per_s: float | None = None
     verified: Verified | None = None
     ahead_ms: int = 0
-    late: tuple[Producer, ...] = ()  # who has written to the source behind the cut
+    late: tuple[Producer, ...] = ()  # producers that wrote to the source behind the cut
 
     def behind_the_cut(self, place: Place) -> Stretch | None:
-        """Source offsets that have come since the mirror ended, and by none that goes the other
-        way."""
+        """Source offsets behind the cut, unless the link the other way wrote them."""
         end = self.ended.get(place.at.topic)
         point = None if end is None or end.cut is None else end.cut.point(place.at.partition)
         if place.at.topic in self.back or place.end is None or point is None:
@@ -190,7 +189,7 @@ class Look:
         return found if 0 <= found.start < found.end else None
 
     def left_ms(self, fence: Directive) -> int:
-        """Until the driver lifts it, by the driver's clock; negative where that is over."""
+        """The time until the driver lifts it, by the driver's clock; negative if it is over."""
         return fence.until - self.at_ms - self.ahead_ms
 
 
@@ -219,7 +218,7 @@ class Act(StrEnum):
 
 
 class Found(NamedTuple):
-    """Of one step: what is to be done, None if it is done."""
+    """Of one step: the act to be done; None if the step is done."""
 
     text: str
     act: Act | None = None

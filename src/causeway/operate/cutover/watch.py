@@ -80,7 +80,7 @@ class Watch:
 
     @property
     def through(self) -> Mapping[TopicPartition, Stretch]:
-        """What was written though the fence was seen to hold everywhere; also of one that was
+        """The offsets that were written while the fence held everywhere, also if the fence was
         lifted since."""
         return self._through
 

@@ -31,7 +31,7 @@ def time(seconds: float) -> str:
 
 
 def named(producers: Iterable[Producer], now_ms: int) -> tuple[str, ...]:
-    """A line for each."""
+    """A line for each producer."""
     return cut(_name(each, now_ms) for each in producers)
 
 

@@ -1,4 +1,4 @@
-"""Who wrote a stretch of the source's log: the producer ids in the headers of its batches."""
+"""The producers of a stretch of the source's log, by the headers of its batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from causeway.wire.batches import CONTROL, HEADER, MAGIC, MAGIC_AT, NO_PRODUCER
 from causeway.wire.cluster import Cluster
 from causeway.wire.producers import transactional_ids
 
-_MOST_BYTES: Final = 32 * 1024 * 1024  # of a partition: enough to see who writes
+_MOST_BYTES: Final = 32 * 1024 * 1024  # of a partition: enough to find the producers
 
 
 @dataclass(slots=True)
@@ -25,8 +25,8 @@ class _Wrote:
 
 
 def writers(source: Cluster, stretches: Mapping[TopicPartition, Stretch]) -> tuple[Producer, ...]:
-    """By producer id; one without an id for all that have none. A partition that cannot be read
-    adds none."""
+    """One for each producer id, and one for all producers without an id. A partition that cannot be
+    read adds none."""
     found: dict[int | None, _Wrote] = {}
     for at, stretch in stretches.items():
         try:
@@ -63,8 +63,8 @@ def _read(
 
 
 def _header(batch: memoryview) -> tuple[int | None, int, int]:
-    """The producer id, how many records it has, and the newest one's time. The markers that a
-    broker writes at the end of a transaction are no records."""
+    """A batch's producer id, its number of records, and the newest one's time. The markers that a
+    broker writes at the end of a transaction do not count as records."""
     if batch[MAGIC_AT] < MAGIC:
         return None, 1, -1
     fields = HEADER.unpack_from(batch)
@@ -80,4 +80,4 @@ def _named(source: Cluster, producers: list[int]) -> Mapping[int, str]:
     try:
         return transactional_ids(source, producers)
     except CausewayError:
-        return {}  # before Kafka 3.0, or hidden from us: their ids have to do
+        return {}  # Kafka before 3.0, or no permission: the ids must suffice

@@ -162,14 +162,14 @@ class Ending:
         self._write(partial(ending.finish, scope=scope, how=how, cuts={}, done=True, groups=groups))
 
     def let_go(self, wait_s: float) -> None:
-        """Takes a promotion back, whoever began it: its mirror goes on."""
+        """Takes back a promotion of any command: its mirror goes on."""
         self._await_word(self._write(partial(ending.let_go, scope=self.scope)), wait_s)
 
     @contextmanager
     def holding(self, wait_s: float) -> Iterator[None]:
         """Renews the promotion that begins in this block. An error or an interruption takes that
-        promotion back, and its mirror goes on; if this process is killed, the leading driver does
-        so, after `ending.HOLD_S`."""
+        promotion back, and its mirror goes on. If this process is killed, the leading driver takes
+        the promotion back after `ending.HOLD_S`."""
         over = threading.Event()
 
         def renew() -> None:

@@ -36,7 +36,7 @@ from causeway.operate.moves.unmirrored import Unmirrored
 from causeway.operate.scopes import Wanted, choose, reverse_of
 from causeway.wire.offsets import LATEST, OffsetAt
 
-_CREATED_S: Final = 10.0  # so long a new topic takes to be known, at the most
+_CREATED_S: Final = 10.0  # until brokers know a new topic, at the most
 _POLL_S: Final = 0.25
 
 
@@ -60,7 +60,7 @@ def failback(
 
     The first call looks for records that were never mirrored, has them saved (`save`, `save_topic`
     on the target) or left where they are (`drop`), and has the link the other way begin at the
-    cut. With `create_topics`, topics that the old source lacks, as one that was rebuilt does, are
+    cut. With `create_topics`, topics that the old source lacks (it may have been set up again) are
     created there like their mirrors. What others write to the old source from then on is looked
     for by each call, and is to be decided on likewise. With `turn_round`, once the producers of the
     other side have stopped, that link is promoted, and `link` begins behind its cut. Each call goes
@@ -291,8 +291,8 @@ class _Failback:
         }
 
     def _create(self, reverse: LinkSettings, cuts: Collection[str]) -> tuple[str, ...]:
-        """Creates those topics of the cuts that the old source lacks, like their mirrors; in a dry
-        run only tells which these are. Raises CausewayError for the first that cannot be."""
+        """Creates those topics of the cuts that the old source lacks, like their mirrors. A dry run
+        only names them. Raises CausewayError for the first that cannot be created."""
         self._say(f"{self._link.name}: looking for topics that {self._link.source.alias} lacks")
         begun_with = replace(reverse, chosen=Chosen(frozenset(cuts)))
         target, source = self._sides.target_admin, self._sides.source_admin
@@ -306,7 +306,8 @@ class _Failback:
         return tuple(sorted(each.topic for each in creates))
 
     def _await_there(self, created: set[str]) -> None:
-        """Until all brokers know of them, or a moment has passed: then the next step says so."""
+        """Waits until all brokers know the topics, for a moment at the most. The next step fails if
+        they do not."""
         deadline = time.monotonic() + _CREATED_S
         while not created <= self._mirrored().keys() and time.monotonic() < deadline:
             time.sleep(_POLL_S)

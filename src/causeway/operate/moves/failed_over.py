@@ -45,8 +45,8 @@ class FailedOver:
 
     @property
     def rpo_ms(self) -> int | None:
-        """How old the first record is at the most that is missing, see control.lag; 0 if nothing
-        is missing, None if nobody knows of a topic."""
+        """The greatest age that the first missing record can have, see control.lag; 0 if nothing is
+        missing, None if that is unknown for a topic."""
         return None if self.rpo_unknown else self.rpo_known_ms
 
     @property
@@ -57,7 +57,7 @@ class FailedOver:
 
     @property
     def rpo_unknown(self) -> tuple[str, ...]:
-        """The topics of which nobody knows how old the first record is that is missing."""
+        """The topics for which the age of the first missing record is unknown."""
         return tuple(each.topic for each in self.topics if self._age(each) is None)
 
     def _age(self, topic: Known) -> int | None:

@@ -34,7 +34,7 @@ from causeway.relay.progress import Progress
 from causeway.wire.cluster import AclBinding
 
 SOURCE_S: Final = 4.0  # so long the source is waited for, for an exact figure
-TARGET_S: Final = 5.0  # so long the target of one link, if there are others
+TARGET_S: Final = 5.0  # so long a target is waited for, if there are several links
 _NOT_YET: Final = "it could not be committed then; call it again with --yes to try it again"
 _NOTHING: Final = "nothing has been mirrored yet"
 

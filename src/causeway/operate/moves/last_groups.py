@@ -95,8 +95,8 @@ def sync(
 def ahead_of(
     sides: Sides, contents: Contents, groups_there: Collection[GroupStatus]
 ) -> dict[str, int]:
-    """The groups without members on the target that would skip records there, and how many. Raises
-    CausewayError."""
+    """The groups without members on the target that would skip records there, with the number of
+    records. Raises CausewayError."""
     names = [each.group for each in groups_there if each.followed]
     if not names:
         return {}

@@ -4,8 +4,9 @@ partition   has begun                         has not
 source ends: it has said so just now          all that it holds
              its driver saw it, a while ago   nobody knows: never taken for nothing
 
-The first record that is missing: by its timestamp, which the source tells now, or its driver has
-noted. Where nothing was missing when the driver last saw the source, what came after that is.
+The age of the first missing record goes by its timestamp. The source gives it now, or the driver
+has noted it. If nothing was missing when the driver last saw the source, all missing records came
+later.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class Unbegun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """`ends`: of the partitions that the source told; `firsts`: the timestamps (ms) of the first
-    records there that are missing, as far as it told; `reason`: why it does not answer."""
+    """`ends`: of the partitions for which the source answered; `firsts`: the timestamps (ms) of the
+    first missing records there, as far as known; `reason`: why the source does not answer."""
 
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     firsts: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -72,8 +73,9 @@ def look(
     patience_s: float,
     silent: CausewayError | None = None,
 ) -> Seen:
-    """Asks the source, for so long at the most, else the target. `progress`: of all that the topic
-    knows, what has not begun as well. `silent`: why the source is known not to answer. Raises
+    """Asks the source, for so long at the most, else the target. `progress`: all entries of the
+    progress topic, also of mirrors that have not begun. `silent`: why the source does not answer,
+    if that is known. Raises
     CausewayError if the target cannot be asked."""
     begun = {at for at, each in progress.items() if has_begun(each)}
     if silent is not None:
@@ -101,7 +103,7 @@ def _firsts_missing(
     ends: Mapping[TopicPartition, int],
     starts: Mapping[TopicPartition, OffsetAt | CausewayError],
 ) -> dict[TopicPartition, int]:
-    """The offsets of the first records that are missing. `starts`: of what has not begun."""
+    """The offsets of the first missing records. `starts`: of partitions that have not begun."""
     first = {at: each.offset for at, each in starts.items() if isinstance(each, OffsetAt)}
     first |= {at: each.position for at, each in progress.items() if has_begun(each)}
     return {at: offset for at, offset in first.items() if offset < ends.get(at, offset)}
@@ -171,8 +173,8 @@ def _source_of(link: LinkSettings, mirror: str, known: set[str]) -> str | None:
 def topics_known(
     progress: Iterable[Progress], seen: Seen, answered_ms: int = -1
 ) -> tuple[Known, ...]:
-    """What is known of each topic. `progress`: of what has begun by now, some of it since it was
-    `seen`; `answered_ms`: when the source last answered its driver, -1 if that is unknown."""
+    """The facts about each topic. `progress`: of mirrors that have begun by now, some since they
+    were `seen`; `answered_ms`: when the source last answered its driver, -1 if unknown."""
     ends = seen.ends
     parts = {each.source: each for each in progress}
     others = {at: each for at, each in seen.unbegun.items() if at not in parts}
@@ -209,13 +211,13 @@ def topics_known(
 
 
 def _first_ms(progress: Progress, seen: Seen, answered_ms: int) -> int | None:
-    """No record of it that is missing is older; -1 if nobody knows, None if nothing is missing."""
+    """No missing record of the topic is older; -1 if unknown, None if nothing is missing."""
     at, left = progress.source, _missing(progress, seen.ends)
     if left == 0:
         stamp = None if at in seen.ends else lag.seen_at(progress, answered_ms)
     else:
         stamp = seen.firsts.get(at, progress.first_unmirrored)
-    # What came after the newest record that is mirrored is not older than that one.
+    # Records after the newest mirrored record are not older than that record.
     return progress.last_timestamp if stamp == -1 else stamp
 
 
