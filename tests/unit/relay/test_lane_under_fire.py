@@ -59,6 +59,12 @@ def test_nothing_is_lost_or_doubled_and_reports_are_true(kind: Kind, seed: int) 
     relay_under_fire(seed, kind)
 
 
+def test_what_arrives_behind_a_look_for_its_place_is_not_sent_again_after_a_silence() -> None:
+    """An old record arrives from a connection that is gone, the broker forgets its producer, and
+    the lane gets to that record only when nothing can arrive any more: seed 469."""
+    relay_under_fire(469, KINDS["old and young, transformed, shared outlets"])
+
+
 def _small(*, transformed: bool, bounded: bool = False, stops: float = 0.0) -> Kind:
     """One partition, so small that its two outlets get all of it in one request."""
     return Kind(

@@ -99,7 +99,7 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     flow.position = kept.position
     if flow.on_the_way is None:
         flow.through = kept.position
-    if must_wait(flow, kept.batches, time.monotonic()):
+    if must_wait(flow, kept.batches):
         raise Doubt(
             "its records are so old that the target may have forgotten what it got of them: waits "
             "until nothing that was sent before can arrive any more",

@@ -296,6 +296,7 @@ class Flow:
     retry_at: float = 0.0
     # Until then (monotonic) a request may still arrive whose connection is gone; see late.py.
     late_by: float = 0.0
+    sought_at: float = 0.0  # monotonic: the last look for its place began
     throttled_until: float = 0.0  # monotonic: until then its requests may wait for a quota
     unsettled: bool = True  # batches without an answer may have reached the target
     recovering: bool = False  # a recovery job has it

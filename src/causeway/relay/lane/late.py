@@ -18,15 +18,16 @@ from causeway.wire.batches import Batch
 from causeway.wire.remembering import is_young
 
 
-def must_wait(flow: Flow, batches: Iterable[Batch], now: float) -> bool:
-    """Whether one of `batches` is old, and what was sent before it may still arrive. Then the flow
-    waits until `late_by`, and looks at the target's log again before it sends. Where there is no
-    producer for the broker to forget, waiting is of no use.
+def must_wait(flow: Flow, batches: Iterable[Batch]) -> bool:
+    """Whether one of `batches` is old, and what was sent before it may still arrive, or may have
+    arrived since the flow's place was looked for. Then the flow waits until `late_by`, and looks at
+    the target's log again before it sends. Without a producer that the broker could forget, waiting
+    is of no use.
 
     Late batches can be cut in other ways, so the first record of a batch counts as well as the
     newest: alone in a late batch, an old record would make the broker forget the producer."""
     return (
-        now < flow.late_by
+        flow.sought_at < flow.late_by
         and any(outlet.idempotent for outlet in flow.outlets)
         and not all(is_young(min(batch.base_timestamp, batch.max_timestamp)) for batch in batches)
     )

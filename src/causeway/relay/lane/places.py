@@ -165,6 +165,7 @@ class Places:
         asked = [_request(flow) for flow in flows], source, target
         for flow in flows:
             flow.recovering = True
+            flow.sought_at = time.monotonic()
         self._under_way[job] += 1
         self._helpers.submit(
             partial(_recover, flows[0].treatment if job.unprepared else None, *asked),

@@ -141,7 +141,7 @@ class Transforming:
             self._doubt(flow, Doubt(reason, failure=False))
             return False
         batches = [output.batch for output in outputs]
-        if must_wait(flow, batches, time.monotonic()):
+        if must_wait(flow, batches):
             # As arrivals.take_in: a transform may give records a time that is long gone.
             reason = "its transformed records are so old that the target may have forgotten them"
             self._doubt(flow, Doubt(reason, unsettled=True, failure=False, not_before=flow.late_by))
