@@ -41,7 +41,8 @@ def lag_ms(
 
 
 def answered_at(tasks: Iterable[TaskRecord]) -> int:
-    """When the source last answered the leading driver (ms); -1 if that is unknown."""
+    """When the source last answered the leading driver (ms), and no partition was between two
+    lanes; -1 if that is unknown."""
     return next((task.done_at for task in tasks if task.name == SOURCE_TASK), -1)
 
 

@@ -155,3 +155,28 @@ def test_of_many_items_the_first_are_recorded_and_each_is_logged_once(
     assert len(items) == 101
     assert items["others"] == "50 more, named in the log"
     assert len([record for record in caplog.records if record.message == "not done"]) == 150
+
+
+def test_a_run_that_tells_nothing_keeps_the_time_of_the_one_before() -> None:
+    told, runs = [True], list[int]()
+
+    def work() -> Outcome:
+        runs.append(1)
+        return Outcome(told=told[0])
+
+    tasks = Tasks("A->B", [Task(name="source", interval_s=0.01, record_s=0.0, work=work)])
+    tasks.start()
+    try:
+        await_until(lambda: tasks.status()[0].done_at > 0, what="a run that tells")
+        told[0] = False
+        many = len(runs) + 2
+        await_until(lambda: len(runs) > many, what="a run that tells nothing")
+        before = tasks.status()[0].done_at
+        tasks.take_dirty()
+        many = len(runs) + 2
+        await_until(lambda: len(runs) > many, what="more of them")
+        assert tasks.status()[0].done_at == before
+        assert not tasks.take_dirty()
+    finally:
+        tasks.stop()
+        tasks.join(60)

@@ -214,3 +214,24 @@ def test_the_source_is_asked_for_the_time_of_a_record_once() -> None:
     stuck.hear(says(State.FAILED, 50, "no answer"))
     task.run()
     assert fetched[1:] == [(stuck.progress.source, 50)]
+
+
+def test_a_partition_that_no_lane_looks_at_is_not_said_to_have_been_seen() -> None:
+    """A driver that has just taken over answers for no record that came before its lanes, and so
+    does one whose lanes are gone. The progress topic still says that the partition is mirrored."""
+
+    class Source:
+        def bootstrap_check(self, _: float) -> None: ...
+
+    it, registry, source = row(), Registry("A->B"), cast(Any, Source())
+    registry.add([it])
+    sides = Sides(source=source, target=source, source_admin=source, target_admin=source)
+    mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
+    control = ControlPlane(mirror, sides, registry, lambda: 1, cast(Any, None))
+    (task,) = (each for each in control.tasks if each.name == lag.SOURCE_TASK)
+    assert it.progress.state is State.WAITING
+    assert not task.run().told
+    it.hear(says(State.RUNNING, 100))
+    assert task.run().told
+    it.wait()
+    assert not task.run().told

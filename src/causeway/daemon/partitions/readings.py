@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
-from causeway.daemon.partitions.rows import Row
+from causeway.daemon.partitions.rows import NOT_WRITTEN, Row
 from causeway.daemon.status import PartitionStatus
 from causeway.model import ENDED, HELD, State, TopicPartition
 from causeway.relay.messages import Transformed
@@ -145,6 +145,12 @@ class Readings:
             row.placed or row.progress.state in IDLE | {State.FAILED}
             for row in self._all().values()
         )
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether no partition is between two lanes. The progress topic does not tell such a one
+        from one that a lane mirrors, and nobody looks at its end."""
+        return not any(row.progress.state in NOT_WRITTEN for row in self._all().values())
 
     def undated(self) -> dict[TopicPartition, int]:
         """The positions of partitions that lag, if the time of the first record is unknown."""

@@ -22,7 +22,7 @@ from causeway.relay.progress import Entry, OffsetMapRecord, Progress
 # Of an outlet of a transformed partition, where each report may bring a point.
 _MOST_POINTS = 256
 # These states last a moment, and a later start finds out by itself.
-_NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
+NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
 AT_REST = frozenset({State.STOPPED, State.DONE})  # nothing goes on by itself
 
 Maps = dict[TopicPartition, OffsetMap]  # by target partition
@@ -105,7 +105,7 @@ class Row:
             if report.first_unmirrored < 0
             else Dated(report.position, report.first_unmirrored),
         )
-        if self.progress.state not in _NOT_WRITTEN and self.progress != before:
+        if self.progress.state not in NOT_WRITTEN and self.progress != before:
             self.dirty = True
         self.placed |= self.progress.state in (State.RUNNING, State.DONE)
         self._note_failure()
@@ -239,7 +239,7 @@ class Row:
         return (
             0 <= progress.position < progress.source_end
             and progress.first_unmirrored < 0
-            and progress.state not in _NOT_WRITTEN | ENDED
+            and progress.state not in NOT_WRITTEN | ENDED
         )
 
     def date(self, dated: Dated) -> None:

@@ -213,7 +213,7 @@ class ControlPlane:
 
     def _look_at_source(self) -> Outcome:
         self._sides.source_admin.bootstrap_check(_SOURCE_S)
-        return DONE
+        return Outcome(told=self._registry.is_watched)
 
     def _date(self) -> Outcome:
         """Asks for each record once: its time is valid for as long as it is the first one."""

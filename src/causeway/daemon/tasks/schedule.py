@@ -27,11 +27,13 @@ _RECORD_S = 60.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """Of one run. `items`: what a person should know of, each with its reason; `figures`: what it
-    counts, by name; `unfinished`: some of it may go better when tried again soon."""
+    counts, by name; `unfinished`: some of it may go better when tried again soon; `told`: false if
+    its record keeps the time of an earlier run."""
 
     items: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, int] = field(default_factory=dict)
     unfinished: bool = False
+    told: bool = True
 
 
 DONE = Outcome()
@@ -156,19 +158,20 @@ class Tasks:
     def _note(self, task: Task, reason: str | None, outcome: Outcome | None) -> None:
         now = time.time()
         items = {} if outcome is None else outcome.items
+        told = outcome is None or outcome.told
         with self._lock:
             before = self._records[task.name]
             after = before.replace(
                 reason=reason,
                 items=_shortened(items),
                 figures=before.figures if outcome is None else outcome.figures,
-                done_at=before.done_at if reason else int(now * 1000),
+                done_at=int(now * 1000) if told and not reason else before.done_at,
             )
             self._records[task.name] = after
             known = self._items.get(task.name, frozenset(before.items))
             self._items[task.name] = frozenset(items)
             changed = before.replace(done_at=0) != after.replace(done_at=0)
-            if changed or now - self._recorded_at.get(task.name, 0.0) > task.record_s:
+            if changed or (told and now - self._recorded_at.get(task.name, 0.0) > task.record_s):
                 self._dirty.add(task.name)
                 self._recorded_at[task.name] = now
         if reason is not None and reason != before.reason:
