@@ -92,9 +92,9 @@ class Directive:
     """`who`: as `user@host`; `why`: what they said; `at`: ms since 1970. `paused` false: it is not,
     though what the scope is part of is. `adopt` of a restart: it acknowledges lost records, and
     stopped partitions go on as after `run --adopt`. `bytes_per_s` of a throttle; None: no limit.
-    `until` (ms) of a fence, a cutover and a promotion that is under way: then it is over; `acls`:
-    what the fence has set, see control/fences.py; `run`: which process is at the cutover, or at the
-    promotion. Of an end: `how`
+    `until` (ms): when a fence, a cutover or a promotion that is under way is over; `acls`: what the
+    fence has set, see control/fences.py; `run`: the process of the cutover or the promotion. Of an
+    end: `how`
     (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, the `groups`
     that could not be committed then, and of a topic the `cut`, once it is known. Of a begin,
     offsets by partition: `starts` of the source, of its topic with `source_id`; of the target

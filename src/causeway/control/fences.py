@@ -110,9 +110,9 @@ def fences(standing: Standing, topics: Collection[str] | None = None) -> dict[st
 
 
 def expired(standing: Standing, now_ms: int) -> tuple[Directive, ...]:
-    """Those whose time is over, by topic; `now_ms`: by the clock of the driver that leads, which
-    lifts them. A fence of a mirror that has ended is never over, as no mirror copies what is
-    written there; one of a mirror that is about to end gets a little more time."""
+    """The fences whose time is over, by topic. `now_ms`: by the clock of the leading driver, which
+    lifts them. If a mirror has ended, its fence is never over, because no mirror copies what is
+    written there. If a mirror is about to end, its fence gets a little more time."""
     return tuple(
         each
         for _, each in sorted(fences(standing).items())
@@ -276,8 +276,8 @@ def bindings(fence: Directive) -> list[AclBinding]:
 def wish(
     topic: str, acls: tuple[FenceAcl, ...], *, who: str, now_ms: int, until_ms: int
 ) -> Directive:
-    """A fence to be set now, `now_ms` by the clock of this machine. It is over at `until_ms` by the
-    clock of the driver that leads, which lifts it."""
+    """A fence that is set now, at `now_ms` by the clock of this machine. It is over at `until_ms`
+    by the clock of the leading driver, which lifts it."""
     return Directive(
         kind=Kind.FENCE,
         scope=Scope(topic),

@@ -30,7 +30,7 @@ Commits = Mapping[TopicPartition, Committed]
 # Protocol types of groups that read topics; empty where no member ever joined.
 _CONSUMERS = ("consumer", "streams", "")
 _IDLE = ("Empty", "Dead")  # states without members
-ENDED = "the mirrors of all that it reads have ended, and it got its places when they did"
+ENDED = "the mirrors of all its topics have ended, and it got its places when they did"
 HELD_BACK = "held back at"  # begins the reason of a commit that ends before an unread record
 
 

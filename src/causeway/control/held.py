@@ -30,10 +30,10 @@ class Held(NamedTuple):
 def both_ends(
     source: Cluster, places: Collection[TopicPartition], *, read_committed: bool
 ) -> tuple[Ends, Ends]:
-    """Where partitions end for the link's readers (with `read_committed` the last stable offset),
-    and their high watermarks, never below. Between the two lies nothing but what an open
-    transaction holds back: the high watermark is asked for first, so that records which arrive
-    between the two questions do not look held. Raises CausewayError."""
+    """The ends of partitions for the link's readers (with `read_committed` the last stable offset),
+    and their high watermarks, never below. An open transaction holds back all records between the
+    two: the high watermark is asked for first, so that records which arrive between the two
+    questions do not look held. Raises CausewayError."""
     tops = source.list_offsets(list(places), LATEST)
     if not read_committed:
         return tops, tops

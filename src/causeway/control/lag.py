@@ -3,7 +3,7 @@
 source     partition     lag in time
 answers    caught up     0
 answers    lags          the age of the batch that holds the first record not mirrored
-is silent  lagged        the same: that record does not change
+is silent  lagged        the same: the first missing record stays the same
 is silent  was caught up the time since the source last answered: what came since is not mirrored
 any        any           unknown, if that time is unknown or not in ms
 
@@ -26,7 +26,7 @@ from causeway.wire.cluster import Cluster
 
 SOURCE_TASK: Final = "source"  # looks every few seconds whether the source answers
 _PROBES: Final = 16  # fetches at once, each of one batch
-_PROBE_BYTES: Final = 4096  # a broker sends the first batch whole, however big
+_PROBE_BYTES: Final = 4096  # a broker sends the whole first batch, of any size
 
 
 def lag_ms(
@@ -47,7 +47,7 @@ def answered_at(tasks: Iterable[TaskRecord]) -> int:
 
 
 def left_of(progress: Progress) -> int | None:
-    """The source offsets that are not mirrored, as the leading driver last saw the source's end."""
+    """How many source offsets are not mirrored, by the source's end that the driver last saw."""
     if progress.source_end < 0 or progress.position < 0:
         return None
     return max(0, progress.source_end - progress.position)
@@ -55,7 +55,7 @@ def left_of(progress: Progress) -> int | None:
 
 def seen_at(progress: Progress, answered_ms: int) -> int:
     """When a driver last saw the partition's end (ms), -1 if that is unknown. A lane that mirrors
-    it looks all the time, so that is when the source last answered, `answered_ms`."""
+    the partition looks all the time, so there `answered_ms` counts: the source's last answer."""
     if progress.state is State.RUNNING or answered_ms < 0:
         return answered_ms
     return min(answered_ms, progress.written_at)
@@ -81,7 +81,7 @@ def _timestamp_at(source: Cluster, tp: TopicPartition, position: int) -> int | N
 
 
 def first_timestamp(records: bytes) -> int | None:
-    """Of the first batch in a Fetch response: its base timestamp, or its append time."""
+    """The base timestamp, or the append time, of the first batch in a Fetch response."""
     if len(records) < batches.HEADER_SIZE:
         return None
     fields = batches.HEADER.unpack_from(records)

@@ -10,8 +10,8 @@ from typing import Any, Final
 from causeway.errors import ConfigError
 from causeway.http.room import Room
 
-# Connections that wait to be accepted. asyncio accepts so many at once: far fewer than there is
-# room for, so a probe among them is answered before later ones can push it out.
+# Connections that wait to be accepted. asyncio accepts so many at once, far fewer than there is
+# room for. So a probe is answered before later connections can push it out.
 BACKLOG: Final = 64
 
 
@@ -39,7 +39,7 @@ def listen(host: str, port: int, what: str) -> Door:
 
 
 class Door(socket.socket):
-    """A listening socket. `room` has what it has accepted, and lets the oldest leave."""
+    """A listening socket. `room` has the accepted connections, and closes the oldest ones."""
 
     def __init__(self, family: int, kind: int, proto: int, fileno: int) -> None:
         super().__init__(family, kind, proto, fileno)

@@ -1,5 +1,5 @@
-"""uvicorn's protocol with bounds on what a connection may hold of the driver: memory and time. No
-connection needs a token for that, so nothing may grow with what callers send, or do not read. And
+"""uvicorn's protocol with bounds on the driver's memory and time that a connection may take. A
+connection needs no token for that, so nothing may grow with what callers send, or do not read. And
 its server, at rest.
 
     read      1 KB at a time, and nothing while a request that came too early waits
@@ -28,14 +28,14 @@ PATIENCE_S: Final = 120.0  # for a request and its answer
 UNREAD_S: Final = 10.0  # in which a client takes at least a piece of its answer
 _MOST_BYTES: Final = 64 * 1024  # of a request's head
 _MOST_HEADERS: Final = 100
-_READ_BYTES: Final = 1024  # at a time: of requests that come together all are parsed at once
+_READ_BYTES: Final = 1024  # at a time: all requests in these bytes are parsed at once
 _PIECE_BYTES: Final = 64 * 1024  # of an answer
 _DATE_S: Final = 1.0  # so often the answers' date is set
 
 
 class _Flow(FlowControl):
-    """Reads nothing while requests wait, also if the application asks for more. So the requests of
-    a client that does not wait for answers are read one after the other."""
+    """Reads nothing while requests wait, also if the application asks for more. So a client that
+    does not wait for answers has its requests read one after the other."""
 
     def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
         super().__init__(transport)
@@ -47,15 +47,16 @@ class _Flow(FlowControl):
 
 
 class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
-    """Ends a connection whose request has too long a head or too many headers, is not asked and
-    answered in `PATIENCE_S`, or whose answer is not read. Between requests uvicorn's own limit
-    counts, of 5 seconds. As a BufferedProtocol it says how much is read at a time."""
+    """Ends a connection if a request has too long a head or too many headers, takes longer than
+    `PATIENCE_S` with its answer, or if the client does not read the answer. Between requests
+    uvicorn's own limit of 5 seconds counts. As a BufferedProtocol it says how much is read at a
+    time."""
 
     def __init__(self, *given: Any, room: Room | None = None, **more: Any) -> None:
         super().__init__(*given, **more)
         self._room = room
         self._place: Place | None = None
-        # asyncio's TLS fills a slice of it, which must not be a copy.
+        # asyncio's TLS fills a slice of the buffer, which must not be a copy.
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._unparsed = 0  # bytes that have come since a head was whole
         self._parsed = False
@@ -135,8 +136,8 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
 
 
 def in_pieces(app: ASGIApp) -> ASGIApp:
-    """`app` whose answers are written piece by piece: a client that reads slowly makes the driver
-    hold no second copy of a large one."""
+    """`app` with answers written piece by piece. So the driver holds no second copy of a large
+    answer if the client reads slowly."""
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         async def piecewise(message: Message) -> None:

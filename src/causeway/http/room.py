@@ -1,8 +1,8 @@
-"""The connections that are open at a port, TLS handshakes among them, and who of them leaves when
-there are too many: the driver's files and memory are for its clusters and lanes.
+"""Bounds the connections that are open at a port, TLS handshakes among them, because the driver's
+files and memory are for its clusters and lanes.
 
-A new connection always gets in, so a probe always does. The oldest one that waits for its client
-makes room; if all have a request that is worked on, the oldest of these.
+A new connection always gets in, so a probe always does. The oldest connection that waits for its
+client is closed. If none waits, the oldest of all is closed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _AGAIN_S: Final = 60.0  # between two log lines
 
 
 class Place:
-    """Of one connection. `busy`: the server works on a request of it, and waits for no byte of its
-    client. `close` ends it at once."""
+    """One connection. `busy`: the server works on a request, and waits for no byte of the client.
+    `close` ends the connection at once."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -34,7 +34,7 @@ class Place:
         return self._sock.fileno() == self._number
 
     def _shut(self) -> None:
-        """Before there is a protocol: asyncio, which waits for bytes, sees the end."""
+        """Ends a connection that has no protocol yet. asyncio waits for bytes, and sees the end."""
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
@@ -54,7 +54,7 @@ class Room:
         self._places[sock.fileno()] = Place(sock)
 
     def place(self, sock: socket.socket | None) -> Place | None:
-        """The one of an accepted connection."""
+        """The place of an accepted connection."""
         return None if sock is None else self._places.get(sock.fileno())
 
     def _make_room(self) -> None:

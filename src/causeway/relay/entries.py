@@ -353,7 +353,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
                     {
                         each: fields[each]
                         for each in Transformed.__struct_fields__
-                        if each in fields  # earlier versions count less
+                        if each in fields  # earlier versions count fewer things
                     },
                     Transformed,
                 ),

@@ -73,7 +73,7 @@ class Assignment(_Message):
     settled: bool = False  # its last lane had no batch unanswered when it let go
     throttled_s: float = 0.0  # that lane's requests may wait at the target this long, by a quota
     stop_at: int | None = None  # a bounded run: relay offsets below this one, then report DONE
-    # Relay only what some of its outlets have and others lack, then report DONE.
+    # Relay only records that some outlets have and others lack, then report DONE.
     finish: bool = False
     read_committed: bool = True
     max_message_bytes: int = 1_048_588  # of the target topic
@@ -278,7 +278,7 @@ class Transformed(_Message):
         )
 
     def plus(self, other: Transformed) -> Transformed:
-        """What both have counted."""
+        """The sum of both."""
         return Transformed(
             records_in=self.records_in + other.records_in,
             records_out=self.records_out + other.records_out,

@@ -1,4 +1,4 @@
-"""References that lead back to where they began: no schema can be made of them."""
+"""References of schemas that form a circle: they define no schema."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class CircularError(UnansweredError):
 
 
 class Trail:
-    """The versions that are being followed, each of which the one before refers to. `url`: of their
-    registry."""
+    """The path of versions, each of which the one before refers to. `url`: of their registry."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -41,7 +40,7 @@ class Trail:
             self._followed.pop()
 
     def _error(self, reason: str) -> CircularError:
-        error = CircularError(f"{reason}; register a version without that")
+        error = CircularError(f"{reason}; register a version without that reference")
         error.url = self._url
         return error
 

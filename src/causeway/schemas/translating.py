@@ -17,7 +17,7 @@ from causeway.schemas.selection import Pair
 
 
 class Translator:
-    """Keeps what it has found: ids are for ever. Not thread-safe. Raises UnansweredError (a
+    """Keeps its answers, because an id never changes. Not thread-safe. Raises UnansweredError (a
     CircularError for references that form a circle) and RefusedError."""
 
     def __init__(self, source: Registry, target: Registry) -> None:

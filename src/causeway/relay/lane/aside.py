@@ -20,13 +20,13 @@ from causeway.relay.lane.chunks import Chunks, Work
 if TYPE_CHECKING:
     from causeway.relay.lane.stage import Stage
 
-PROBATION_S = 600.0  # where one record is slow, others like it may follow
+PROBATION_S = 600.0  # after a slow record, others like it may follow
 LINGERS_S = 60.0  # before a second stage ends that no partition needs
 SPARE_S = 120.0  # within which both stages must be ready
 
 
 class Aside:
-    """`make`: the stage, told whose work it hung on. `chunks`: of the first stage."""
+    """`make`: makes a stage, which reports the owner of a work that it hung on. `chunks`: of the first stage."""
 
     def __init__(self, make: Callable[[Callable[[object], None]], Stage], chunks: Chunks) -> None:
         self._make = make
@@ -37,7 +37,7 @@ class Aside:
         self._needed_at = 0.0
 
     def has(self, owner: object) -> bool:
-        """Whether works of `owner` are to go here."""
+        """Whether works of `owner` go to the second stage."""
         return owner in self._owners
 
     @property
@@ -49,7 +49,7 @@ class Aside:
         return 0 if self.stage is None else self.stage.size
 
     def take(self, works: Sequence[Work]) -> None:
-        """Of one owner, on the first of which the other stage gave no answer."""
+        """Takes the works of one owner; the first stage gave no answer to the first of them."""
         if not works:
             return
         self._owners.setdefault(works[0].owner, 0.0)

@@ -8,13 +8,13 @@
 A new stage gets a chunk without records first, and all others once that has come through.
 
 A stage dies of many things, so a record is blamed only when it has ended several stages by itself,
-each of which had just worked, and in the same way: see BLAMED. If the query threw, that is the
-record's doing, and so it is if the stage gives no answer to it in time. If a process died, the
-record may be treated another time, when all is well: it is tried again after growing pauses, and is
-no dead letter: see DIES.
+each of which had just worked, and in the same way: see BLAMED. If the query threw, or the stage
+gives no answer to the record in time, the record is refused. If a process died, the cause may be
+another one. So the record is tried again after growing pauses, and does not become a dead letter:
+see DIES.
 
-A stage that gives no answer in time may also be slow with many records. So what it had goes in
-smaller pieces from then on, until it is quick again.
+A stage that gives no answer in time may also be slow with many records. So chunks are sent in
+smaller pieces from then on, until the stage is quick again.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ WINDOW_BYTES = 8 * 1024 * 1024  # under way at once
 WINDOW_CHUNKS = 64
 PARTS = 64  # a suspect is cut into
 START_S = 300.0  # until a new stage answers: Spark compiles its query, Python loads its libraries
-SLOW_S = 10.0  # without an answer to several records, after which they go in smaller pieces
+SLOW_S = 10.0  # without an answer, after which several records go in smaller pieces
 ALONE_S = 30.0  # without an answer to a record that is alone in its stage
-_QUICK_S = 1.0  # pieces that are answered so soon may grow again …
-_WHOLE = 100_000  # … and with so many records they are no pieces any more
+_QUICK_S = 1.0  # pieces that are answered in this time grow again …
+_WHOLE = 100_000  # … until they have so many records: then chunks are whole again
 # How a stage ended: its query threw, one of its processes died or was ended, it gave no answer.
 End = Literal["threw", "killed", "hung"]
 BLAMED: dict[End, int] = {"threw": 3, "killed": 8, "hung": 2}
@@ -111,7 +111,7 @@ class Chunks:
 
     @property
     def alone(self) -> bool:
-        """Whether one chunk alone is under way."""
+        """Whether only one chunk is under way."""
         return len(self._under_way) == 1
 
     @property
@@ -126,16 +126,16 @@ class Chunks:
         return self.busy and now - self._quiet_since > self.patience_s
 
     def excuse(self, seconds: float) -> None:
-        """The lane could not hear an answer for so long."""
+        """Adds the time in which the lane could not hear an answer."""
         self._quiet_since += seconds
 
     def lives(self) -> None:
-        """The stage has said something, if no answer."""
+        """Notes a sign of life of the stage that is not an answer."""
         self._quiet_since = time.monotonic()
 
     @property
     def owner(self) -> object | None:
-        """Of the first that has no answer."""
+        """The owner of the first chunk without an answer."""
         return next((work.owner for work in self._under_way.values() if work is not None), None)
 
     def has(self, owner: object) -> bool:
@@ -202,7 +202,7 @@ class Chunks:
         return None
 
     def _cut_to_size(self, work: Work) -> list[Work]:
-        """None if it may go as it is."""
+        """The pieces to send instead; none if the chunk may go whole."""
         most = self._most_records
         if most is None or work.records <= most:
             return []
@@ -262,8 +262,8 @@ class Chunks:
         self._waiting.extendleft(reversed(under_way))
 
     def give_up(self) -> list[Work]:
-        """As `lost("hung")`; but what its first owner has here, in order, is for others to treat.
-        The first that has no answer is most likely the one on which the stage hangs."""
+        """As `lost("hung")`, but returns the first owner's chunks, in order, for another stage.
+        The stage most likely hangs on the first chunk that has no answer."""
         self._works = False
         under_way = self._take_back()
         self._waiting.extendleft(reversed(under_way))
@@ -278,7 +278,7 @@ class Chunks:
         return given
 
     def suspect(self, works: Sequence[Work]) -> None:
-        """Treat these too; another stage hung on the first of them."""
+        """Takes these chunks too; another stage hung on the first of them."""
         first, *others = works
         pieces = _pieces(first, PARTS) if first.records > 1 else []
         for work in (*(pieces or [first]), *others):
@@ -342,7 +342,7 @@ class Chunks:
         self._finish(work, Outcome(0, (), refused, work.records))
 
     def _try_again(self, suspects: Sequence[Work]) -> None:
-        """Behind what others wait for: they need not wait for these as well."""
+        """Puts these behind the chunks of other owners, so that these others do not wait longer."""
         self._suspects.update(suspects)
         owner = suspects[0].owner
         others = [work for work in self._waiting if work.owner is not owner]

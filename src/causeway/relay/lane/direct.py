@@ -27,7 +27,7 @@ from causeway.transform.sealed import Connection
 
 MODULE = "causeway.transform.direct_worker"
 START_S = 60.0  # one that has not greeted by then has failed
-ANSWER_S = 20.0  # what goes there takes milliseconds: see queries and rules
+ANSWER_S = 20.0  # a chunk takes milliseconds there: see queries and rules
 STARTS = 3  # that come to nothing, one after the other, before all go to Spark
 LONGEST_PAUSE_S = 30.0
 UNSENT_BYTES = 4 * 1024 * 1024

@@ -290,7 +290,7 @@ class Flow:
     # Since the last report, ms: of what was fetched, and of what was acknowledged.
     ages: Figures = field(default_factory=Figures)
     latencies: Figures = field(default_factory=Figures)
-    waiting: Waiting = field(default_factory=Waiting)  # when what was fetched was written
+    waiting: Waiting = field(default_factory=Waiting)  # the times of fetched batches
     recoveries: int = 0
     failures: int = 0
     retry_at: float = 0.0
@@ -399,7 +399,7 @@ class Flow:
     def _first_unmirrored(self, position: int) -> int:
         if position < self.source_end:
             return self.waiting.first(position)
-        self.waiting.clear()  # the next record does not follow the last one closely
+        self.waiting.clear()  # the next record may be much later than the last one
         return UNKNOWN
 
     def report(self, *, final: bool = False) -> PartitionReport:

@@ -1,4 +1,4 @@
-"""What of a flow is with its transform's stage."""
+"""The part of a flow that is with its transform's stage."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SAID_S = 5.0  # a partition that waits for its transform longer than this says s
 
 @dataclass(slots=True, eq=False)
 class OnTheWay:
-    """What of a flow is in its stage, or came from there and is not with its outlets yet; `size`:
-    what was fetched of that, in bytes. `halt`: why the flow stops once all before has been relayed.
-    `writing`: dead letters are. `since`: the stage owes an answer since then, seconds of the
-    epoch."""
+    """The records of a flow that are in its stage, or came from there and are not with its outlets
+    yet. `size`: the bytes that were fetched for them. `halt`: why the flow stops once all records
+    before are relayed. `writing`: dead letters are being written. `since`: when the oldest chunk
+    without an answer was sent, in seconds of the epoch."""
 
     stage: Stage
     chunks: int = 0
@@ -34,14 +34,14 @@ class OnTheWay:
         return not self.chunks and not self.pieces
 
     def waits(self, now: float) -> str | None:
-        """That it waits for its stage, if that takes long; `now` as `since`."""
+        """The reason to show if the stage takes long to answer; `now` as `since`."""
         if not self.chunks or now - self.since < SAID_S:
             return None
         since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"waiting for its transform since {since}"
 
     def take(self) -> Piece:
-        """The first piece: it goes to the outlets, and counts there."""
+        """Takes the first piece, which goes to the outlets and counts there."""
         piece = self.pieces.popleft()
         self.size -= piece.size
         return piece

@@ -12,7 +12,7 @@ needed Spark, and until none has for a while:
        ▲                                                     │
        └────────── late, and not needed for long ◄───────────┘
 
-An attempt that gives no answer in time is given up; see aside.py for the partition it hung on.
+An attempt that gives no answer in time is given up. See aside.py for the partition that it hung on.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Stage:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """This one, and the second one while that is needed."""
+        """This stage, and the second one while it is needed."""
         aside = None if self._aside is None else self._aside.stage
         return (self,) if aside is None else (self, aside)
 
@@ -150,7 +150,7 @@ class Stage:
         self._pump()
 
     def suspect(self, works: Sequence[Work]) -> None:
-        """Another stage hung on the first of these."""
+        """Takes these works; another stage hung on the first of them."""
         self.chunks.suspect(works)
         self._pump()
 
@@ -206,7 +206,7 @@ class Stage:
         if self.ready:
             self.ready_at, self._why = now, ""
         missed, self._turned_at = now - self._turned_at, now
-        if missed > STALLED_S:  # the whole machine stood still: that is no record's doing
+        if missed > STALLED_S:  # the machine did nothing: no record is to blame
             self.chunks.excuse(missed)
         if self._by_spark and self.chunks.overdue(now):
             self.hung = self._attempt

@@ -16,7 +16,7 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stage import Stage
 from causeway.transform.sealed import path_of
 
-ASIDE = "+"  # behind the key of a stage: its second one
+ASIDE = "+"  # behind the key of a stage: its second stage
 OnHung = Callable[[object], None]
 
 
@@ -48,7 +48,7 @@ class Stages:
         return self._stages[key]
 
     def _make(self, spec: messages.Stage, on_hung: OnHung | None = None) -> Stage:
-        """With `on_hung` the second one of a transform; see aside.py."""
+        """With `on_hung` the second stage of a transform; see aside.py."""
         listener, address = self._listen()
         given = listener, address, self._secret, self._helpers, self._selector, self._direct
         if on_hung is not None:

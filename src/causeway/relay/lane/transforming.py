@@ -176,7 +176,7 @@ class Transforming:
 
 
 def _up_to(stop_at: int, kept: Kept) -> Kept:
-    """Only what lies below source offset `stop_at`: a faulty transform is to see no more."""
+    """Only the records below source offset `stop_at`, so that a faulty transform treats no more."""
     batches = []
     for batch in kept.batches:
         below = sum(batch.source_offset(at) < stop_at for at in range(batch.records))

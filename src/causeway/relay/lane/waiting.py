@@ -1,10 +1,10 @@
-"""When the first record that is not mirrored was written, by the batches that were fetched.
+"""The time of the first record that is not mirrored, by the batches that were fetched.
 
     fetched   [12:00:00][12:00:00][12:07:41][12:07:42]…      of each batch: its first timestamp
     noted      12:00:00            12:07:41 12:07:42         only where it differs by a second
     position            ▲          the first record not mirrored is of 12:00:00
 
-A batch costs one comparison: a note for each would cost more than the age is worth.
+A batch costs one comparison. A note for each batch would cost too much.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Waiting:
         self._last = _NEVER
 
     def note(self, batches: Sequence[Batch]) -> None:
-        """These were fetched, in order."""
+        """Notes batches that were fetched, in order."""
         last = self._last
         for batch in batches:
             stamp = batch[2]
@@ -44,9 +44,9 @@ class Waiting:
         self._last = _NEVER
 
     def first(self, position: int) -> int:
-        """The timestamp of the record at source offset `position` to within STEP_MS, -1 if it has
-        not been fetched. If all that was fetched lies below, that of the last one: the next record
-        follows it. Older notes are dropped."""
+        """The timestamp of the record at source offset `position` to within STEP_MS; -1 if it was
+        not fetched. If all fetched batches lie below, the last one's timestamp, because the next
+        record follows it. Drops older notes."""
         notes = self._notes
         while len(notes) > 1 and notes[1][0] <= position:
             notes.popleft()
