@@ -1,4 +1,4 @@
-"""Where on the target a transform may lead records, by the names that it gives topics.
+"""The topics and partitions of the target to which a transform may lead records.
 
 Such a name comes from a record, so no reason quotes it.
 """
@@ -24,7 +24,7 @@ NOT_A_PARTITION = "its partition is negative, or too large"
 
 
 class RouteError(ConfigError):
-    """Records may not be led there, now or ever."""
+    """Records may never be led there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Routes:
         )
 
     def portable(self) -> Routes:
-        """As workers can have it: what only the driver can tell is left to the driver."""
+        """The routes for workers, without the parts that only the driver can check."""
         own = self.policy.custom is not None
         return replace(
             self, policy=replace(self.policy, custom=None), renaming=(), asks_policy=not own

@@ -41,7 +41,7 @@ def _has(each: LinkStatus, topic: str) -> bool:
 
 
 def _of_topic(each: LinkStatus, topic: str) -> LinkStatus:
-    """What bears on `topic` alone. `each` has the partitions, problems and notes of no other."""
+    """`each` with the partitions, problems and notes of `topic` only."""
     transform = each.link.transform_of(topic)
     names = {topic, *(one.target for one in each.partitions)} - {""}
     asked = each.asked._replace(
@@ -58,7 +58,7 @@ def _of_topic(each: LinkStatus, topic: str) -> LinkStatus:
 
 
 def _of_names(task: TaskRecord, names: Collection[str]) -> TaskRecord:
-    """`task` without what it says of other topics and of groups; its figures are of the link."""
+    """`task` without reasons that name other topics or groups; its figures are of the link."""
     told = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?:-\d+)?(?![\w.-])")
     items = {item: why for item, why in task.items.items() if told.search(item)}
     return task.replace(items=items, figures={})

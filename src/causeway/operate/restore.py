@@ -363,7 +363,7 @@ class _Work:
 
 
 def _in_words(error: Exception) -> str:
-    """Of what Spark threw: the error of its task, or else Spark's first line."""
+    """The error of Spark's task, or else the first line of Spark's exception."""
     found = _IN_A_TASK.findall(str(error))
     return str(found[-1] if found else str(error).partition("\n")[0])
 

@@ -46,8 +46,8 @@ class _Known:
 
 
 class Answering(NamedTuple):
-    """`links`: those that are meant and that can be asked. `left`: why each of the others cannot,
-    by its name. `silent`: why clusters do not answer, by alias."""
+    """`links`: the chosen links that can be asked. `left`: why each other link cannot be asked, by
+    its name. `silent`: why clusters do not answer, by alias."""
 
     links: tuple[LinkSettings, ...]
     left: Mapping[str, CausewayError]
@@ -66,7 +66,7 @@ def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSet
 
 
 def _unquoted(link: str, names: Iterable[str]) -> str:
-    """The remedy where a shell took the `>` of a link's name for a redirection, and left `A-`."""
+    """The remedy if a shell took the `>` of a link's name for a redirection, and left `A-`."""
     meant = next((each for each in names if link and each.startswith(f"{link}>")), None)
     if meant is None:
         return ""

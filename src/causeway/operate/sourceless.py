@@ -18,8 +18,8 @@ from causeway.wire.cluster import Cluster
 def without_source(
     link: LinkSettings, target: Cluster, contents: Contents, reason: str
 ) -> LinkStatus:
-    """Ends and lags are as the last driver saw them. What had nothing left to mirror then lags by
-    the time since, unless its mirror has ended. Raises CausewayError."""
+    """Ends and lags are as the last driver saw them. A partition that had nothing left to mirror
+    then lags by the time since, unless its mirror has ended. Raises CausewayError."""
     now_ms = int(time.time() * 1000)
     answered_ms = lag.answered_at(contents.tasks.values())
     told = asked(target, link, contents)

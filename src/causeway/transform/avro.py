@@ -91,7 +91,7 @@ class Avro:
         self._to_datum = _ToDatum(names, by_rules=bool(paths)).of(type_)
 
     def lacks(self) -> Sequence[bool]:
-        """Of each of `paths`: whether no record of the schema has it."""
+        """Whether no record of the schema has the path, for each of `paths`."""
         return self._lacking
 
     def decode(self, data: bytes) -> str:
@@ -109,7 +109,7 @@ class Avro:
             found = cast("dict[str, Any]", read)[_WHOLE]
             text = _dumps(found if self._to_json is None else self._to_json(found))
         except MemoryError:
-            raise  # it says nothing of the record
+            raise  # it quotes nothing from the record
         except Exception:  # the library raises many kinds for bytes that are something else
             raise MisfitError from None
         if stream.read(1):
@@ -147,7 +147,7 @@ def _plain(value: Any) -> str:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of which no name stands twice."""
+    """An object that has no name twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise MisfitError

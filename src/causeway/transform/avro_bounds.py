@@ -1,10 +1,10 @@
-"""What an Avro record may take, measured in its bytes before it is decoded.
+"""Bounds on an Avro record, measured in its bytes before it is decoded.
 
-A few bytes can say that an array has a million items, if its items take no bytes; a byte can stand
-for a record of a thousand nulls; and each byte can nest a record of a recursive schema one deeper,
-until the decoder's stack ends and the process with it. A schema tells how large what it decodes can
-become, by the byte. So most records are known to be harmless by their length; all others are walked
-through first, value by value.
+A few bytes can announce an array of a million items, if its items take no bytes. One byte can be a
+record of a thousand nulls. Each byte can nest a record of a recursive schema one level deeper,
+until the decoder's stack overflows and the process ends. A schema shows how much memory each byte
+can take. So the length alone shows that most records are harmless. All other records are measured
+first, value by value.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MOST_VALUES = 1_000_000  # in a record, and one more for each four of its bytes
 MOST_EMPTY = 1_000  # items of arrays that take no bytes, in a record
 MOST_TEXT = 64 * 1024 * 1024  # characters of names and texts in its JSON, and two for each byte
 MOST_DIGITS_BYTES = 417  # of a decimal: a thousand digits, as Spark's parser of JSON has it
-# What a record has.
+# How a record exceeds a bound.
 TOO_DEEP = f"Avro that is nested deeper than {DEEPEST}"
 TOO_MUCH = "Avro with too many values for its size"
 TOO_LONG = "a decimal with too many digits"
 SAFE = 8 * 1024 * 1024  # bytes that a record may take, by its schema, without a walk
 _VALUE = 100  # bytes that a value takes in Python and as JSON, about
 _LONG_VARINT = 10
-_MOST_TYPES = 100_000  # of a schema, each as often as it stands in another
+_MOST_TYPES = 100_000  # of a schema; a type counts at each use
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _Walk = Callable[["_State", int, int], int]  # from a position, at a depth, to where the value ends
 
@@ -37,8 +37,8 @@ class TooMuchError(MisfitError):
 
 
 class _Shape(NamedTuple):
-    """What a type takes. `least`: bytes in Avro; `cost`: bytes in memory at most, without what it
-    repeats; `depth`: of what it nests, without recursion."""
+    """The size of a type. `least`: bytes in Avro; `cost`: bytes in memory at most, without items of
+    arrays and maps; `depth`: levels of nesting, without recursion."""
 
     least: float
     cost: float
@@ -46,8 +46,8 @@ class _Shape(NamedTuple):
 
 
 class Bounds:
-    """Of a schema that fastavro has parsed, with its `names`. Raises ValueError for one of which no
-    record could ever end."""
+    """The bounds of a schema that fastavro has parsed, with its `names`. Raises ValueError if no
+    record of the schema could ever end."""
 
     def __init__(self, schema: Any, names: Mapping[str, Any]) -> None:
         self._names = names
@@ -64,7 +64,7 @@ class Bounds:
         self._walk = self._of(schema)
 
     def check(self, data: bytes) -> None:
-        """Raises TooMuchError, or MisfitError for what is no Avro of the schema."""
+        """Raises TooMuchError, or MisfitError for data that is no Avro of the schema."""
         size = len(data)
         depth = self._depth * (1 + size) if self._recursive else self._depth
         if self._cost + self._rate * size > SAFE or depth > DEEPEST or size > self._longest:
@@ -161,7 +161,7 @@ class Bounds:
 
 
 class _State:
-    """Of a walk through `data`."""
+    """The state of a walk through `data`."""
 
     __slots__ = ("_most_text", "_most_values", "data", "empty", "size", "text", "values")
 
@@ -173,7 +173,7 @@ class _State:
         self._most_text = MOST_TEXT + 2 * self.size
 
     def number(self, at: int) -> tuple[int, int]:
-        """A zigzag varint, and where it ends."""
+        """A zigzag varint, and the position of its end."""
         data, end = self.data, min(self.size, at + _LONG_VARINT)
         found = shift = 0
         while at < end:

@@ -1,8 +1,8 @@
 """The paths of rules through an Avro schema: through the branches of unions, and through aliases.
 
-Rules see a field under the alias that a path names, if the field itself is not named, so that a
-field that was renamed with an alias keeps its protection. They see an object in a union without its
-wrapper, as with one such branch: `value.$.who.email` leads to `email` in each branch that has it.
+If a path names the alias of a field, and no path names the field itself, rules see the field under
+the alias. So a field that was renamed with an alias keeps its protection. Rules see an object in a
+union without its wrapper: `value.$.who.email` leads to `email` in each branch that has it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from causeway.transform.rules.model import Element, Field, Step
 BRANCH = "causeway.branch"  # a field of an object in a union: which branch it is
 
 Steps = tuple[Step, ...]
-# Of the branches of a union: the name of the object that each stands in, None if in none.
+# For each branch of a union: the name of its wrapper, None if it has none.
 Wrappers = Callable[[Sequence[Any]], Sequence[str | None]]
 
 

@@ -1,4 +1,4 @@
-"""What the branches of an Avro union look like in JSON, and whether JSON tells them apart."""
+"""The JSON of the branches of an Avro union, and whether JSON tells the branches apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBERS = {"int", "long", "float", "double"}
 
 
 def kind_of(schema: Any) -> str:
-    """The type's name; a named type's own where it is referred to."""
+    """The type's name; for a reference, the name of the named type."""
     return str(schema["type"]) if isinstance(schema, dict) else str(schema)
 
 
@@ -27,7 +27,7 @@ def name_of(schema: Any) -> str:
 
 
 def shape_of(schema: Any) -> str:
-    """What it looks like in JSON."""
+    """The kind of JSON of the type."""
     kind = kind_of(schema)
     if kind in _OBJECTS:
         return "object"
@@ -41,7 +41,7 @@ def _is_text(schema: Any) -> bool:
 
 
 def logical_of(schema: Any) -> str:
-    """`long-timestamp-millis`, of those that are treated."""
+    """A logical type that Causeway treats, such as `long-timestamp-millis`."""
     return f"{kind_of(schema)}-{schema.get('logicalType')}" if isinstance(schema, dict) else ""
 
 

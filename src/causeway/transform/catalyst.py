@@ -82,7 +82,7 @@ def left_out_of(parsed: Node) -> set[str]:
         for column in each(node.projectList()):
             if name(column) != "UnresolvedStarExceptOrReplace":
                 continue
-            if column.replacements().isEmpty():  # SET replaces what it leaves out
+            if column.replacements().isEmpty():  # SET puts something in its place
                 found |= {str(part).lower() for one in each(column.excepts()) for part in each(one)}
     return found
 
@@ -131,7 +131,7 @@ class Catalyst:
         return getattr(self._jvm, "scala.Option").empty()
 
     def replaced(self, plan: Node) -> Node:
-        """`plan` with what Spark puts in the place of functions such as `to_timestamp`."""
+        """`plan` after Spark has replaced functions such as `to_timestamp`."""
         rule = getattr(self._jvm, "org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$")
         return getattr(rule, "MODULE$").apply(plan)
 

@@ -41,7 +41,7 @@ class Setup:
 
     `secrets` become the fields of the hidden column `secrets`; `registry` is a RegistrySettings in
     JSON's types, or None. To a sink worker it says the same. `routes`: a pickled Routes in base 64,
-    by which the sink worker refuses records that lead nowhere; None: only the driver tells.
+    by which the sink worker refuses records without a valid destination; None: the driver checks.
     """
 
     secrets: dict[str, str] = field(repr=False)
@@ -92,7 +92,7 @@ class Refusal(NamedTuple):
 class Outcome(NamedTuple):
     """What became of a chunk. No batch of `outputs` reaches over a refused offset.
 
-    `without_spark`: how many of the records that came in a worker treated itself; Spark treated the
+    `without_spark`: how many of the incoming records a worker treated itself; Spark treated the
     others. `found`, `missing`: in how many records each rule found its path, and how many lacked it
     (see rule_counts)."""
 

@@ -1,14 +1,14 @@
-"""The time of day in disguise, in Spark SQL, and what is done about it.
+"""The time of day in disguise, in Spark SQL, and how Causeway prevents it.
 
 - `TIMESTAMP 'now'`, `DATE 'today'`, `CAST('now' AS TIMESTAMP)`, `to_date('tomorrow')` and
   `year('yesterday')` are the time at which the query is planned. The words count in constants
   only, in any case, and with white space or a zone about them.
-- `CAST('12:30' AS TIMESTAMP)`, of a constant or of what a record has, is today at 12:30.
+- `CAST('12:30' AS TIMESTAMP)`, of a constant or of a record's text, is today at 12:30.
 - So is a TIMESTAMP of '12:30' out of from_json, from_csv, from_xml and variants.
 
-So a record would become something else when it is sent again. Constants, and parsers that take a
-time without a date, are refused at the start. A cast of what a record has gets a text that is no
-timestamp instead of a time without a date: it then fails, or gives NULL, as for any such text.
+So a record would become another one when it is sent again. Constants, and parsers that take a time
+without a date, are refused at the start. In a cast of a record's text, a time without a date is
+replaced by a text that is no timestamp. The cast then fails, or gives NULL, as for any such text.
 Sources: SparkDateTimeUtils.scala (parseTimestampString, convertSpecialDate) and
 SpecialDatetimeValues in Spark 4.3.
 """
@@ -49,7 +49,7 @@ def reads_clock(text: str) -> bool:
 
 
 def expressions(plan: Node, catalyst: Catalyst) -> Iterator[Node]:
-    """All of `plan` and their parts, with what Spark puts in the place of functions."""
+    """All expressions of `plan` and their parts, after Spark has replaced functions."""
     todo = [catalyst.replaced(plan)]
     while todo:
         node = todo.pop()
@@ -62,7 +62,8 @@ def expressions(plan: Node, catalyst: Catalyst) -> Iterator[Node]:
 
 
 def problem(expression: Node, parse: Any) -> str | None:
-    """Why it would read the clock, if it would. `parse`: Spark's parser of expressions."""
+    """Why the expression would read the clock; None if it does not. `parse`: Spark's parser of
+    expressions."""
     kind = name(expression)
     if kind == "Literal" and _type(expression) in _TIMES:
         text = _typed_text(expression, parse)
@@ -82,7 +83,7 @@ def problem(expression: Node, parse: Any) -> str | None:
 
 
 def takes_times(expression: Node) -> bool:
-    """Whether it makes a timestamp of a text in a record, which may have no date."""
+    """Whether the expression makes a timestamp of a record's text, which may have no date."""
     return (
         name(expression) == "Cast"
         and _type(expression) == "timestamp"
@@ -104,7 +105,8 @@ def without_date(text: Column, type_: Any) -> Column | None:
 
 
 def _probe(type_: Any) -> Any:
-    """Of `type_` what leads to timestamps, with texts for those; None if there are none."""
+    """The part of `type_` that leads to timestamps, with texts in their place; None if there are no
+    timestamps."""
     from pyspark.sql.types import (
         ArrayType,
         MapType,
@@ -166,7 +168,7 @@ def _of_cast(cast: Node) -> str | None:
 
 
 def _only_timestamps(given: dict[str, Any]) -> bool:
-    """Whether no text is in the nested type `given`, of which a timestamp could be made."""
+    """Whether the nested type `given` has no text of which a timestamp could be made."""
     return not any(leaf.startswith(("string", "varchar", "char")) for leaf in _leaves(given))
 
 
@@ -179,7 +181,7 @@ def _constant(node: Node, text: str) -> str:
 
 
 def _typed_text(literal: Node, parse: Any) -> str | None:
-    """What stands in the quotes of TIMESTAMP '…'; None for a literal of another origin."""
+    """The text in the quotes of TIMESTAMP '…'; None for a literal of another origin."""
     origin = literal.origin()
     places = (origin.startIndex(), origin.stopIndex())
     if origin.sqlText().isEmpty() or any(place.isEmpty() for place in places):
@@ -197,7 +199,7 @@ def _typed_text(literal: Node, parse: Any) -> str | None:
 def _evaluated(expression: Node) -> str | None:
     try:
         found = expression.eval(None)
-    except Exception:  # Spark's, of a constant that throws, or that is refused elsewhere
+    except Exception:  # Spark's: the constant throws, or is refused elsewhere
         return None
     return None if found is None else str(found)
 

@@ -1,7 +1,7 @@
 """Chunks of records that need no Spark, answered by the worker itself.
 
-If a chunk has records that only the query can treat, those alone go through Spark. What became of
-the others goes with the marker that closes the chunk, as one value that Spark does not look at.
+If a chunk has records that only the query can treat, only these go through Spark. The outcomes of
+the others travel with the marker that closes the chunk, as one value that Spark does not look at.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Direct:
         offsets: npt.NDArray[np.int64],
         treated: Sequence[Treated | None],
     ) -> Columns:
-        """What was made of the records that are kept. Raises ValueError for one that is no row."""
+        """The rows for the records that are kept. Raises ValueError for a result that is no row."""
         import numpy as np
         import pyarrow as pa
 
@@ -131,7 +131,7 @@ class Direct:
 
 
 def _found(treated: Sequence[Treated | None]) -> Found:
-    """What rules have found in the records that were treated."""
+    """The counts of the rules over the treated records."""
     pairs = Counter([one[-2:] for one in treated if one is not None])
     if pairs.keys() <= {DROPPED}:
         return NONE

@@ -36,7 +36,7 @@ class Part:
     name: str  # key or value
     format: TransformFormat
     type: Any = None
-    checked: bool = True  # whether it is JSON; rules check that themselves
+    checked: bool = True  # check here that it is JSON; rules check that themselves
 
     @property
     def raw(self) -> str:

@@ -72,7 +72,7 @@ def _of_rules(transform: TransformSettings) -> list[str] | None:
 
 
 def _of_json(transform: TransformSettings) -> dict[str, str]:
-    """Which texts are JSON: rules say that in their query."""
+    """The definition of JSON. Rules have it in their query."""
     by_query = transform.rules is None and "json" in (transform.key_format, transform.value_format)
     return {"json": is_json("text", reading("text"))} if by_query else {}
 

@@ -1,9 +1,9 @@
-"""Numbers with so many digits that to read them would take hours.
+"""Numbers with so many digits that reading them would take hours.
 
-`1e99999999` has ten characters. Java's BigDecimal reads it at once, and counts out a hundred
-million digits as soon as the number gets a scale, which Spark does for a DECIMAL: with a number of
-JSON, and with a text in its place. A cast looks at the exponent first, but to read the
-digits of a long text takes Java time in proportion to the square of its length.
+`1e99999999` has ten characters. Java's BigDecimal reads it at once, but writes out a hundred
+million digits when it gets a scale. Spark gives a scale to each DECIMAL, from a number in JSON or
+from a text in its place. A cast looks at the exponent first. But for the digits of a long text Java
+takes time in proportion to the square of its length.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 from causeway.transform.strict_json import NOT_JSON
 
 LARGE = "a number in the {} has too many digits, or an exponent of more than three"
-MOST_DIGITS = 1_000  # as Spark's parser of JSON allows where they are written out
+MOST_DIGITS = 1_000  # the limit of Spark's parser of JSON for digits that are written out
 _EXPONENT = re.compile(r"[eE][+-]?\d{4}")
 _MAYBE = re.compile(rb"[eE][+-]?[0-9]{4}")  # in hardly any record
-# Why a key or value cannot be read; None: as far as its numbers go it can.
+# Why a key or value cannot be read; None: its numbers can be read.
 Check = Callable[[bytes], str | None]
 
 
@@ -47,13 +47,13 @@ def check_of(part: str, *types: Any) -> Check | None:
 
 
 def checks_of(types: Mapping[str, Sequence[Any]]) -> dict[str, Check]:
-    """By parts, of those with such a type."""
+    """By part; only parts with such a type."""
     found = {part: check_of(part, *each) for part, each in types.items()}
     return {part: check for part, check in found.items() if check is not None}
 
 
 class _Object(list[tuple[str, Any]]):
-    """With each name that it has, also twice."""
+    """An object with all its names, also those that it has twice."""
 
 
 def _of(type_: Any) -> Callable[[Any], bool] | None:

@@ -27,9 +27,9 @@ def outcome_of(
     treated: pa.RecordBatch | None = None,
     why_not: Callable[[str], str | None] | None = None,
 ) -> Outcome:
-    """What became of a chunk, by its marker and the rows before it. `treated`: what became of the
-    records that needed no Spark, if there were some. `why_not`: why no record may be led to the
-    topic of a name, if none may."""
+    """The outcome of a chunk, by its marker and the rows before it. `treated`: the outcomes of the
+    records that needed no Spark, if there were some. `why_not`: gives the reason if no record may
+    go to the topic of a name."""
     if treated is not None:
         rows = [*rows, _as_row(treated, rows[0].schema if rows else _ROWS)]
     if not rows:
@@ -69,7 +69,7 @@ def outcome_of(
 
 
 def outcome_without_spark(number: int, mark: dict[str, Any], columns: Columns) -> Outcome:
-    """What became of a chunk, all of whose records a worker has treated itself."""
+    """The outcome of a chunk if a worker has treated all its records itself."""
     count, records = len(columns.offsets), mark["records"]
     none = np.array([], np.int64)
     batches = _batches(columns, mark, none) if count else ()
@@ -79,7 +79,7 @@ def outcome_without_spark(number: int, mark: dict[str, Any], columns: Columns) -
 
 
 def _found(mark: dict[str, Any]) -> Found:
-    """What rules have found in the records that need no Spark."""
+    """The counts of the rules over the records that need no Spark."""
     return tuple(mark["found"]), tuple(mark["missing"])
 
 
@@ -92,7 +92,7 @@ def batch_of(columns: Columns) -> pa.RecordBatch:
     )
 
 
-# Of a chunk of which Spark has dropped each record that it was given.
+# Of a chunk if Spark has dropped all records that it got.
 _ROWS = pa.schema(
     [
         (REASON, pa.string()),
@@ -148,7 +148,7 @@ def _refuse(
 def _led_nowhere(
     table: pa.RecordBatch, mark: dict[str, Any], why_not: Callable[[str], str | None] | None
 ) -> Iterator[tuple[int, str]]:
-    """The source offsets of records that are led where none may go, and why."""
+    """The source offsets of records without a valid destination, with the reason."""
     offsets = table.column("offset")
     topics = _unless(table.column("topic"), mark["topic"])
     if why_not is not None and topics.null_count < len(topics):

@@ -190,7 +190,7 @@ def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
                 columns[one.name] = sf.when(ready, _encoded(one))
             case _:
                 columns[one.name] = sf.when(ready, _encoded(one))
-        if one.name == "value":  # a marker's holds what needs no Spark
+        if one.name == "value":  # a marker's value holds the records that need no Spark
             columns["value"] = columns["value"].when(
                 sf.col("__mark").isNotNull(), sf.col("__value")
             )

@@ -40,7 +40,7 @@ from causeway.transform.udfs import guarded
 
 THROWS = "the transform fails on it"
 _TRIED = "__tried"
-_TOO_LONG = f"^.{{{MOST_DIGITS + 1}}}"  # of a text that is to be a number
+_TOO_LONG = f"^.{{{MOST_DIGITS + 1}}}"  # of a text that becomes a number
 
 
 class Rewriter:
@@ -183,8 +183,8 @@ class Rewriter:
 
     def _asked(self, expression: Node, condition: Node) -> Node:
         """With times only where a text has a date, and with user-defined functions asked only where
-        `condition` holds: Spark calls them for each row, whatever stands around them, and gives
-        them what `condition` keeps from others."""
+        `condition` holds: Spark calls them for each row, also in a branch that is not taken, and
+        with values that `condition` excludes."""
         looked_at = self._facts.calls_python or self._facts.takes_times
         before = list(each(expression.children())) if looked_at else []
         children = [self._asked(child, condition) for child in before]

@@ -24,7 +24,7 @@ from causeway.transform.rules.model import Element, Field, Step
 _MAIN = "causeway_schema.proto"
 _LONG = {FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64}
 _OWN_JSON = "google.protobuf."  # well-known types have JSON of their own
-# Whose JSON may have any path.
+# Messages whose JSON may have any path.
 _FREE = {f"{_OWN_JSON}{name}" for name in ("Any", "Struct", "Value", "ListValue")}
 _WRAPPED = {"google.protobuf.Int64Value", "google.protobuf.UInt64Value"}
 Fix = Callable[[Any], Any]
@@ -56,7 +56,7 @@ class Protobuf:
         return self._indexes.get(name)
 
     def lacks(self, indexes: tuple[int, ...], path: Steps) -> bool:
-        """Whether no JSON of the message has the path. Raises MisfitError where there is none."""
+        """Whether no JSON of the message has the path. Raises MisfitError if there is none."""
         return self._message(indexes).lacks(path)
 
     def decode(self, indexes: tuple[int, ...], data: bytes) -> str:
@@ -100,7 +100,7 @@ class _Message:
                 found = self._fix(found)
             return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
         except MemoryError:
-            raise  # it says nothing of the record
+            raise  # it quotes nothing from the record
         except Exception:  # the library raises many kinds for bytes that are something else
             raise MisfitError from None
 

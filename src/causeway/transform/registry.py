@@ -33,7 +33,7 @@ class Reference(NamedTuple):
 
 class Schema(NamedTuple):
     """`format`: AVRO, PROTOBUF or JSON; CIRCULAR if its references form a circle, so that it cannot
-    be read. `references`: all that it needs, those that others need first."""
+    be read. `references`: all schemas that it needs, each after those that it needs itself."""
 
     id: int
     format: str

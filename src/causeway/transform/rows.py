@@ -41,7 +41,7 @@ def packed(records: pa.RecordBatch) -> bytes:
 
 
 def unpacked(data: bytes) -> pa.RecordBatch:
-    """What `packed` made."""
+    """The records from a value that `packed` made."""
     import pyarrow as pa
 
     with pa.ipc.open_stream(data) as stream:

@@ -1,7 +1,7 @@
 """In how many records each rule found its path, and in how many it did not.
 
-Of a record there are two numbers of 64 bits, `_seen` and `_missing` in Spark: bit N - 1 belongs to
-rule N. The bit that no rule has says in `_seen` that a rule drops the record.
+Each record has two numbers of 64 bits, `_seen` and `_missing` in Spark. Bit N - 1 belongs to rule
+N. One bit belongs to no rule. In `_seen` this bit says that a rule drops the record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DROPPED_SQL = "shiftleft(1L, 63)"
 _RULES = (1 << 63) - 1
 
-Counts = tuple[int, ...]  # of records, by rule; what is not told is 0
+Counts = tuple[int, ...]  # of records, by rule; 0 if missing
 # Of `_seen` and of `_missing`.
 Found = tuple[Counts, Counts]
 NONE: Found = ((), ())

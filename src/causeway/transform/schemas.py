@@ -73,8 +73,8 @@ class _Codec(Protocol):
 
 
 class Schemas:
-    """What a worker knows of schemas. `formats`: of the parts, key or value, that it treats;
-    `rules`: those that the JSON is for."""
+    """The schemas that a worker knows. `formats`: of the parts, key or value, that it treats;
+    `rules`: the rules that the JSON is for."""
 
     def __init__(
         self, registry: Registry, formats: Mapping[str, str], rules: Sequence[Rule] = ()
@@ -187,7 +187,7 @@ class Schemas:
             self._relatives[key] = (now, self._registry.relatives(*key))
 
     def _codec(self, part: str, id: int) -> _Codec | None:
-        """None for a schema that the registry does not know, or that is none of the format."""
+        """None for a schema that the registry does not know, or that has another format."""
         known = (part, id)
         if known not in self._codecs:
             schema = self._registry.schema(id)

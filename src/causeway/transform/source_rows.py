@@ -28,9 +28,9 @@ ROWS_BYTES = 8 * 1024 * 1024  # of keys and values in an Arrow batch, but at lea
 
 
 class Known(NamedTuple):
-    """What is known of a chunk before Spark: the records that Spark is to treat, with their source
-    offsets; how many others there were; and what became of those, as `rows.packed` takes it.
-    `found`: what rules have found in the others."""
+    """A chunk before Spark: the records for Spark, with their source offsets; the number of the
+    others; and the outcomes of the others, as `rows.packed` takes them. `found`: the counts of the
+    rules over the others."""
 
     odd: Sequence[Record]
     offsets: npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ class Known(NamedTuple):
     found: Found
 
 
-# Of each part of a record that has a schema its JSON, or why there is none.
+# The JSON of each part of a record that has a schema, or why there is no JSON.
 _Told = list[tuple[str | None, str | None]]
 
 
@@ -54,7 +54,7 @@ class Rows:
         schemas: Schemas | None = None,
         numbers: Mapping[str, Check] | None = None,
     ) -> None:
-        """`numbers`: what is asked of the JSON of a part, if anything; see numbers.py."""
+        """`numbers`: the check for the JSON of a part, if there is one; see numbers.py."""
         import pyarrow as pa
 
         header = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -261,8 +261,8 @@ class Rows:
 
 
 def mark_of(chunk: Chunk, found: Found = NONE, without_spark: int = 0) -> dict[str, Any]:
-    """What the marker of a chunk says. `found`: what rules have found in the records that the
-    worker treated itself, `without_spark` in number."""
+    """The marker of a chunk. `found`: the counts of the rules over the `without_spark` records that
+    the worker treated itself."""
     first = chunk.batches[0] if chunk.batches else None
     return {
         "topic": chunk.topic,

@@ -5,8 +5,8 @@ and no object in it has a name twice, however the name is escaped. Readers disag
 texts: one takes the first of two names and another the last, so a filter might see another value
 than the consumer. The session keeps `spark.sql.variant.allowDuplicateKeys` off, see session.py.
 
-`parse_json` of Spark is strict, but does not look behind the end of the first value, and neither
-does any other function of Spark. So the text is read within an object and within an array:
+Spark's `parse_json` is strict, but does not look behind the end of the first value. Spark's other
+functions do not look there either. So the text is read within an object and within an array:
 
     {"v":TEXT}    [TEXT]    the latter with one element
 
@@ -16,7 +16,7 @@ a second element.
 
 from __future__ import annotations
 
-NAME = "v"  # under which the value is in what `reading` gives
+NAME = "v"  # the field of the value in the result of `reading`
 NOT_JSON = "{} is not JSON, or an object in it has a name twice"
 
 

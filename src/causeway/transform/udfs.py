@@ -16,9 +16,9 @@ from typing import Any
 _PICKLED, _ARROW = 100, 101  # row by row
 _ROW_BY_ROW = {_PICKLED, _ARROW}
 _SERIES, _ARRAYS = 200, 250  # pandas and Arrow scalar functions
-_DIGITS = 1_000  # of a decimal: more are no number that somebody means
+_DIGITS = 1_000  # of a decimal: no useful number has more
 _TELL = "handle_worker_exception"  # of PySpark's worker: writes an exception for the JVM
-Check = Callable[[Any], None]  # raises for what may not leave the worker
+Check = Callable[[Any], None]  # raises for a value that must not leave the worker
 
 
 def cannot_guard(udf: Any) -> str | None:
@@ -64,10 +64,11 @@ class FunctionError(Exception):
 
 
 def discreet_worker() -> None:
-    """Has this process, if it is a Python worker of Spark's, tell only the class of an exception.
+    """Makes this process, if it is a Python worker of Spark, report only the class of an exception.
 
-    Spark converts arguments and results outside the function, and what Arrow, pandas and PySpark
-    raise there quotes them. The traceback goes too: with SPARK_TRACEBACK_WITH_LOCALS it shows them.
+    Spark converts arguments and results outside the function. Exceptions that Arrow, pandas and
+    PySpark raise there quote them. The traceback is left out too, because it shows them with
+    SPARK_TRACEBACK_WITH_LOCALS.
     """
     for module in ("pyspark.worker", "__main__"):  # the latter without Spark's daemon of workers
         worker = sys.modules.get(module)
@@ -124,8 +125,8 @@ def _discreet(function: Callable[..., Any], check: Check | None = None) -> Calla
 
 
 def check_of(type_: Any) -> Check | None:
-    """Raises ValueError for a decimal that is too large for its type, at any depth. Of a pickled
-    result Spark's JVM would say so itself, and quote it; or count its digits for hours. None where
+    """Raises ValueError for a decimal that is too large for its type, at any depth. Otherwise
+    Spark's JVM would quote the decimal of a pickled result, or count its digits for hours. None if
     `type_` has no decimals."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
@@ -154,7 +155,7 @@ def check_of(type_: Any) -> Check | None:
 
 def _check_decimal(x: Any, whole: int, unit: Decimal) -> None:
     if not isinstance(x, Decimal):
-        return  # Spark makes NULL of it
+        return  # Spark turns it into NULL
     if not x.is_finite() or x.adjusted() >= whole or x.as_tuple().exponent < -_DIGITS:  # type: ignore[operator]
         raise ValueError("a decimal does not fit its type")
     rounded = x.quantize(unit, ROUND_HALF_UP, Context(prec=_DIGITS))

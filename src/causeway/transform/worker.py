@@ -52,8 +52,8 @@ def schemas_of(
     connection: Connection,
     rules: Sequence[Rule] = (),
 ) -> Schemas | None:
-    """For the parts whose `formats` these are, and `rules`, if the JSON is for some. While their
-    registry does not answer, the lane hears so. None where there are none."""
+    """The schemas of the parts with these `formats`, and for `rules`, if the JSON is for rules. The
+    lane hears if their registry does not answer. None if there are no such parts."""
     if not formats:
         return None
     assert setup.registry is not None
@@ -63,8 +63,8 @@ def schemas_of(
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Within, this process raises MemoryError rather than take WORKER_BYTES more than it has. What
-    Spark runs in the process afterwards has the limit from before. Linux only."""
+    """Within this context the process may take WORKER_BYTES more memory than it has; then it raises
+    MemoryError. Afterwards the limit is as before. Linux only."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with suppress(OSError, ValueError):  # no such file, or a system without the limit
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[5])

@@ -1,6 +1,6 @@
-"""How large the disks are that brokers keep their logs on, and how much room is left there.
+"""The size of the disks on which brokers keep their logs, and the room that is left there.
 
-Brokers tell it since Kafka 3.3 (KIP-827, DescribeLogDirs version 4).
+Brokers give these figures since Kafka 3.3 (KIP-827, DescribeLogDirs version 4).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """The file system of one directory of logs, in bytes: all that it holds counts, not only logs.
-    None where the broker does not tell."""
+    """The file system of one directory of logs, in bytes. All files on it count, not only logs.
+    None if the broker does not give the figures."""
 
     broker: int
     path: str
@@ -57,5 +57,5 @@ def disks(cluster: Client) -> tuple[Disk, ...]:
 
 
 def _known(size: int | None) -> int | None:
-    """Before version 4 there is no such field; -1 says that the broker could not find it out."""
+    """Before version 4 there is no such field; -1 means that the broker could not find it out."""
     return None if size is None or size < 0 else size

@@ -4,8 +4,9 @@ way brought them, until it was turned round.
     source  ├── by the link the other way ──┤ S ── by this link ──
     target  ├── where they came from ───────┤ T ──────────────────
 
-This link begins right behind the cut of the other one, at S. So what follows a source offset before
-S is, on the target, what follows its origin there: first the rest of what went back, then the rest.
+This link begins right behind the cut of the other one, at S. So a source offset before S has the
+place of its origin on the target: behind it come first the other records that went back, and then
+those of this link.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Places = dict[TopicPartition, list[dict[int, Place]]]
 
 
 class _Lacking(NamedTuple):
-    """Of the course with this number at `source`: offsets before its mirror's beginning."""
+    """Offsets before the beginning of a mirror, in the course with this number at `source`."""
 
     source: TopicPartition
     number: int

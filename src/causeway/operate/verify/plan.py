@@ -342,7 +342,7 @@ def _with(share: Share, **more: Any) -> Share:
 
 def _behind(progress: Progress, logs: Ends, *, beats: bool = False) -> tuple[Left, ...]:
     """What the source has, and the mirror not yet. `beats`: it is a topic of heartbeats, and its
-    mirror runs; drivers write there all the time, so the last ones are always yet to come."""
+    mirror runs; drivers write there all the time, so the last ones are always missing."""
     end, written = logs.end(progress.source), logs.written(progress.source)
     for one in (end, written):
         if isinstance(one, CausewayError):

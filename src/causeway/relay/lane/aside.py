@@ -4,8 +4,8 @@
       ▲                                                                                │
       └──── the owner has nothing there, and hung nothing there for PROBATION_S ◄──────┘
 
-So the record is looked for without the other partitions, which a new attempt of the first stage
-goes on with. A cluster may have a core for one of both stages alone. Then the second one ends,
+So the search for the record holds up no other partition: a new attempt of the first stage treats
+them. A cluster may have a core for one of both stages alone. Then the second one ends,
 and the first one treats all, for a while.
 """
 
@@ -26,7 +26,8 @@ SPARE_S = 120.0  # within which both stages must be ready
 
 
 class Aside:
-    """`make`: makes a stage, which reports the owner of a work that it hung on. `chunks`: of the first stage."""
+    """`make`: makes a stage, which reports the owner of a work that it hung on. `chunks`: of the
+    first stage."""
 
     def __init__(self, make: Callable[[Callable[[object], None]], Stage], chunks: Chunks) -> None:
         self._make = make

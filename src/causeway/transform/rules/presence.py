@@ -1,4 +1,4 @@
-"""Whether a record has the path of a rule, and what becomes of a record that lacks the path.
+"""Whether a record has the path of a rule, and whether a record without the path is refused.
 
 A record lacks a path if something other than null ends it too early: an object without the field,
 text, a number, or an array that is too short. All elements of `[*]` and all fields of `.*` must

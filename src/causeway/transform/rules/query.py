@@ -43,8 +43,8 @@ class Query:
         self.refuse(condition, f"rule {rule.number} ({rule.name}) treats {treats} only")
 
     def drop_if(self, rule: Rule, condition: str) -> None:
-        """`condition` may be NULL, which is no. A record that lacks the path of a required rule is
-        not dropped by that rule."""
+        """`condition` may be NULL, which means no. A required rule does not drop a record that
+        lacks its path."""
         named = rule.path.steps is not None or rule.path.part == "headers"
         if named and must_be_there(rule, self.transform):
             condition = f"NOT _lacks{rule.number} AND {condition}"

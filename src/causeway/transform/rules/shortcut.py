@@ -30,7 +30,7 @@ from causeway.transform.rules.presence import must_be_there
 __all__ = ["DROPPED", "OddError", "Shortcut", "Treat", "Treated", "shortcut_of"]
 
 _END = re.compile(rb"[,}\]]")  # of a number or boolean
-_MISSING, _NOTHING = object(), object()  # where something, or null, ends a path too early
+_MISSING, _NOTHING = object(), object()  # something, or null, ends a path too early
 DROPPED = (0, 0)
 
 # Key and value as they become; bits of rules whose path was there, and of those whose path was
@@ -49,8 +49,8 @@ def stays(treated: Treated) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """What is to be done, to be pickled; it holds no secret. `formats`: of key and value;
-    `required`: numbers of the rules without whose path a record is refused."""
+    """The work of a shortcut, which can be pickled and holds no secret. `formats`: of key and
+    value; `required`: the numbers of the rules that refuse a record without their path."""
 
     rules: tuple[Rule, ...]
     formats: Mapping[str, str]
