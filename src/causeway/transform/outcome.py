@@ -137,7 +137,9 @@ def _refuse(
         rows = pc.list_parent_indices(headers).filter(names.is_null())
         for offset in table.column("offset").take(rows).to_pylist():
             refused.setdefault(offset, NO_NAME)
-    for offset, reason in _led_nowhere(table, mark, why_not):
+    # Of what is refused already the names may be of any length, and `why_not` keeps them.
+    named = table.filter(reasons.is_null()) if refused else table
+    for offset, reason in _led_nowhere(named, mark, why_not):
         refused.setdefault(offset, reason)
     if refused:
         kept = pc.is_in(table.column("offset"), pa.array(refused, pa.int64()))

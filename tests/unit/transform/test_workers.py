@@ -161,6 +161,16 @@ def test_a_record_that_leads_where_none_may_go_is_refused_and_no_other() -> None
     assert (outcome.records_out, outcome.dropped) == (3, 50 - 6)
 
 
+def test_the_name_of_a_record_that_is_refused_already_is_not_asked_for() -> None:
+    """What a worker has asked for it keeps, and such a name may have any length."""
+    asked: list[str] = []
+    long = _row(1, topic="x" * 1_000_000) | {REASON: "no legal name"}
+    rows = [_row(0, topic="paid"), long]
+    outcome = outcome_of(1, MARKED, [_rows(*rows)], why_not=asked.append)
+    assert asked == ["paid"]
+    assert [tuple(refusal) for refusal in outcome.refused] == [(1, "no legal name")]
+
+
 def test_a_source_with_many_partitions_may_lead_to_as_many() -> None:
     many = 2 * MOST_PARTITIONS
     outcome = _outcome(_row(0, partition=many - 1), _row(1, partition=many + 1), partition=many)
