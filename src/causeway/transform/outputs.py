@@ -88,7 +88,7 @@ def recognise(
             of_schema = label in formats and formats[label].of_schema
             found[label] = Projected(label, field.dataType, of_record, of_schema)
     left_out = left_out | {facts.called[one] for one in left_out & facts.called.keys()}
-    if "offset" in kept:  # only `*` has that, so what else is missing was dropped in Python
+    if "offset" in kept:  # only `*` has that, so a missing column was dropped in Python
         left_out = left_out | set(NAMES)
     for label in NAMES:
         if label in left_out and label not in found and label not in kept:

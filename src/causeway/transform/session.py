@@ -17,7 +17,7 @@ MEANING: Mapping[str, str] = {
     # and refused records never meet what could throw.
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
 }
-# What JSON is, see strict_json.py: a name twice in an object would hide what is under the first.
+# The definition of JSON, see strict_json.py: a second field of a name would hide the first one.
 JSON: Mapping[str, str] = {"spark.sql.variant.allowDuplicateKeys": "false"}
 # And what rules mean besides: their query has backslashes in its literals and a column named
 # `offset`.
