@@ -78,8 +78,8 @@ def finish(
 ) -> Plan:
     """What `begin` has begun has ended `how`, with these cuts by topic; of a topic that has one
     already, that counts. `groups`: those that could not be committed; `run`: the command that has
-    promoted it. Raises ConflictError if it does not stand any more, if another command has taken
-    the promotion over, or if it has ended otherwise."""
+    promoted it. Raises ConflictError if the end was taken back, if another command has taken the
+    promotion over, or if the scope has ended otherwise."""
     before = standing.by_key.get((Kind.END, scope))
     if before is None:
         cause = "a person, or the leading driver, has taken it back meanwhile"

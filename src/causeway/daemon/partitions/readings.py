@@ -148,8 +148,8 @@ class Readings:
 
     @property
     def is_watched(self) -> bool:
-        """Whether no partition is between two lanes. The progress topic does not tell such a one
-        from one that a lane mirrors, and nobody looks at its end."""
+        """Whether no partition is between two lanes. No lane looks at the end of such a partition,
+        but the progress topic says that it is mirrored."""
         return not any(row.progress.state in NOT_WRITTEN for row in self._all().values())
 
     def undated(self) -> dict[TopicPartition, int]:

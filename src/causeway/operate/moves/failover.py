@@ -51,18 +51,17 @@ def failover(
     say: Say = lambda _: None,
 ) -> tuple[FailedOver, ...]:
     """Ends the mirror of a link (all of the file without `link`) or topic (a name on the source)
-    now. Without `yes` it only tells what is known: what is mirrored, what is missing, where groups
-    will go on; with it, the mirror ends, groups are committed and read-only mirrors are opened.
+    now. Without `yes` it only shows what is mirrored, what is missing, and from where groups will
+    go on; with it, the mirror ends, groups are committed and read-only mirrors are opened.
 
     All clusters are waited for at the same time, a few seconds, and the target of a single link for
     ten. A leading driver has `wait_s` to act; if it does not, the lead is taken from it. A second
-    call goes on from the same place, and changes nothing once all is done. Of several links, one
-    is left (`left`) if its target does not answer or nothing of it was mirrored, and the others
-    are ended: with a cluster gone, a link to it has nothing to end, but one that is not the way
-    back has yet to be (`late`). One that fails keeps no other from its end (`error`). If no link is
-    ended, it raises NobodyLeadsError if a driver goes on mirroring in spite of the directive,
-    ConflictError if somebody else acts at the same time; else
-    CausewayError.
+    call goes on from the same place, and changes nothing once all is done. If there are several
+    links, a link is left (`left`) if its target does not answer or it has mirrored nothing, and the
+    others end. A link to a cluster that is gone has nothing to end; if it is not the way back, it
+    must be ended later (`late`). If a link fails, the others end all the same (`error`). If no link
+    ends, it raises NobodyLeadsError if a driver goes on mirroring in spite of the directive,
+    ConflictError if somebody else acts at the same time; else CausewayError.
     """
     quick = replace(settings, links=tuple(_hurried(each) for each in settings.links))
     wanted = Wanted(link, topic, None, ahead=False)

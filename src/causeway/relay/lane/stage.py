@@ -341,7 +341,7 @@ class Stage:
         del self._strangers[connection]
         if frame.attempt != self._attempt or frame.end in self._ends:
             self._lose("gone")
-            self.chunks.judged(threw=False)  # nobody has told
+            self.chunks.judged(threw=False)  # the reason is unknown
             self._attempt = frame.attempt
             self.hung = None
         self._ends[frame.end] = connection
