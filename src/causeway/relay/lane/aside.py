@@ -5,8 +5,8 @@
       └──── the owner has nothing there, and hung nothing there for PROBATION_S ◄──────┘
 
 So the search for the record holds up no other partition: a new attempt of the first stage treats
-them. A cluster may have a core for one of both stages alone. Then the second one ends,
-and the first one treats all, for a while.
+them. A cluster may have a core for only one of the two stages. Then the second one ends, and the
+first one treats all partitions for a while.
 """
 
 from __future__ import annotations
