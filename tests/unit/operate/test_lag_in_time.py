@@ -224,11 +224,13 @@ def test_a_partition_that_no_lane_looks_at_is_not_said_to_have_been_seen() -> No
         def bootstrap_check(self, _: float) -> None: ...
 
     it, registry, source = row(), Registry("A->B"), cast(Any, Source())
-    registry.add([it])
+    registry.begin(Contents(partitions={it.progress.source: heard(100)}))
     sides = Sides(source=source, target=source, source_admin=source, target_admin=source)
     mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
     control = ControlPlane(mirror, sides, registry, lambda: 1, cast(Any, None))
     (task,) = (each for each in control.tasks if each.name == lag.SOURCE_TASK)
+    assert not task.run().told
+    registry.add([it])
     assert it.progress.state is State.WAITING
     assert not task.run().told
     it.hear(says(State.RUNNING, 100))

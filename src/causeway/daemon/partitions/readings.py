@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from causeway.control.held import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
-from causeway.daemon.partitions.rows import NOT_WRITTEN, Row
+from causeway.daemon.partitions.rows import Row
 from causeway.daemon.status import PartitionStatus
 from causeway.model import ENDED, HELD, State, TopicPartition
 from causeway.relay.messages import Transformed
@@ -145,12 +145,6 @@ class Readings:
             row.placed or row.progress.state in IDLE | {State.FAILED}
             for row in self._all().values()
         )
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether no partition is between two lanes. No lane looks at the end of such a partition,
-        but the progress topic says that it is mirrored."""
-        return not any(row.progress.state in NOT_WRITTEN for row in self._all().values())
 
     def undated(self) -> dict[TopicPartition, int]:
         """The positions of partitions that lag, if the time of the first record is unknown."""

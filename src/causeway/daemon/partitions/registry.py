@@ -12,7 +12,7 @@ from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.losses import OnDataLoss
 from causeway.daemon.partitions.readings import IDLE, Readings
-from causeway.daemon.partitions.rows import AT_REST, Row
+from causeway.daemon.partitions.rows import AT_REST, NOT_WRITTEN, Row
 from causeway.model import ENDED, HELD, Dated, State, TopicPartition
 from causeway.relay.progress import Contents, Deletion, Entry, MapRecords, Progress
 
@@ -57,6 +57,15 @@ class Registry(Readings):
                 **self._left.partitions,
                 **{at: row.progress for at, row in self._rows.items()},
             }
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether no partition waits for a lane, nor for its place. The progress topic does not
+        tell such a partition from one that a lane mirrors, and nobody looks at its end."""
+        with self._lock:
+            begun = bool(self._rows) or not self._left.partitions
+            states = {row.progress.state for row in self._rows.values()}
+            return begun and not states & NOT_WRITTEN
 
     def add(self, rows: Iterable[Row]) -> None:
         with self._lock:
