@@ -65,6 +65,12 @@ def test_what_arrives_behind_a_look_for_its_place_is_not_sent_again_after_a_sile
     relay_under_fire(469, KINDS["old and young, transformed, shared outlets"])
 
 
+def test_the_old_part_of_a_batch_waits_though_the_batch_is_young() -> None:
+    """A batch of a killed lane arrives behind its old records, which the next lane has sent to that
+    outlet alone, and whose producer the broker has forgotten: seed 3000397."""
+    relay_under_fire(3000397, KINDS["old and young, shared outlets"])
+
+
 def _small(*, transformed: bool, bounded: bool = False, stops: float = 0.0) -> Kind:
     """One partition, so small that its two outlets get all of it in one request."""
     return Kind(

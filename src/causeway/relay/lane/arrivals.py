@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import chain
 
 from causeway.errors import CausewayError, DivergedError, ProtocolError, TooLargeError
 from causeway.model import age_ms
@@ -99,7 +100,9 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     flow.position = kept.position
     if flow.on_the_way is None:
         flow.through = kept.position
-    if must_wait(flow, kept.batches):
+    # An outlet's part of a batch may be old, though the batch begins and ends with young records.
+    parts = chain.from_iterable(outlet.pending for outlet in touched)
+    if must_wait(flow, chain(kept.batches, parts)):
         raise Doubt(
             "its records are so old that the target may have forgotten what it got of them: waits "
             "until nothing that was sent before can arrive any more",
