@@ -50,6 +50,7 @@ TASKS = {
     "MirrorMaker 2 offsets",
     "open transactions",
     "source",
+    "lag in time",
 }
 # Of librdkafka, and as Causeway's errors have them.
 KINDS = {
