@@ -28,17 +28,30 @@ class Held(NamedTuple):
 
 
 def both_ends(
-    source: Cluster, places: Collection[TopicPartition], *, read_committed: bool
+    source: Cluster,
+    places: Collection[TopicPartition],
+    *,
+    read_committed: bool,
+    patience_s: float | None = None,
 ) -> tuple[Ends, Ends]:
     """The ends of partitions for the link's readers (with `read_committed` the last stable offset),
     and their high watermarks, never below. An open transaction holds back all records between the
     two: the high watermark is asked for first, so that records which arrive between the two
-    questions do not look held. Raises CausewayError."""
-    tops = source.list_offsets(list(places), LATEST)
+    questions do not look held. `patience_s`: see Cluster.list_offsets. Raises CausewayError."""
+    tops = source.list_offsets(list(places), LATEST, patience_s=patience_s)
     if not read_committed:
         return tops, tops
-    stable = source.list_offsets(list(places), LATEST, read_committed=True)
+    stable = source.list_offsets(list(places), LATEST, read_committed=True, patience_s=patience_s)
     return stable, {at: _higher(top, stable.get(at)) for at, top in tops.items()}
+
+
+def offsets(ends: Ends, tops: Ends) -> dict[TopicPartition, tuple[int, int]]:
+    """Both ends of the partitions that have told them."""
+    return {
+        at: (end.offset, top.offset)
+        for at, end in ends.items()
+        if isinstance(end, OffsetAt) and isinstance(top := tops[at], OffsetAt)
+    }
 
 
 def _higher(

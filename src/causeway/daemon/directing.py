@@ -22,7 +22,7 @@ from causeway.config.settings import LinkSettings
 from causeway.control import chosen, fences
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
-from causeway.control.held import both_ends
+from causeway.control.held import both_ends, offsets
 from causeway.daemon.overdue import Overdue
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.intake import Intake
@@ -31,7 +31,6 @@ from causeway.daemon.status import Trouble
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.model import ENDED, HELD, NO_TOPIC_ID, same_topic
 from causeway.relay.progress import DirectivesRecord
-from causeway.wire.offsets import OffsetAt
 
 _log = logging.getLogger("causeway.link")
 _LOOK_S = 0.5
@@ -357,12 +356,7 @@ class Directing:
         if places:
             committed = self._link.fetch.read_committed
             ends, tops = both_ends(self._sides.source, places, read_committed=committed)
-            both = {
-                at: (end.offset, top.offset)
-                for at, end in ends.items()
-                if isinstance(end, OffsetAt) and isinstance(top := tops[at], OffsetAt)
-            }
-            self._registry.note_ends(both)
+            self._registry.note_ends(offsets(ends, tops))
         after = time.monotonic()
         self._measure_at = after + max(_ENDS_S, _ENDS_SHARE * (after - now))
 

@@ -53,7 +53,7 @@ class Busy:
         self._open_from = open_from
 
     def list_offsets(
-        self, places: Collection[TopicPartition], _: int, read_committed: bool = False
+        self, places: Collection[TopicPartition], _: int, read_committed: bool = False, **__: Any
     ) -> dict[TopicPartition, OffsetAt]:
         self._end += 1
         held = read_committed and self._open_from is not None

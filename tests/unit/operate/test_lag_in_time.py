@@ -192,6 +192,9 @@ def test_the_source_is_asked_for_the_time_of_a_record_once() -> None:
     fetched: list[tuple[TopicPartition, int]] = []
 
     class Source:
+        def list_offsets(self, _: Any, __: int, **___: Any) -> Any:
+            return {}
+
         def fetch(self, at: TopicPartition, position: int, _: int) -> Any:
             fetched.append((at, position))
             return SimpleNamespace(records=raw_batch([Rec(offset=position, timestamp=NOW_MS)]))
@@ -214,6 +217,50 @@ def test_the_source_is_asked_for_the_time_of_a_record_once() -> None:
     stuck.hear(says(State.FAILED, 50, "no answer"))
     task.run()
     assert fetched[1:] == [(stuck.progress.source, 50)]
+
+
+@pytest.mark.parametrize("state", [State.STOPPED, State.FAILED])
+def test_the_source_is_asked_for_the_end_of_what_no_lane_mirrors(state: State) -> None:
+    """A partition that was caught up when it stopped lags from the next record on."""
+
+    class Source:
+        def __init__(self) -> None:
+            self.end = 100
+            self.asked: list[TopicPartition] = []
+
+        def list_offsets(self, places: list[TopicPartition], _: int, **__: Any) -> Any:
+            self.asked += places
+            return {at: OffsetAt(offset=self.end, timestamp=-1, leader_epoch=-1) for at in places}
+
+        def fetch(self, _: TopicPartition, position: int, __: int) -> Any:
+            return SimpleNamespace(records=raw_batch([Rec(offset=position, timestamp=NOW_MS)]))
+
+    it, mirrored, gone = row(), row(), row()
+    it.hear(says(state, 100, "no answer"))
+    mirrored.hear(says(State.RUNNING, 100))
+    mirrored.progress = mirrored.progress.replace(partition=1)
+    gone.hear(says(state, 100, "it was deleted"))
+    gone.progress = gone.progress.replace(partition=2, gone_at=NOW_MS)
+    registry, source = Registry("A->B"), Source()
+    registry.add([it, mirrored, gone])
+    there = cast(Any, source)
+    sides = Sides(source=there, target=there, source_admin=there, target_admin=there)
+    mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
+    control = ControlPlane(mirror, sides, registry, lambda: 1, cast(Any, None))
+    (task,) = (each for each in control.tasks if each.name == "lag in time")
+    it.dirty = False
+    task.run()
+    assert (set(source.asked), it.progress.source_end, it.dirty) == (
+        {it.progress.source},
+        100,
+        False,
+    )
+    source.end = 130
+    task.run()
+    assert it.dirty, "a failover reads it from the progress topic"
+    found = {each.partition: each for each in registry.status()}
+    assert (found[0].lag, found[0].lag_ms(NOW_MS + 5_000, None)) == (30, 5_000)
+    assert found[1].lag == 0
 
 
 def test_a_partition_that_no_lane_looks_at_is_not_said_to_have_been_seen() -> None:

@@ -216,14 +216,13 @@ class Registry(Readings):
             return rows
 
     def note_ends(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Where the source's partitions end, for readers as we are one and in all. Of those that
-        lanes have, these know better."""
+        """Where the source's partitions end, for readers as we are one and in all. Lanes know
+        better of the partitions that they mirror."""
         with self._lock:
             for at, (end, top) in ends.items():
                 row = self._rows.get(at)
-                if row is not None and row.progress.state in HELD:
-                    row.progress = row.progress.replace(source_end=end)
-                    row.high_watermark = top
+                if row is not None:
+                    row.note_end(end, top)
 
     def date(self, found: Mapping[TopicPartition, Dated]) -> None:
         """Of the partitions that lag: when the first record that is not mirrored was written."""

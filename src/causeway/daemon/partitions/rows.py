@@ -242,6 +242,20 @@ class Row:
             and progress.state not in NOT_WRITTEN | ENDED
         )
 
+    @property
+    def is_unwatched(self) -> bool:
+        """It has stopped or failed, so that no lane looks at its end, which may move on."""
+        return self.progress.state in (State.STOPPED, State.FAILED) and self.progress.gone_at < 0
+
+    def note_end(self, end: int, high_watermark: int) -> None:
+        """The source was asked; a lane that mirrors the partition knows better."""
+        if self.progress.state not in HELD and not self.is_unwatched:
+            return
+        # A failover reads from the progress topic how much is missing.
+        self.dirty |= self.is_unwatched and end != self.progress.source_end
+        self.progress = self.progress.replace(source_end=end)
+        self.high_watermark = high_watermark
+
     def date(self, dated: Dated) -> None:
         """Takes the source's answer, unless the position has moved meanwhile."""
         if dated.offset == self.progress.position and self.is_undated:

@@ -7,7 +7,8 @@ schemas                 as configured       the target's registry, as the source
 MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
 open transactions       twice a minute      whose they are, where one holds a partition back
 source                  every ten seconds   whether it answers
-lag in time             every five seconds  the time of first records that no lane has fetched
+lag in time             every five seconds  the time of first records that no lane has fetched, and
+                                            the ends of partitions that have stopped or failed
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MIRROR_MAKER_S = 10.0
 _TRANSACTIONS_S = 30.0
 _SOURCE_S = 10.0
 _DATES_S = 5.0
-_MOST_DATES = 500  # fetches at a time
+_MOST_DATES = 500  # partitions at a time
 
 
 class ControlPlane:
@@ -216,13 +217,32 @@ class ControlPlane:
         return Outcome(told=self._registry.is_watched)
 
     def _date(self) -> Outcome:
-        """Asks for each record once: its time is valid for as long as it is the first one."""
+        """Asks for each record once: its time is valid for as long as it is the first one. Asks
+        where partitions end that have stopped or failed."""
+        self._ask_ends()
         wanted = list(self._registry.undated().items())
         random.shuffle(wanted)  # so that partitions that fail do not hold up the others
         positions = dict(wanted[:_MOST_DATES])
         found = lag.timestamps_at(self._sides.source, positions)
         self._registry.date({at: Dated(positions[at], stamp) for at, stamp in found.items()})
         return DONE
+
+    def _ask_ends(self) -> None:
+        rows = self._registry.rows(lambda row: row.is_unwatched)
+        if not rows:
+            return
+        random.shuffle(rows)
+        committed = self._link.fetch.read_committed
+        try:
+            ends, tops = held.both_ends(
+                self._sides.source,
+                [row.progress.source for row in rows[:_MOST_DATES]],
+                read_committed=committed,
+                patience_s=_SOURCE_S,
+            )
+        except CausewayError:
+            return  # the task `source` says so
+        self._registry.note_ends(held.offsets(ends, tops))
 
     def _explain_transactions(self) -> Outcome:
         long = self._registry.held()
