@@ -45,8 +45,15 @@ def both_ends(
     return stable, {at: _higher(top, stable.get(at)) for at, top in tops.items()}
 
 
-def offsets(ends: Ends, tops: Ends) -> dict[TopicPartition, tuple[int, int]]:
-    """Both ends of the partitions that have told them."""
+def known_ends(
+    source: Cluster,
+    places: Collection[TopicPartition],
+    *,
+    read_committed: bool,
+    patience_s: float | None = None,
+) -> dict[TopicPartition, tuple[int, int]]:
+    """As `both_ends`: end and high watermark, of the partitions whose brokers told both."""
+    ends, tops = both_ends(source, places, read_committed=read_committed, patience_s=patience_s)
     return {
         at: (end.offset, top.offset)
         for at, end in ends.items()

@@ -22,7 +22,7 @@ from causeway.config.settings import LinkSettings
 from causeway.control import chosen, fences
 from causeway.control.directive_log import DirectiveLog
 from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
-from causeway.control.held import both_ends, offsets
+from causeway.control.held import known_ends
 from causeway.daemon.overdue import Overdue
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.intake import Intake
@@ -355,8 +355,8 @@ class Directing:
         places = [row.progress.source for row in rows]
         if places:
             committed = self._link.fetch.read_committed
-            ends, tops = both_ends(self._sides.source, places, read_committed=committed)
-            self._registry.note_ends(offsets(ends, tops))
+            ends = known_ends(self._sides.source, places, read_committed=committed)
+            self._registry.note_ends(ends)
         after = time.monotonic()
         self._measure_at = after + max(_ENDS_S, _ENDS_SHARE * (after - now))
 

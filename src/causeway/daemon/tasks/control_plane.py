@@ -234,7 +234,7 @@ class ControlPlane:
         random.shuffle(rows)
         committed = self._link.fetch.read_committed
         try:
-            ends, tops = held.both_ends(
+            ends = held.known_ends(
                 self._sides.source,
                 [row.progress.source for row in rows[:_MOST_DATES]],
                 read_committed=committed,
@@ -242,7 +242,7 @@ class ControlPlane:
             )
         except CausewayError:
             return  # the task `source` says so
-        self._registry.note_ends(held.offsets(ends, tops))
+        self._registry.note_ends(ends)
 
     def _explain_transactions(self) -> Outcome:
         long = self._registry.held()

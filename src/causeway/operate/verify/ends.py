@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from causeway.config.settings import LinkSettings
+from causeway.control.held import both_ends
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.rows import place_of
 from causeway.errors import CausewayError
@@ -48,11 +49,11 @@ class Ends:
         ]
         targets += beyond
         self._starts = source.list_offsets(list(known), EARLIEST) if known else {}
-        # What was written is asked for first: what is not stable by then is held.
-        self._written = source.list_offsets(list(known), LATEST) if known else {}
-        self._ends = self._written
-        if known and link.fetch.read_committed:
-            self._ends = source.list_offsets(list(known), LATEST, read_committed=True)
+        self._ends, self._written = (
+            both_ends(source, known, read_committed=link.fetch.read_committed)
+            if known
+            else ({}, {})
+        )
         self._target_starts = target.list_offsets(targets, EARLIEST) if targets else {}
         self._target_ends = target.list_offsets(targets, LATEST) if targets else {}
         many = [

@@ -33,9 +33,9 @@ class Waiting:
         """Notes batches that were fetched, in order."""
         last = self._last
         for batch in batches:
-            stamp = batch[2]
+            stamp = batch[2]  # base_timestamp; by number, which is quicker here
             if not -STEP_MS < stamp - last < STEP_MS:
-                self._notes.append((batch[5], stamp))
+                self._notes.append((batch[5], stamp))  # first
                 last = stamp
         self._last = last
 
