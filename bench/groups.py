@@ -10,10 +10,10 @@ from bench.stage import Stage
 from bench.start import write
 from bench.systems import system
 from bench.usage import Meter, Usage
+from causeway.cluster.cluster import Cluster, Committed
 from causeway.config.settings import ClientSettings
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.wire.cluster import Cluster, Committed
 
 PARTITIONS = 10
 _RECORDS_EACH = 1_000

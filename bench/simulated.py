@@ -18,13 +18,13 @@ from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.daemon.status import LinkStatus, Role, Snapshot
 from causeway.http.view import View
+from causeway.link_topics.entries import encode
+from causeway.link_topics.progress import Contents, Progress
 from causeway.metrics.collector import text
 from causeway.model import Pair, State
-from causeway.relay.entries import encode
 from causeway.relay.messages import Outlet, PartitionReport
-from causeway.relay.progress import Contents, Progress
+from causeway.status.snapshot import LinkStatus, Role, Snapshot
 
 EACH = 10  # partitions of a topic
 _MOVED = 10  # one of so many partitions has moved when the next reports come

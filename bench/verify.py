@@ -11,9 +11,9 @@ from bench.source import Backlog, Shape
 from bench.stage import Stage
 from bench.systems import properties, system
 from bench.usage import Meter, Usage
-from causeway.config.load import load
 from causeway.dev.mirror_maker import write_properties
 from causeway.errors import CausewayError
+from causeway.formats.load import load
 from causeway.operate.verify import Progress, verify
 
 _TIMEOUT_S = 900.0

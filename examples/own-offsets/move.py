@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from causeway.config.load import load
 from causeway.config.settings import Settings
-from causeway.operate.translate import Question, translate
+from causeway.formats.load import load
+from causeway.translation.answers import Question, translate
 
 
 def move(database: sqlite3.Connection, settings: Settings, *, back: bool) -> list[str]:

@@ -41,7 +41,7 @@ class State(StrEnum):
     RUNNING = "running"
     FAILED = "failed"  # retried by itself, with backoff
     STOPPED = "stopped"  # a person decides: going on could lose or double records
-    PAUSED = "paused"  # a person wants it so, see control/directives.py
+    PAUSED = "paused"  # a person wants it so, see link_topics/directives.py
     PROMOTING = "promoting"  # held while its mirror is brought to a clean end
     PROMOTED = "promoted"  # its mirror has ended, with nothing left to copy
     FAILED_OVER = "failed over"  # its mirror has ended, whatever was left

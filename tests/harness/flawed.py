@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
 from causeway.config.settings import LinkSettings
+from causeway.link_topics import topic_log
+from causeway.link_topics.progress import Entry, OffsetMapRecord, Progress, ProgressTopic, encode
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay import topic_log, walk
+from causeway.relay import log_reader
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Entry, OffsetMapRecord, Progress, ProgressTopic, encode
 from causeway.wire.batches import Batch, header
-from causeway.wire.cluster import Cluster
-from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
 from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import build, records_of
 
@@ -77,7 +78,7 @@ def mirror(
         sequence, position = 0, max(begin, first.offset)
         claim = Pair(position, base, 0)
         own = {offset: flaw for (of, offset), flaw in flaws.items() if of == number}
-        for batch in walk.relayed(source, at, position):
+        for batch in log_reader.relayed(source, at, position):
             sent = _flawed(batch, own)
             stamped = header(sent, producer, epoch, sequence) + sent.payload
             target.produce_batch(there, stamped)

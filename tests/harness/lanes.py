@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.metadata import TopicMetadata
+from causeway.cluster.offsets import OffsetAt
 from causeway.config.settings import ClientSettings
 from causeway.config.transport import to_wire
 from causeway.model import Pair, State, TopicPartition
@@ -28,9 +31,6 @@ from causeway.relay.messages import (
     Report,
     ToDriver,
 )
-from causeway.wire.cluster import Cluster
-from causeway.wire.metadata import TopicMetadata
-from causeway.wire.offsets import OffsetAt
 from tests.harness.lane_process import LaneProcess
 from tests.harness.waiting import await_until
 

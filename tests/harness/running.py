@@ -13,12 +13,12 @@ from typing import Any
 import psutil
 from confluent_kafka import KafkaException
 
-from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.process import spawn
 from causeway.errors import CausewayError
-from causeway.operate.status import status
-from causeway.operate.status_json import as_json
+from causeway.formats.load import load
+from causeway.status.as_json import as_json
+from causeway.status.from_clusters import status
 from tests.harness.command import causeway, command_environment
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until

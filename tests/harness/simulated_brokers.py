@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from causeway.cluster.client import Leader
 from causeway.config.settings import ClientSettings
 from causeway.errors import UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire.client import Leader
 from causeway.wire.codes import INVALID_RECORD
 from causeway.wire.frames import Outbox
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
@@ -340,7 +340,7 @@ class TargetBrokerConnection(_BrokerConnection):
 
 
 class SimulatedCluster:
-    """In place of causeway.wire.cluster.Cluster, as far as a lane's connections need it."""
+    """In place of causeway.cluster.cluster.Cluster, as far as a lane's connections need it."""
 
     def __init__(self, brokers: Brokers, settings: ClientSettings) -> None:
         self._brokers = brokers

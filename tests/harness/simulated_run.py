@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from causeway.relay.lane import connections, idle, loop, places, relay
+from causeway.relay.lane import connections, idle, loop, recovery_queue, relay
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.loop import DRAIN_S
 from causeway.relay.messages import Rate, Revoke, Throttle
@@ -43,7 +43,7 @@ def simulated(seed: int, kind: Kind) -> Iterator[SimulatedDriver]:
         patch.setattr(loop, "LeaseGuard", Lease)
         patch.setattr(connections, "Cluster", partial(SimulatedCluster, setting.brokers))
         patch.setattr(connections, "round_trip_s", lambda *_: kind.round_trip_s)
-        patch.setattr(places, "recover", driver.recover)
+        patch.setattr(recovery_queue, "recover", driver.recover)
         patch.setattr(idle, "offsets_at", driver.ends)
         patch.setattr(relay, "random", chance)
         # Sets hold flows in the same order each time.

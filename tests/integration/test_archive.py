@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from causeway.config.mm2 import load_mm2
 from causeway.errors import DivergedError, PartitionsFailedError, PrerequisiteError
-from causeway.operate import archive, restore
-from causeway.operate.archive_store import Manifest, Store
+from causeway.formats.mm2 import load_mm2
+from causeway.operate.archive import archive, restore
+from causeway.operate.archive.store import Manifest, Store
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.spark_session import spark_session
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings
 from causeway.dev.cluster import LocalCluster
 from causeway.model import State
-from causeway.wire.cluster import Cluster
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link, link_apart
 from tests.harness.kafka_tools import KafkaTools, Outgoing

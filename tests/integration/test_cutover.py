@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from causeway.cluster.cluster import Cluster, SecurityDisabled
 from causeway.config.control_settings import ControlSettings
-from causeway.config.load import load
 from causeway.config.settings import (
     LinkSettings,
     RunSettings,
@@ -23,13 +23,15 @@ from causeway.config.settings import (
     Secret,
     Settings,
 )
-from causeway.control import directive_log, ending, fences
-from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import Scope
+from causeway.control import fences
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.security import Security
 from causeway.errors import ConfigError, ConflictError
 from causeway.filters import compile_patterns
+from causeway.formats.load import load
+from causeway.link_topics import directive_log, ending
+from causeway.link_topics.directive_log import DirectiveLog
+from causeway.link_topics.directives import Scope
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.cutover import run as cutting
@@ -37,9 +39,8 @@ from causeway.operate.cutover.outcome import End
 from causeway.operate.cutover.run import Told
 from causeway.operate.cutover.undoing import undo
 from causeway.operate.cutover.values import Act, Checklist, First, Look, Mark, Wishes
+from causeway.operate.failover.ending import wish
 from causeway.operate.listing.groups import groups
-from causeway.operate.moves.ending import wish
-from causeway.wire.cluster import Cluster, SecurityDisabled
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link, link_apart
 from tests.harness.kafka_tools import KafkaTools, Outgoing

@@ -12,15 +12,15 @@ from dataclasses import replace
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.control_settings import ControlSettings
 from causeway.config.settings import LinkSettings
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.status import Role
 from causeway.errors import PartitionsFailedError, UnreachableError
 from causeway.filters import compile_patterns
+from causeway.link_topics.progress import LeadershipLostError, ProgressTopic
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import LeadershipLostError, ProgressTopic
-from causeway.wire.cluster import Cluster
+from causeway.status.snapshot import Role
 from tests.harness.control import checkpoints
 from tests.harness.daemon import RunningDaemon, SubprocessEngine, link, link_apart, unreachable
 from tests.harness.kafka_tools import KafkaTools, Outgoing

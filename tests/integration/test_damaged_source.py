@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.dev.cluster import LocalCluster
 from causeway.model import State, TopicPartition
-from causeway.operate import directives
-from causeway.wire.cluster import Cluster
+from causeway.operate.directives import act
 from tests.harness.broken_logs import flip_bit
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
@@ -60,13 +60,13 @@ def test_a_damaged_batch_stops_its_partition_until_a_person_passes_over_it(
         assert mirrored() == [*range(10)]
 
         flip_bit(source_cluster, topic, 0, 10)  # as if another replica led
-        (tried,) = directives.restart(settings, topic=topic)
+        (tried,) = act.restart(settings, topic=topic)
         assert tried.acted
         await_records(target, name, 30)
         status = run.await_state(topic, State.STOPPED)
         assert "offsets 30 to 39 cannot be mirrored" in (status.reason or ""), status.reason
 
-        (found,) = directives.restart(settings, topic=topic, adopt=True)
+        (found,) = act.restart(settings, topic=topic, adopt=True)
         assert found.acted
         await_records(target, name, 40)
         assert mirrored() == [*range(30), *range(40, 50)]

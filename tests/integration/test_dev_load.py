@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import ClientSettings
 from causeway.dev import records
 from causeway.dev.cluster import LocalCluster
@@ -15,7 +16,6 @@ from causeway.dev.load import CODECS, Stream, Tally, write
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.wire.batches import CODEC_MASK, HEADER
-from causeway.wire.cluster import Cluster
 from tests.harness.kafka_tools import KafkaTools
 
 pytestmark = pytest.mark.integration

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings, RunSettings, Settings
-from causeway.control import directive_log
-from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
-from causeway.daemon.status import Role
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import ConfigError, ConflictError, NobodyLeadsError, PartitionsFailedError
+from causeway.link_topics import directive_log
+from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
-from causeway.operate import directives
-from causeway.wire.cluster import Cluster
+from causeway.operate.directives import act
+from causeway.status.snapshot import Role
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools, Outgoing
@@ -83,7 +83,7 @@ def test_a_topic_is_paused_and_goes_on(
     with RunningDaemon(monkeypatch, mirror) as run:
         run.await_state(one, State.RUNNING, 2)
         await_same(source, target, one)
-        (found,) = directives.pause(settings, topic=one, reason="too loud", who="anna@ops")
+        (found,) = act.pause(settings, topic=one, reason="too loud", who="anna@ops")
         assert (found.changed, found.acted) == (True, True)
         assert {each.state for each in found.seen} == {"paused"}
         status = run.await_state(one, State.PAUSED, 2)
@@ -106,12 +106,12 @@ def test_a_topic_is_paused_and_goes_on(
         assert lagging.last_timestamp < since_ms <= lagging.first_unmirrored
         assert sum(target.offsets(start + one).values()) == 100
 
-        (again,) = directives.pause(settings, topic=one, who="ben@ops")
+        (again,) = act.pause(settings, topic=one, who="ben@ops")
         assert not again.changed
         assert again.before is not None
         assert again.before.who == "anna@ops"
 
-        (found,) = directives.resume(settings, topic=one)
+        (found,) = act.resume(settings, topic=one)
         assert (found.changed, found.acted) == (True, True)
         await_same(source, target, one)
     assert run.result == 0
@@ -152,17 +152,17 @@ def test_a_throttle_holds_and_can_be_changed_and_taken_back(
     with RunningDaemon(monkeypatch, mirror) as run:
         run.await_state(topic, State.RUNNING, 4)
         assert arrived() < 20 * size * 1_000, "the file's limit holds from the start"
-        (found,) = directives.throttle(settings, bytes_per_s=2_000_000, reason="office hours")
+        (found,) = act.throttle(settings, bytes_per_s=2_000_000, reason="office hours")
         assert found.acted
         rate(1.5)
         assert 0.8 * 2_000_000 < rate(10.0) < 1.2 * 2_000_000
-        (found,) = directives.throttle(settings, topic=topic, bytes_per_s=500_000)
+        (found,) = act.throttle(settings, topic=topic, bytes_per_s=500_000)
         assert found.acted
         rate(1.5)
         assert 0.8 * 500_000 < rate(10.0) < 1.2 * 500_000
         assert arrived() < count * size
-        directives.throttle(settings, topic=topic, bytes_per_s=None, off=True)
-        (found,) = directives.throttle(settings, bytes_per_s=None)
+        act.throttle(settings, topic=topic, bytes_per_s=None, off=True)
+        (found,) = act.throttle(settings, bytes_per_s=None)
         assert found.before is not None
         assert found.before.why == "office hours"
         await_same(source, target, topic)
@@ -178,8 +178,8 @@ def test_a_topic_can_be_paused_before_it_comes(
     mirror, start = mirror_of(source, target, prefix)
     settings = settings_of(mirror)
     with pytest.raises(ConfigError, match="no topic of that name"):
-        directives.pause(settings, topic=topic)
-    (found,) = directives.pause(settings, topic=topic, ahead=True)
+        act.pause(settings, topic=topic)
+    (found,) = act.pause(settings, topic=topic, ahead=True)
     assert (found.changed, found.driver, found.acted) == (True, None, None)
     with RunningDaemon(monkeypatch, mirror) as run:
         run.await_role(Role.LEADING)
@@ -187,15 +187,15 @@ def test_a_topic_can_be_paused_before_it_comes(
         fill(source, topic, 10, partitions=2)
         run.await_state(topic, State.PAUSED, 2)
         with pytest.raises(ConfigError, match=f"like it: {topic}"):
-            directives.resume(settings, topic=topic + "x")
-        (found,) = directives.resume(settings, topic=topic, partition=1)
+            act.resume(settings, topic=topic + "x")
+        (found,) = act.resume(settings, topic=topic, partition=1)
         assert found.acted
         await_until(lambda: target.offsets(start + topic).get(1) == 5, 60, "partition 1 goes on")
         assert run.partitions()[topic, 0].state is State.PAUSED
         assert target.offsets(start + topic)[0] == 0
-        directives.resume(settings)
+        act.resume(settings)
         run.await_state(topic, State.PAUSED)
-        directives.resume(settings, topic=topic)
+        act.resume(settings, topic=topic)
         await_same(source, target, topic)
     assert run.result == 0
 
@@ -209,7 +209,7 @@ def test_a_bounded_run_waits_for_nothing_that_is_paused(
         source.create_topic(topic, 1)
         fill(source, topic, 10)
     mirror, start = mirror_of(source, target, prefix)
-    directives.pause(settings_of(mirror), topic=one, who="anna@ops", reason="audit")
+    act.pause(settings_of(mirror), topic=one, who="anna@ops", reason="audit")
     with RunningDaemon(monkeypatch, mirror, until_caught_up=True) as run:
         run.join()
     assert isinstance(run.result, PartitionsFailedError)
@@ -233,12 +233,12 @@ def test_what_stopped_is_tried_again(
     settings = settings_of(mirror)
     with RunningDaemon(monkeypatch, mirror) as run:
         run.await_state(topic, State.STOPPED)
-        (found,) = directives.restart(settings, topic=topic)
+        (found,) = act.restart(settings, topic=topic)
         assert found.acted
         assert [each.state for each in found.seen] == ["stopped"]
         assert target.offsets(mirrored) == {0: 3}
         target.delete_topic(mirrored)
-        (found,) = directives.restart(settings, topic=topic)
+        (found,) = act.restart(settings, topic=topic)
         assert found.acted
         await_same(source, target, topic)
         run.await_state(topic, State.RUNNING)
@@ -253,7 +253,7 @@ def test_two_at_once(source: KafkaTools, target: KafkaTools, prefix: str) -> Non
 
     def amid(standing: Standing) -> Plan:
         assert not standing.by_key
-        directives.pause(settings_of(mirror), reason="mine", who="ben@ops", wait_s=None)
+        act.pause(settings_of(mirror), reason="mine", who="ben@ops", wait_s=None)
         wish = Directive(kind=Kind.PAUSE, scope=Scope("orders"), who="anna@ops", at=1)
         return Plan(changes=((wish.key, wish),))
 
@@ -277,10 +277,10 @@ def test_a_leader_steps_down(
     mirror, start = mirror_of(source, target, prefix)
     settings = settings_of(mirror)
     with pytest.raises(NobodyLeadsError):
-        directives.step_down(settings)
+        act.step_down(settings)
     with RunningDaemon(monkeypatch, mirror, lease_s=_LEASE_S) as first:
         first.await_state(topic, State.RUNNING, 2)
-        (found,) = directives.step_down(settings)
+        (found,) = act.step_down(settings)
         assert found.acted
         first.await_state(topic, State.RUNNING, 2)
         with (
@@ -290,7 +290,7 @@ def test_a_leader_steps_down(
             second.await_role(Role.STANDBY)
             with Arrivals(target, start + topic) as arrivals:
                 await_until(lambda: arrivals.count > 50, 60, "records arrive")
-                (found,) = directives.step_down(settings, reason="upgrade", who="anna@ops")
+                (found,) = act.step_down(settings, reason="upgrade", who="anna@ops")
                 assert found.acted
                 second.await_role(Role.LEADING)
                 reason = first.await_role(Role.STANDBY).reason

@@ -13,7 +13,7 @@ import pytest
 from causeway.config.settings import Settings
 from causeway.errors import NobodyLeadsError
 from causeway.model import State
-from causeway.operate import directives
+from causeway.operate.directives import act
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import arguments_of, assert_same, await_copied
@@ -65,17 +65,17 @@ def ask(settings: Settings, chance: random.Random, topics: list[str]) -> None:
     wait_s = chance.choice([None, 5.0])
     match chance.choice(["pause", "resume", "restart", "throttle", "step down", "kill"]):
         case "pause":
-            directives.pause(settings, topic=topic, partition=partition, wait_s=wait_s)
+            act.pause(settings, topic=topic, partition=partition, wait_s=wait_s)
         case "resume":
-            directives.resume(settings, topic=topic, partition=partition, wait_s=wait_s)
+            act.resume(settings, topic=topic, partition=partition, wait_s=wait_s)
         case "restart":
-            directives.restart(settings, topic=topic, partition=partition, wait_s=wait_s)
+            act.restart(settings, topic=topic, partition=partition, wait_s=wait_s)
         case "throttle":
             rate = chance.choice([None, 50_000, 500_000])
-            directives.throttle(settings, topic=topic, bytes_per_s=rate, wait_s=wait_s)
+            act.throttle(settings, topic=topic, bytes_per_s=rate, wait_s=wait_s)
         case "step down":
             with suppress(NobodyLeadsError):  # it has just stepped down
-                directives.step_down(settings, wait_s=wait_s)
+                act.step_down(settings, wait_s=wait_s)
         case _:
             children = psutil.Process().children(recursive=True)
             forks = [each for each in children if "lane_forks" in arguments_of(each)]
@@ -86,8 +86,8 @@ def ask(settings: Settings, chance: random.Random, topics: list[str]) -> None:
 
 def take_all_back(settings: Settings, topics: list[str]) -> None:
     for topic in (*topics, None):
-        directives.throttle(settings, topic=topic, bytes_per_s=None, off=True, wait_s=None)
+        act.throttle(settings, topic=topic, bytes_per_s=None, off=True, wait_s=None)
         if topic is not None:
             for partition in range(3):
-                directives.resume(settings, topic=topic, partition=partition, wait_s=None)
-        directives.resume(settings, topic=topic)
+                act.resume(settings, topic=topic, partition=partition, wait_s=None)
+        act.resume(settings, topic=topic)

@@ -26,10 +26,10 @@ from causeway.errors import PartitionsFailedError
 from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
-from causeway.operate import directives
-from causeway.operate.moves.failback import failback
-from causeway.operate.moves.failed_back import Step
-from causeway.operate.moves.failover import failover
+from causeway.operate.directives import act
+from causeway.operate.failover.failback import failback
+from causeway.operate.failover.failback_result import Step
+from causeway.operate.failover.failover import failover
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
@@ -170,7 +170,7 @@ def test_a_site_is_lost_and_comes_back(
         await_until(lambda: len(load.acked) > 3000 and lag(at_a, at_b) < 500, 120, "load mirrored")
         at_a.commit_group(READERS, {(TOPIC, n): 100 for n in range(PARTITIONS)})
         await_until(lambda: at_b.group_offsets(READERS), 60, "the group is brought over")
-        directives.throttle(before, bytes_per_s=70_000, who="drill")
+        act.throttle(before, bytes_per_s=70_000, who="drill")
         await_until(lambda: lag(at_a, at_b) > 1000, 60, "the mirror lags")
         killed_at = time.monotonic()
         a.kill()

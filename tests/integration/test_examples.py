@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.filters import Verdict
+from causeway.formats.load import load
 from causeway.naming import HEARTBEATS
-from causeway.operate.plan import plan
+from causeway.operate.plan.plan import plan
 from examples import topics
 from examples.transforms import write as customers
 from tests.harness.kafka_tools import KafkaTools

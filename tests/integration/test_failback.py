@@ -13,9 +13,9 @@ import pytest
 
 from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.model import TopicPartition
-from causeway.operate.moves.failback import failback
-from causeway.operate.moves.failed_back import FailedBack, Step
-from causeway.operate.moves.failover import failover
+from causeway.operate.failover.failback import failback
+from causeway.operate.failover.failback_result import FailedBack, Step
+from causeway.operate.failover.failover import failover
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until

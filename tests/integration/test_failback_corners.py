@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, PartitionsFailedError
+from causeway.link_topics.progress import ProgressTopic
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.cutover.run import cutover
 from causeway.operate.cutover.values import Wishes
-from causeway.operate.moves.failback import failback
-from causeway.operate.moves.failed_back import Step
-from causeway.operate.moves.failover import failover
-from causeway.operate.translate import Question, translate
+from causeway.operate.failover.failback import failback
+from causeway.operate.failover.failback_result import Step
+from causeway.operate.failover.failover import failover
 from causeway.operate.verify import verify
-from causeway.relay.progress import ProgressTopic
-from causeway.wire.cluster import Cluster
+from causeway.translation.answers import Question, translate
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until

@@ -9,21 +9,22 @@ from dataclasses import replace
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.control import acls
 from causeway.daemon.leadership import Leadership
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import ConfigError, NobodyLeadsError
+from causeway.link_topics.progress import LeadershipLostError, ProgressTopic
 from causeway.model import Pair, State, TopicPartition
-from causeway.operate import directives, status
-from causeway.operate.moves import last_groups
-from causeway.operate.moves.ending import Ending
-from causeway.operate.moves.failback import failback
-from causeway.operate.moves.failed_back import Step
-from causeway.operate.moves.failover import failover
-from causeway.operate.moves.promote import promote
-from causeway.relay.progress import LeadershipLostError, ProgressTopic
-from causeway.wire.cluster import Cluster
+from causeway.operate.directives import act
+from causeway.operate.failover import last_groups
+from causeway.operate.failover.ending import Ending
+from causeway.operate.failover.failback import failback
+from causeway.operate.failover.failback_result import Step
+from causeway.operate.failover.failover import failover
+from causeway.operate.failover.promote import promote
+from causeway.status import from_clusters
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
@@ -61,7 +62,7 @@ def hurried(settings: Settings) -> Settings:
 
 
 def lags(settings: Settings) -> list[int | None]:
-    (told,) = status.status(settings)
+    (told,) = from_clusters.status(settings)
     return [each.lag_records for each in told.partitions]
 
 
@@ -118,7 +119,7 @@ def test_the_source_is_gone_and_its_driver_obeys(
         }
         run.await_state(one, State.FAILED, 2)
         await_until(lambda: run.link().state == "source unavailable", 60, "it is said so")
-        (told,) = status.status(hurried(settings))
+        (told,) = from_clusters.status(hurried(settings))
         assert told.state == "source unavailable"
         assert {each.state for each in told.partitions} == {"source unavailable"}
         # The file has the way back as well, which is to the cluster that is gone.
@@ -135,7 +136,7 @@ def test_the_source_is_gone_and_its_driver_obeys(
         assert (places[one, 0], places[one, 1]) == (20, 50)
         run.await_state(one, State.FAILED_OVER, 2)
         assert run.link().state == "failed over"
-        (told,) = status.status(hurried(settings))
+        (told,) = from_clusters.status(hurried(settings))
         assert {told.state, *(each.state for each in told.partitions)} == {"failed over"}
         # Life goes on at B; the old source comes back, and nothing of it comes over.
         fill(target, one, 10, partitions=2)
@@ -362,6 +363,6 @@ def test_a_mirror_that_has_failed_over_stays_so_if_the_directives_are_lost(
     with RunningDaemon(monkeypatch, link) as run:
         run.await_state(topic, State.STOPPED)
         assert target.offsets(mirror) == {0: 100}
-        (asked,) = directives.restart(settings, adopt=True)
+        (asked,) = act.restart(settings, adopt=True)
         assert asked.acted
         await_until(lambda: target.offsets(mirror) == {0: 110}, 120, "it is mirrored again")

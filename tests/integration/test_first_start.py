@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from causeway.daemon import patience
-from causeway.daemon.status import Role
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import TooFewBrokersError
 from causeway.model import State
+from causeway.status.snapshot import Role
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.waiting import await_until

@@ -10,16 +10,16 @@ import pytest
 
 from causeway.cli.main import main
 from causeway.config.settings import HttpSettings, LinkSettings, RunSettings, Settings
-from causeway.control import directive_log
-from causeway.control.directives import Directive, Kind, Plan, Standing
-from causeway.daemon.status import Role
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import ConfigError, ConflictError
-from causeway.geo import destinations, settings, standing, topics
-from causeway.geo.remembered import Place, Remembered
+from causeway.geo import destination_status, destinations, settings, topics
+from causeway.geo.local_file import Place, Remembered
 from causeway.http.server import served
+from causeway.link_topics import directive_log
+from causeway.link_topics.directives import Directive, Kind, Plan, Standing
 from causeway.model import State
 from causeway.operate.clusters import clusters
+from causeway.status.snapshot import Role
 from tests.harness.browser import Watched, chromium
 from tests.harness.command import Ended
 from tests.harness.daemon import RunningDaemon
@@ -54,8 +54,10 @@ class Pair:
     def arrived(self, topic: str) -> int:
         return sum(self.target.offsets(f"{self.origin}.{topic}").values())
 
-    def standing(self) -> dict[str, standing.TopicStanding]:
-        (found,) = standing.look(Settings(links=(self.link,), run=RunSettings(), spark={}))
+    def standing(self) -> dict[str, destination_status.TopicStanding]:
+        (found,) = destination_status.look(
+            Settings(links=(self.link,), run=RunSettings(), spark={})
+        )
         assert found.error is None
         return {each.topic: each for each in found.topics}
 

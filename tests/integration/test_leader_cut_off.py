@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from causeway.daemon.status import Role
 from causeway.dev.cluster import LocalCluster
 from causeway.model import State
+from causeway.status.snapshot import Role
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.proxy import Proxies

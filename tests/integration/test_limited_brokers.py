@@ -12,16 +12,16 @@ from dataclasses import replace
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import LATEST
 from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.errors import BrokerError
 from causeway.model import State, TopicPartition
-from causeway.operate.plan import LinkPlan
-from causeway.operate.plan import plan as plan_of
-from causeway.relay.walk import offsets_at
+from causeway.operate.plan.plan import LinkPlan
+from causeway.operate.plan.plan import plan as plan_of
+from causeway.relay.log_reader import offsets_at
 from causeway.wire import apis
-from causeway.wire.cluster import Cluster
-from causeway.wire.offsets import LATEST
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from causeway.config.settings import HttpSettings, RunSettings, Settings
-from causeway.control.directives import Directive, Kind, Scope
-from causeway.daemon.status import GroupStatus, Trouble
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import ConfigError
 from causeway.http import geo as http_geo
 from causeway.http.server import served
+from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.link_topics.progress import TaskRecord
 from causeway.model import State
 from causeway.relay.messages import RuleCounts
-from causeway.relay.progress import TaskRecord
+from causeway.status.snapshot import GroupStatus, Trouble
 from tests.harness.browser import Watched, chromium
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file

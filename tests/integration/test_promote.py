@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from causeway.config.settings import LinkSettings, RunSettings, Settings
-from causeway.control import ending
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
+from causeway.link_topics import ending
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate import directives
-from causeway.operate.health import verdict
-from causeway.operate.moves.ending import Ending
-from causeway.operate.moves.promote import promote
-from causeway.operate.status import status
+from causeway.operate.directives import act
+from causeway.operate.failover.ending import Ending
+from causeway.operate.failover.promote import promote
+from causeway.status.from_clusters import status
+from causeway.status.health import verdict
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
@@ -114,7 +114,7 @@ def test_a_topic_is_promoted_and_the_others_go_on(
         assert again.before.who == "anna@ops"
         assert again.cuts == found.cuts
         with pytest.raises(ConfigError, match="causeway failback"):
-            directives.resume(settings, topic=one)
+            act.resume(settings, topic=one)
     with RunningDaemon(monkeypatch, link) as run:
         run.await_state(one, State.PROMOTED, 2)
         fill(source, other, 10, partitions=2)
@@ -171,14 +171,14 @@ def test_what_lags_is_not_promoted_and_goes_on(
         promote(settings, wait_s=0)
     with RunningDaemon(monkeypatch, link):
         await_same(source, target, topic)
-        directives.pause(settings, topic=topic)
+        act.pause(settings, topic=topic)
         fill(source, topic, 5)
         (dry,) = promote(settings, dry_run=True)
         (lagging,) = map(str, dry.lagging)
         assert lagging.startswith(f"{topic}-0: mirrored up to 100 of 105, paused by ")
         with pytest.raises(PartitionsFailedError, match="mirrored up to 100 of 105"):
             promote(settings, wait_s=1)
-        directives.resume(settings, topic=topic)
+        act.resume(settings, topic=topic)
         await_same(source, target, topic)
     # Nobody leads now, and nothing is left: that is proof enough.
     (found,) = promote(settings)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.daemon.status import Role
+from causeway.cluster.cluster import Cluster
 from causeway.dev.cluster import LocalCluster
+from causeway.link_topics.progress import Contents, ProgressTopic
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import Contents, ProgressTopic
+from causeway.status.snapshot import Role
 from causeway.wire.batches import header
-from causeway.wire.cluster import Cluster
 from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import build
 from tests.harness.daemon import RunningDaemon, link

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.mm2 import load_mm2
-from causeway.config.properties import read_properties
 from causeway.dev.artifacts import cache_directory
 from causeway.dev.process import Process, spawn
+from causeway.formats.mm2 import load_mm2
+from causeway.formats.properties import read_properties
 from tests.harness.command import command_environment
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S

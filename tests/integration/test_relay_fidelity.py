@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.dev.cluster import LocalCluster
 from causeway.model import State, TopicPartition
-from causeway.relay import walk
-from causeway.relay.lane import arrivals
-from causeway.relay.walk import content_of
+from causeway.relay import log_reader
+from causeway.relay.lane import responses
+from causeway.relay.log_reader import content_of
 from causeway.wire.batches import HEADER_SIZE, header
-from causeway.wire.cluster import Cluster
 from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import build, records_of
 from tests.harness.broken_logs import flip_bit
@@ -155,7 +155,7 @@ def test_an_open_transaction_holds_a_committed_link_back(mirror: Mirror) -> None
 
 def relayed(cluster: Cluster, topic: str) -> list[tuple[object, ...]]:
     """What partition 0 holds, of which no client need be able to read all."""
-    batches = walk.relayed(cluster, TopicPartition(topic, 0), 0, read_committed=False)
+    batches = log_reader.relayed(cluster, TopicPartition(topic, 0), 0, read_committed=False)
     return [content_of(record) for batch in batches for record in records_of(batch)]
 
 
@@ -180,7 +180,7 @@ def test_times_further_apart_than_64_bits_tell(mirror: Mirror) -> None:
     """Of small neighbours, and within batches that go as they are."""
     taken = FOREVER | {"message.timestamp.after.max.ms": str(2**63 - 1)}
     mirror.create(config=taken, target_config=taken)
-    at, now = TopicPartition(mirror.topic, 0), arrivals.wall_ms()
+    at, now = TopicPartition(mirror.topic, 0), responses.wall_ms()
     none, first, last = -1, -(2**63), 2**63 - 1
     for value in (b"v", b"v" * 3000):
         for times in ((none,), (last,), (now,), (first,), (none, last), (first, now, last)):
@@ -215,7 +215,7 @@ def test_batches_that_hold_much_more_than_they_weigh(mirror: Mirror) -> None:
 
     def payloads(cluster: Cluster, topic: str) -> list[bytes]:
         there = TopicPartition(topic, 0)
-        return [bytes(raw[HEADER_SIZE:]) for raw in walk.raw_batches(cluster, there, 0, 20)]
+        return [bytes(raw[HEADER_SIZE:]) for raw in log_reader.raw_batches(cluster, there, 0, 20)]
 
     found = payloads(mirror.driver.target, mirror.name)
     assert found == payloads(mirror.driver.source, mirror.topic)

@@ -17,7 +17,7 @@ from causeway.dev.cluster import LocalCluster
 from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
-from causeway.operate import directives
+from causeway.operate.directives import act
 from tests.harness.daemon import RunningDaemon, SubprocessEngine, link_apart
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.waiting import await_until
@@ -92,19 +92,19 @@ def test_what_had_begun_stops_and_goes_on_when_the_loss_is_acknowledged(
     name = f"{mirror.source.alias}.{topic}"
     with RunningDaemon(monkeypatch, mirror) as run:
         await_records(target, name, 100)
-        directives.pause(settings, topic=topic)
+        act.pause(settings, topic=topic)
         fill(source, topic, 100, 100)
         source.delete_records(topic, 0, 150)
-        directives.resume(settings, topic=topic)
+        act.resume(settings, topic=topic)
         status = run.await_state(topic, State.STOPPED)
         assert "offsets 100 to 149" in (status.reason or "")
         assert "causeway restart --adopt" in (status.reason or "")
 
-        (tried,) = directives.restart(settings, topic=topic)
+        (tried,) = act.restart(settings, topic=topic)
         assert tried.acted
         run.await_state(topic, State.STOPPED)
         source.delete_records(topic, 0, 160)  # it goes on while nobody decides
-        (found,) = directives.restart(settings, topic=topic, adopt=True, who="anna@ops")
+        (found,) = act.restart(settings, topic=topic, adopt=True, who="anna@ops")
         assert found.acted
         await_records(target, name, 140)
         assert values(target, name) == [*range(100), *range(160, 200)]
@@ -247,12 +247,12 @@ def test_by_key_and_killed_behind_each_loss_it_goes_on_if_the_file_says_so(
         await_records(target, topic, 100)
         for turn in range(1, 3):
             first = 100 * turn
-            directives.pause(settings, topic=topic)
+            act.pause(settings, topic=topic)
             fill(source, topic, first, 100, 2)
             for number in range(2):
                 source.delete_records(topic, number, first // 2 + 20)
             before = len(passed_over(caplog))
-            directives.resume(settings, topic=topic)
+            act.resume(settings, topic=topic)
             expected |= set(range(first + 40, first + 100))
             await_until(lambda: len(passed_over(caplog)) >= before + 2, PATIENCE_S, "passed")  # noqa: B023
             for process in engines[0].processes.values():
@@ -261,7 +261,7 @@ def test_by_key_and_killed_behind_each_loss_it_goes_on_if_the_file_says_so(
         run.await_state(topic, State.RUNNING, 2)
         assert [run.partitions()[topic, number].lost for number in range(2)] == [40, 40]
         assert "up to 40 records are lost" in (run.partitions()[topic, 0].reason or "")
-        (found,) = directives.restart(settings, adopt=True)
+        (found,) = act.restart(settings, adopt=True)
         assert found.acted
         await_until(lambda: run.partitions()[topic, 0].reason is None, PATIENCE_S, "acknowledged")
         assert [run.partitions()[topic, number].lost for number in range(2)] == [40, 40]

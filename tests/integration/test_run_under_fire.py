@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster
+from causeway.formats.load import load
 from causeway.operate.verify import verify
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, mm2_file

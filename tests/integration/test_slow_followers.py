@@ -16,7 +16,7 @@ from causeway.model import State
 from causeway.operate.cutover import run as cutting
 from causeway.operate.cutover.outcome import End
 from causeway.operate.cutover.values import Checklist, First, Look, Wishes
-from causeway.operate.moves.promote import promote
+from causeway.operate.failover.promote import promote
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.integration.test_cutover import Guarded, grant, mirror_name, mirror_of, settings_of

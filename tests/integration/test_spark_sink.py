@@ -18,13 +18,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from causeway.cluster import transactions
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import ClientSettings
 from causeway.errors import CausewayError, DivergedError
 from causeway.spark import ledger, writer
 from causeway.spark.options import connection
 from causeway.spark.writer import BatchWriter, StreamWriter
-from causeway.wire import transactions
-from causeway.wire.cluster import Cluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.spark_session import spark_session
 from tests.harness.waiting import await_until

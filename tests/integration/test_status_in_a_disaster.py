@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from causeway.cli.main import main
-from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster
 from causeway.dev.ports import Ports
+from causeway.formats.load import load
 from causeway.model import State
 from tests.harness.black_hole import black_hole
 from tests.harness.command import Ended

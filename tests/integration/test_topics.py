@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control import topic_changes, topics
 from causeway.control.topics import TopicPlan
 from causeway.dev.cluster import LocalCluster
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
-from causeway.wire.cluster import Cluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
 

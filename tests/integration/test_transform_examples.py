@@ -22,9 +22,9 @@ from typing import Any
 import javaproperties
 import pytest
 
-from causeway.config.load import load
 from causeway.config.settings import Settings
 from causeway.dev.cluster import LocalCluster, start_all
+from causeway.formats.load import load
 from examples import topics
 from examples.transforms import write
 from tests.harness.ciphers import opened, tokenised

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from causeway.config.mm2 import load_mm2
 from causeway.config.settings import Secret, TransformSettings
 from causeway.errors import ConfigError
-from causeway.operate.local_spark import local_spark
-from causeway.operate.transforms import prepared
+from causeway.formats.mm2 import load_mm2
+from causeway.operate.plan.transforms import prepared
+from causeway.operate.try_transform.local_spark import local_spark
 
 pytestmark = pytest.mark.integration
 

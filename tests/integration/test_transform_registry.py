@@ -18,10 +18,10 @@ from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate.transforms import prepared
-from causeway.operate.treat import Read, Trials
-from causeway.operate.trial import Content, Decoded
-from causeway.operate.trial import Outcome as TrialOutcome
+from causeway.operate.plan.transforms import prepared
+from causeway.operate.try_transform.records import Read, Trials
+from causeway.operate.try_transform.result import Content, Decoded
+from causeway.operate.try_transform.result import Outcome as TrialOutcome
 from causeway.relay.control import new_secret
 from causeway.transform.analysis import prepare
 from causeway.transform.avro import Avro

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.mm2 import load_mm2
+from causeway.cluster.cluster import Cluster
 from causeway.dev.cluster import LocalCluster
-from causeway.relay.progress import Progress, ProgressTopic
-from causeway.wire.cluster import Cluster
+from causeway.formats.mm2 import load_mm2
+from causeway.link_topics.progress import Progress, ProgressTopic
 from tests.harness.command import SOURCES, causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.running import PATIENCE_S, Running, mm2_file, run_to_end, status_of

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster
-from causeway.operate.translate import Answer, Question, Why, translate
+from causeway.formats.load import load
+from causeway.translation.answers import Answer, Question, Why, translate
 from tests.harness.command import causeway
 from tests.harness.control import Truth
 from tests.harness.kafka_tools import KafkaTools, Outgoing

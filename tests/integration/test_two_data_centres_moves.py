@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
+from causeway.cluster.client import Client
 from causeway.config.settings import ClientSettings
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.producer import ID_HEADER, DualProducer
 from causeway.producer.sender import Sender
-from causeway.wire.client import Client
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.proxy import Proxies
 from tests.harness.waiting import await_until

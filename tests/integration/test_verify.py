@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.load import load
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import Settings
 from causeway.dev.cluster import LocalCluster
+from causeway.formats.load import load
 from causeway.operate.verify import Verdict, job, stretches, verify
 from causeway.operate.verify.outcome import Kind
-from causeway.wire.cluster import Cluster
 from tests.harness import flawed
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.load import load
+from causeway.cluster.cluster import Cluster
 from causeway.dev.cluster import LocalCluster
+from causeway.formats.load import load
 from causeway.model import TopicPartition
-from causeway.wire.cluster import Cluster
 from tests.harness import flawed
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools

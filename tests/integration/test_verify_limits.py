@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from causeway.config.load import load
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import Settings
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import ConfigError
+from causeway.formats.load import load
+from causeway.link_topics.progress import Entry, OffsetMapRecord, Progress
 from causeway.model import State
 from causeway.operate.verify import PartitionReport, Verdict, verify
 from causeway.operate.verify.outcome import Kind
-from causeway.relay.progress import Entry, OffsetMapRecord, Progress
-from causeway.wire.cluster import Cluster
 from tests.harness import flawed
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import mm2_file

@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.dev.versions import DEFAULT_VERSION, OLDEST, TESTED, kafka_version
+from causeway.formats.load import load
 from causeway.model import State, TopicPartition
 from causeway.operate.cutover.outcome import End
 from causeway.operate.cutover.run import cutover
 from causeway.operate.cutover.undoing import undo
 from causeway.operate.cutover.values import Checklist, First, Look, Wishes
-from causeway.operate.moves.failover import failover
-from causeway.operate.moves.promote import promote
+from causeway.operate.failover.failover import failover
+from causeway.operate.failover.promote import promote
 from causeway.operate.verify import verify
 from tests.harness.control import Truth, checkpoints
 from tests.harness.kafka_tools import Outgoing

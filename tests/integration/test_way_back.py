@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.load import load
 from causeway.dev.cluster import LocalCluster
+from causeway.formats.load import load
 from causeway.model import State
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon

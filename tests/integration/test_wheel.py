@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.properties import read_properties
 from causeway.dev.artifacts import cache_directory
 from causeway.dev.process import spawn
+from causeway.formats.properties import read_properties
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S
 from tests.harness.waiting import await_until

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from causeway.config.keys import RunKeys
-from causeway.config.load import load
-from causeway.config.strimzi.secrets import MOUNTED, VARIABLE
+from causeway.formats.load import load
+from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE
 from tests.unit.config.pems import make_pem
 
 KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"

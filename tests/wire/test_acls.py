@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from causeway.cluster import acls as module
+from causeway.cluster.acls import ANY_TOPIC, AclBinding, AclFilter, SecurityDisabled
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import ClientSettings, SaslSettings, Secret
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import AuthorizationError, BrokerError
-from causeway.wire import acls as module
-from causeway.wire.acls import ANY_TOPIC, AclBinding, AclFilter, SecurityDisabled
-from causeway.wire.cluster import Cluster
 from tests.harness.secured import NOBODY, PASSWORD, SecuredCluster
 from tests.harness.waiting import await_until
 

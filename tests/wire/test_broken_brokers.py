@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from causeway.cluster.cluster import Cluster, NewTopic, OffsetAt
 from causeway.config.settings import ClientSettings
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire.cluster import Cluster, NewTopic, OffsetAt
 from tests.harness.batches import make_batch
 
 pytestmark = pytest.mark.integration

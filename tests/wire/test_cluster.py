@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 
+from causeway.cluster import admin
+from causeway.cluster.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt
 from causeway.config.settings import ClientSettings
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
-from causeway.relay import walk
-from causeway.wire import admin
-from causeway.wire.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt
+from causeway.relay import log_reader
 from tests.harness.batches import make_batch
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.waiting import await_until
@@ -235,7 +235,7 @@ def test_a_throttled_read_waits_and_reads_all(
         cluster.produce_batch(at, make_batch([os.urandom(100_000)]))
     _limit_reading(cluster, prefix, 80_000)  # as an average of ten seconds: 1 MB is too much
     with Cluster(settings) as throttled:
-        assert sum(batch.records for batch in walk.relayed(throttled, at, 0, end=10)) == 10
+        assert sum(batch.records for batch in log_reader.relayed(throttled, at, 0, end=10)) == 10
 
 
 def _limit_reading(cluster: Cluster, client_id: str, bytes_per_s: float) -> None:

@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 
+from causeway.cluster.cluster import Cluster, Committed
 from causeway.config.settings import ClientSettings
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
-from causeway.wire.cluster import Cluster, Committed
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
 

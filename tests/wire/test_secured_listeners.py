@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
+from causeway.cluster.cluster import Cluster, NewTopic
 from causeway.config.settings import (
     ClientSettings,
     OAuthSettings,
@@ -25,7 +26,6 @@ from causeway.errors import (
     UnreachableError,
 )
 from causeway.model import TopicPartition
-from causeway.wire.cluster import Cluster, NewTopic
 from causeway.wire.connection import Connection
 from tests.harness.secured import ADMIN, NOBODY, ODD_USER, PASSWORD, SHORT_SESSION_MS
 from tests.harness.secured import SecuredCluster as Secured

@@ -59,7 +59,7 @@ def command(
     ] = False,
 ) -> int:
     """Write what topics hold to Parquet, by topic and day. Run again, it goes on where it ended."""
-    from causeway.operate.archive import archive
+    from causeway.operate.archive.archive import archive
 
     archive(
         load(file),

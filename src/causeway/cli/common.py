@@ -47,16 +47,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 def load(path: Path, *, quiet: bool = False) -> Settings:
     """The file's settings; its warnings are said on stderr, each once, unless `quiet`."""
-    from causeway.config import load as config
     from causeway.config.expiry import warnings_of
+    from causeway.formats import load as config
 
     settings = config.load(path)
     if not quiet:
         warn([*settings.warnings, *warnings_of(settings)])
     if any(link.geo or link.way_back for link in settings.links):
-        from causeway.operate import chosen
+        from causeway.operate import geo_topics
 
-        chosen.learn(settings)
+        geo_topics.learn(settings)
     return settings
 
 

@@ -14,7 +14,7 @@ import typer
 from causeway.errors import CausewayError
 
 if TYPE_CHECKING:
-    from causeway.config.properties import Entry
+    from causeway.formats.properties import Entry
 
 _VARIABLE = "_CAUSEWAY_COMPLETE"
 
@@ -35,15 +35,15 @@ def links(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _links(file: Path) -> Iterator[str]:
-    from causeway.config import load
     from causeway.filters import split_list
+    from causeway.formats import load
 
     if load.is_yaml(file):
-        from causeway.config.causeway_yaml.document import read_document
-        from causeway.config.causeway_yaml.read import read_entries
         from causeway.config.problems import Problems
-        from causeway.config.strimzi.read import read_resource
-        from causeway.config.strimzi.secrets import Secrets
+        from causeway.formats.causeway_yaml.document import read_document
+        from causeway.formats.causeway_yaml.read import read_entries
+        from causeway.formats.strimzi.read import read_resource
+        from causeway.formats.strimzi.secrets import Secrets
 
         problems = Problems(str(file))
         document = read_document(file, problems)
@@ -54,7 +54,7 @@ def _links(file: Path) -> Iterator[str]:
         else:
             entries = read_entries(document, problems)
     else:
-        from causeway.config.properties import read_properties
+        from causeway.formats.properties import read_properties
 
         entries = dict(read_properties(file).entries)
     aliases = split_list(entries["clusters"].value) if "clusters" in entries else ()

@@ -52,11 +52,11 @@ def command(
 
     References such as ${env:VAR} stay as they are. Comments are kept at the file's top only. A
     resource holds no secret: those to be made for it are named."""
-    from causeway.config.convert import convert
-    from causeway.config.load import Form, default_form, is_yaml
+    from causeway.formats.convert import convert
+    from causeway.formats.load import Form, default_form, is_yaml
 
     if schema:
-        from causeway.config.causeway_yaml.schema import text
+        from causeway.formats.causeway_yaml.schema import text
 
         sys.stdout.write(text())
         return 0

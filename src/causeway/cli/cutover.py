@@ -168,7 +168,7 @@ def command(
 
 
 def _code(result: Result, *, dry_run: bool) -> int:
-    from causeway.operate.health import LAGS
+    from causeway.status.health import LAGS
 
     match result.end.value:
         case "blocked" | "lifted":

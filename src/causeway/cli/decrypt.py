@@ -79,7 +79,7 @@ def command(
 
 def _keys(settings: Settings | None, key_file: Path | None) -> Keys:
     from causeway.config.problems import Problems
-    from causeway.config.properties import load_properties
+    from causeway.formats.properties import load_properties
     from causeway.transform.crypto import Keys, aes_key
 
     found: dict[str, str | bytes] = {}
@@ -142,10 +142,10 @@ def _client(settings: Settings, alias: str) -> ClientSettings:
 
 def _records(client: ClientSettings, topic: str) -> Iterator[tuple[int, Record]]:
     """What has been committed by now, partition by partition."""
+    from causeway.cluster.offsets import EARLIEST, LATEST
     from causeway.model import TopicPartition
     from causeway.operate.clusters import clusters
     from causeway.spark.log import read_range
-    from causeway.wire.offsets import EARLIEST, LATEST
 
     with clusters() as connect:
         cluster = connect(client)

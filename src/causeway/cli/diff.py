@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from causeway.cli.output import Output
-    from causeway.config.beside.compare import Comparison
+    from causeway.mm2_diff.compare import Comparison
 
 
 def command(
@@ -36,7 +36,7 @@ def command(
 
     Reads the file alone; no cluster needs to be there.
     """
-    from causeway.config.beside import compare
+    from causeway.mm2_diff import compare
 
     found = compare.compare(file)
     if as_json:
@@ -49,7 +49,7 @@ def command(
 def _show(out: Output, found: Comparison, *, every: bool) -> None:
     from rich.text import Text
 
-    from causeway.config.beside.keys import Use
+    from causeway.mm2_diff.keys import Use
 
     acting = found.of(Use.ACTS)
     rest = [key for use in Use for key in found.of(use) if every or use is not Use.ACTS or key.note]

@@ -16,7 +16,7 @@ from causeway.cli.words import count, duration, moment
 from causeway.errors import ConfigError, NobodyLeadsError
 
 if TYPE_CHECKING:
-    from causeway.operate.directives import Outcome
+    from causeway.operate.directives.act import Outcome
 
 LinkOption = Annotated[
     str | None,
@@ -87,12 +87,12 @@ def pause(
 
     It holds for every driver of the file, also for one that is started later.
     """
-    from causeway.operate import directives
+    from causeway.operate.directives import act
 
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until the driver has paused it")
-        outcomes = directives.pause(
+        outcomes = act.pause(
             settings,
             link=link,
             topic=topic,
@@ -115,12 +115,12 @@ def resume(
     as_json: JsonOption = False,
 ) -> int:
     """Go on with what was paused, where it was: nothing is lost or doubled."""
-    from causeway.operate import directives
+    from causeway.operate.directives import act
 
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until the driver has resumed it")
-        outcomes = directives.resume(
+        outcomes = act.resume(
             settings,
             link=link,
             topic=topic,
@@ -153,12 +153,12 @@ def restart(
     The driver looks at each partition as if for the first time. A partition that could lose or
     double records stops again, unless --adopt acknowledges the loss.
     """
-    from causeway.operate import directives
+    from causeway.operate.directives import act
 
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until the driver has tried it again")
-        outcomes = directives.restart(
+        outcomes = act.restart(
             settings,
             link=link,
             topic=topic,
@@ -193,7 +193,7 @@ def throttle(
     as_json: JsonOption = False,
 ) -> int:
     """Limit how fast a link, or one of its topics, is mirrored."""
-    from causeway.operate import directives
+    from causeway.operate.directives import act
 
     if (rate is None) != off:
         cause = "say either how fast or that it is over"
@@ -202,7 +202,7 @@ def throttle(
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until the driver has set it")
-        outcomes = directives.throttle(
+        outcomes = act.throttle(
             settings,
             bytes_per_s=most,
             off=off,
@@ -227,12 +227,12 @@ def step_down(
 
     Where no other waits, it leads again itself after a moment.
     """
-    from causeway.operate import directives
+    from causeway.operate.directives import act
 
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until another driver leads")
-        outcomes = directives.step_down(
+        outcomes = act.step_down(
             settings, link=link, reason=reason, wait_s=None if no_wait else timeout
         )
     return _say(outcomes, as_json)
@@ -240,7 +240,7 @@ def step_down(
 
 def parse_rate(text: str, option: str = "--rate") -> int | None:
     """Bytes a second; None for `unlimited`. Raises ConfigError."""
-    from causeway.control.directives import MOST_RATE
+    from causeway.link_topics.directives import MOST_RATE
 
     if text.strip() == _UNLIMITED:
         return None
@@ -259,15 +259,15 @@ def _limit(bytes_per_s: int | None) -> str:
 
 def _say(outcomes: Sequence[Outcome], as_json: bool, to: str = "") -> int:
     """`to`: what was asked for, behind the scope."""
-    from causeway.operate import directives
+    from causeway.operate.directives import act
 
     if as_json:
-        print_json({"links": [directives.outcome_json(each) for each in outcomes]})
+        print_json({"links": [act.outcome_json(each) for each in outcomes]})
     else:
         out = console()
         for each in outcomes:
             _show(out, each, to)
-    if not directives.all_acted(outcomes):
+    if not act.all_acted(outcomes):
         return NobodyLeadsError.exit_code
     return next((each.error.exit_code for each in outcomes if each.error is not None), 0)
 

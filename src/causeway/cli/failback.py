@@ -10,12 +10,12 @@ import typer
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
 from causeway.cli.confirm import UNCONFIRMED, DryRunOption, YesOption, unconfirmed
 from causeway.cli.directives import LinkOption, ReasonOption
-from causeway.cli.moves import TopicOption, WaitOption, cuts, next_steps
+from causeway.cli.failover import TopicOption, WaitOption, cuts, next_steps
 from causeway.cli.words import count, number
 from causeway.errors import PartitionsFailedError
 
 if TYPE_CHECKING:
-    from causeway.operate.moves.failed_back import FailedBack
+    from causeway.operate.failover.failback_result import FailedBack
 
 _SAY = "give --save PATH, --save-topic TOPIC, or --drop-unmirrored, with --yes"
 
@@ -74,9 +74,9 @@ def command(
     behind it. Without --yes each call shows what it would do. Each call goes on from the point at
     which the last one ended.
     """
-    from causeway.operate.moves import failback as moves
-    from causeway.operate.moves.failed_back import Step
-    from causeway.operate.moves.failed_back import as_json as to_json
+    from causeway.operate.failover import failback as moves
+    from causeway.operate.failover.failback_result import Step
+    from causeway.operate.failover.failback_result import as_json as to_json
 
     settings = load(file, quiet=True)
     with waiting() as told:
@@ -108,7 +108,7 @@ def command(
 def _show(each: FailedBack) -> None:
     from rich.text import Text
 
-    from causeway.operate.moves.failed_back import Step
+    from causeway.operate.failover.failback_result import Step
 
     out = console()
     source = each.link.partition("->")[0]

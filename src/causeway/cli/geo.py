@@ -15,8 +15,8 @@ from causeway.cli.common import JsonOption, console, parse_timestamp, waiting
 from causeway.cli.geo_common import SomeArgument, look, need_destinations
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
 from causeway.errors import ConfigError
-from causeway.geo import remembered as memory
-from causeway.geo.remembered import Remembered
+from causeway.geo import local_file as memory
+from causeway.geo.local_file import Remembered
 
 app = typer.Typer(
     name="geo",
@@ -94,7 +94,7 @@ def status(
     every: EveryOption = EVERY_S,
 ) -> int:
     """How far each topic is, by asking the clusters alone."""
-    from causeway.geo import settings, standing
+    from causeway.geo import destination_status, settings
 
     if lag_above is not None and not check:
         raise ConfigError("geo status", "--lag-above", "it is for --check")
@@ -103,9 +103,9 @@ def status(
     if watched:
         found = settings.settings(context.obj.only(name))
         return watch(
-            lambda: standing.look(found),
+            lambda: destination_status.look(found),
             show.standing,
-            lambda seen: {"destinations": [standing.as_json(each) for each in seen]},
+            lambda seen: {"destinations": [destination_status.as_json(each) for each in seen]},
             every,
             as_json=as_json,
         )
@@ -118,7 +118,7 @@ def properties(context: typer.Context, name: SomeArgument = None) -> None:
 
     Passwords and keys stand in it as references to the client.properties that say them.
     """
-    from causeway.config.causeway_yaml.to_properties import to_properties
+    from causeway.formats.causeway_yaml.to_properties import to_properties
     from causeway.geo import settings
 
     found: Remembered = context.obj

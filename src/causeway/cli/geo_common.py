@@ -13,16 +13,16 @@ from causeway.cli.guard import warn
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError
 
 if TYPE_CHECKING:
-    from causeway.geo.remembered import Remembered
+    from causeway.geo.local_file import Remembered
     from causeway.geo.topics import Done
 
 
 def _names(incomplete: str) -> list[str]:
     """What a shell offers: the destinations that this machine knows."""
-    from causeway.geo import remembered
+    from causeway.geo import local_file
 
     try:
-        found = remembered.read(remembered.default_path()).destinations
+        found = local_file.read(local_file.default_path()).destinations
     except CausewayError:
         return []
     return [each.name for each in found if each.name.startswith(incomplete)]
@@ -88,14 +88,16 @@ def look(
     lag_above: int | None = None,
 ) -> int:
     """The exit code is that of the first destination that could not be asked."""
-    from causeway.geo import settings, standing
-    from causeway.operate import health
+    from causeway.geo import destination_status, settings
+    from causeway.status import health
 
     need_destinations(context.obj)
-    seen = standing.look(settings.settings(context.obj.only(name)))
+    seen = destination_status.look(settings.settings(context.obj.only(name)))
     if as_json:
         origin = context.obj.known_origin().as_json()
-        print_json({"origin": origin, "destinations": [standing.as_json(each) for each in seen]})
+        print_json(
+            {"origin": origin, "destinations": [destination_status.as_json(each) for each in seen]}
+        )
     else:
         console().print(render(seen))
     failed = [each.error for each in seen if each.error is not None]

@@ -20,8 +20,8 @@ from causeway.cli.geo_common import (
     say,
 )
 from causeway.errors import ConfigError, UnreachableError
-from causeway.geo import remembered as memory
-from causeway.geo.remembered import Remembered
+from causeway.geo import local_file as memory
+from causeway.geo.local_file import Remembered
 
 app = typer.Typer(
     name="destination", no_args_is_help=True, help="Clusters that topics are copied to."

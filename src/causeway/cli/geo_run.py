@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from causeway.cli.guard import complain, warn
 from causeway.cli.run import run_settings
 from causeway.errors import CausewayError, ConfigError
-from causeway.geo import remembered as memory
+from causeway.geo import local_file as memory
 from causeway.geo import settings
-from causeway.geo.remembered import Remembered
+from causeway.geo.local_file import Remembered
 
 if TYPE_CHECKING:
     from causeway.config.settings import Settings

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from causeway.cli.output import Output
+    from causeway.geo.destination_status import Destination, TopicStanding
     from causeway.geo.destinations import Added
-    from causeway.geo.remembered import Remembered
-    from causeway.geo.standing import Destination, TopicStanding
+    from causeway.geo.local_file import Remembered
     from causeway.geo.topics import Done, Topic
 
 Render = Callable[[Sequence["Destination"]], "RenderableType"]

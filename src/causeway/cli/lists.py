@@ -16,8 +16,8 @@ from causeway.cli.words import count, duration, moment, number, size
 
 if TYPE_CHECKING:
     from causeway.operate.explain.values import Explanation
-    from causeway.operate.listing.chosen import Listed
     from causeway.operate.listing.events import EventLine
+    from causeway.operate.listing.list_filter import Listed
     from causeway.operate.listing.topics import TopicLine
 
 T = TypeVar("T")

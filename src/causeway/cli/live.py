@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from causeway.cli.standing import standing
+from causeway.cli.active_directives import standing
 from causeway.cli.tables import TEXT_AT_LEAST
 from causeway.cli.words import (
     count,
@@ -24,10 +24,10 @@ from causeway.cli.words import (
     size,
     with_and_without,
 )
-from causeway.daemon.states import rank
-from causeway.daemon.status import LinkStatus, Role, Snapshot
-from causeway.daemon.topics import TopicRow, topic_rows
 from causeway.model import State
+from causeway.status.snapshot import LinkStatus, Role, Snapshot
+from causeway.status.states import rank
+from causeway.status.topics import TopicRow, topic_rows
 
 _STYLES: Final = {
     State.RUNNING: "green",

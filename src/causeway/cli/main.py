@@ -21,14 +21,14 @@ from causeway.cli import (
     exit_codes,
     explain,
     failback,
+    failover,
     lists,
-    moves,
     plan,
     restore,
     run,
     status,
     translate,
-    try_out,
+    try_transform,
     verify,
     wait,
 )
@@ -61,10 +61,10 @@ command(app, "throttle", commands.CONTROL)(directives.throttle)
 command(app, "step-down", commands.CONTROL)(directives.step_down)
 command(app, "translate", commands.MOVE)(translate.command)
 command(app, "cutover", commands.MOVE)(cutover.command)
-command(app, "promote", commands.MOVE)(moves.promote)
-command(app, "failover", commands.MOVE)(moves.failover)
+command(app, "promote", commands.MOVE)(failover.promote)
+command(app, "failover", commands.MOVE)(failover.failover)
 command(app, "failback", commands.MOVE)(failback.command)
-command(app, "try", commands.TRANSFORM)(try_out.command)
+command(app, "try", commands.TRANSFORM)(try_transform.command)
 command(app, "decrypt", commands.TRANSFORM)(decrypt.command)
 command(app, "diff", commands.CONVERT)(diff.command)
 command(app, "convert", commands.CONVERT)(convert.command)

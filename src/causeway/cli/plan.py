@@ -23,10 +23,10 @@ from causeway.errors import CausewayError, PartitionsFailedError
 if TYPE_CHECKING:
     from causeway.cli.output import Output
     from causeway.config.settings import TransformSettings
-    from causeway.operate.own import OwnTopic
-    from causeway.operate.plan import LinkPlan
-    from causeway.operate.starts import Start
-    from causeway.operate.transforms import TransformPlan
+    from causeway.operate.internal_topics import OwnTopic
+    from causeway.operate.plan.plan import LinkPlan
+    from causeway.operate.plan.starts import Start
+    from causeway.operate.plan.transforms import TransformPlan
 
 _CHANGES = 20  # partitions that are named
 
@@ -38,7 +38,7 @@ def command(
 
     Writes nothing anywhere. The exit code is other than 0 if there are problems.
     """
-    from causeway.operate import plan
+    from causeway.operate.plan import plan
 
     settings = into(load(file), clusters)
     with waiting() as told:
@@ -203,7 +203,7 @@ def _show_own(out: Output, own: Sequence[OwnTopic]) -> None:
 
 def _taken_up(starts: Sequence[Start]) -> str:
     """Where the partitions of one topic would be taken up, in words."""
-    from causeway.operate.starts import How
+    from causeway.operate.plan.starts import How
 
     ways: defaultdict[str, list[Start]] = defaultdict(list)
     for start in starts:
@@ -229,7 +229,7 @@ def _taken_up(starts: Sequence[Start]) -> str:
 
 def _reasons(each: LinkPlan) -> Iterator[tuple[str, str]]:
     """Why a mirror gets configs that its source may not have."""
-    from causeway.control import limits
+    from causeway.control import topic_limits
     from causeway.control.topics import GrowTopic
 
     shown = {
@@ -238,9 +238,9 @@ def _reasons(each: LinkPlan) -> Iterator[tuple[str, str]]:
         if not isinstance(change, GrowTopic)
         for name, _ in change.configs
     }
-    for name in limits.LIMIT_NAMES:
+    for name in topic_limits.LIMIT_NAMES:
         if name in shown:
-            yield name, limits.REASONS[name]
+            yield name, topic_limits.REASONS[name]
 
 
 def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
@@ -272,7 +272,7 @@ def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
 
 def _value(value: str | None) -> str:
     """As it is shown; None takes a config back to its default."""
-    from causeway.control.limits import LONG_MAX
+    from causeway.control.topic_limits import LONG_MAX
 
     if value is None:
         return "(default)"

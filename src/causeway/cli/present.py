@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from causeway.daemon.status import Look, Snapshot
+    from causeway.status.snapshot import Look, Snapshot
 
 Show = Callable[["Look"], None]
 

@@ -44,7 +44,7 @@ def command(
 
     Ended in the middle, however, it goes on where it was when it is run again.
     """
-    from causeway.operate.restore import restore
+    from causeway.operate.archive.restore import restore
 
     done = restore(
         load(file),

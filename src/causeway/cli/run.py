@@ -12,7 +12,7 @@ from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from causeway.config.settings import Settings
-    from causeway.daemon.status import Look
+    from causeway.status.snapshot import Look
 
 
 def command(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causeway.cli.active_directives import standing
 from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
 from causeway.cli.directives import LinkOption, TopicOption
-from causeway.cli.standing import standing
 from causeway.cli.tables import fits, table
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
 from causeway.cli.words import (
@@ -27,7 +27,7 @@ from causeway.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from causeway.operate.status import LinkStatus, PartitionStatus
+    from causeway.status.from_clusters import LinkStatus, PartitionStatus
 
 
 WIDE = 120  # characters: on a narrower screen, reasons follow below the table
@@ -66,7 +66,8 @@ def command(
     """Show where each mirrored partition stands, by asking the clusters alone.
 
     A link whose target does not answer is shown as unknown, with the reason: exit code 3 then."""
-    from causeway.operate import health, narrowed, status_json
+    from causeway.status import as_json as status_json
+    from causeway.status import health, narrow
 
     if lag_above is not None and not check:
         raise ConfigError("status", "--lag-above", "it is for --check")
@@ -78,13 +79,13 @@ def command(
         out = console()
         room = out.height - _BESIDES if out.is_terminal else None
         return watch(
-            lambda: narrowed.narrowed(settings, link, topic),
+            lambda: narrow.narrowed(settings, link, topic),
             lambda links: render(worst_first(links, room), out.width),
             status_json.as_json,
             every,
             as_json=as_json,
         )
-    links = narrowed.narrowed(settings, link, topic)
+    links = narrow.narrowed(settings, link, topic)
     if as_json:
         print_json(status_json.as_json(links))
     else:
@@ -108,7 +109,7 @@ def _lines(each: LinkStatus) -> int:
 
 
 def _urgency(one: PartitionStatus) -> tuple[int, int]:
-    from causeway.daemon.states import rank
+    from causeway.status.states import rank
 
     return rank(one.state), -(one.lag_records or 0)
 
@@ -129,8 +130,8 @@ def render(links: Sequence[LinkStatus], width: int) -> RenderableType:
 def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    from causeway.daemon.states import SOURCE_UNAVAILABLE
-    from causeway.operate.status import UNKNOWN
+    from causeway.status.from_clusters import UNKNOWN
+    from causeway.status.states import SOURCE_UNAVAILABLE
 
     if each.error is not None:
         yield Text.assemble(

@@ -25,7 +25,7 @@ from causeway.errors import ConfigError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from causeway.operate.translate import Answer, Place, Question
+    from causeway.translation.answers import Answer, Place, Question
 
 _NOT_EXACT = 7
 
@@ -77,8 +77,8 @@ def command(
 
     An offset is the next record to read. Exits with 7 where a place is not exact, and says why.
     """
-    from causeway.operate.translate import Why, translate
-    from causeway.operate.translate import as_json as answers_json
+    from causeway.translation.answers import Why, translate
+    from causeway.translation.answers import as_json as answers_json
 
     questions = _questions(topic, partition, offset, timestamp, given)
     settings = load(file, quiet=True)
@@ -103,8 +103,8 @@ def _questions(
     timestamp: str | None,
     given: str | None,
 ) -> Sequence[Question]:
-    from causeway.operate.translate import Question
-    from causeway.operate.translate.given import read
+    from causeway.translation.answers import Question
+    from causeway.translation.answers.given import read
 
     one = (topic, partition, offset, timestamp)
     if given is not None:

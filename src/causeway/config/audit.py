@@ -16,9 +16,9 @@ from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys, Prod
 from causeway.config.kept_names import OFFSETS_TOPIC
 from causeway.config.keys import IN_SECONDS, RunKeys
 from causeway.config.precedence import OVERRIDE
-from causeway.config.properties import Entry
 from causeway.config.schema_keys import OF_REGISTRIES, SchemaKeys
 from causeway.config.transform_keys import FAMILY, LIST, NAMES, SECRET, of_transform, split
+from causeway.formats.properties import Entry
 
 _OF_FLOWS = keys.OF_FLOWS | SchemaKeys.names()
 _RUN = RunKeys.names() | frozenset(IN_SECONDS)

@@ -11,7 +11,6 @@ from causeway.config.client_keys import ConsumerKeys
 from causeway.config.control_settings import ControlSettings
 from causeway.config.keys import IN_SECONDS, ControlKeys, HeartbeatKeys, RunKeys
 from causeway.config.problems import Problems
-from causeway.config.properties import Entry
 from causeway.config.settings import (
     ClientSettings,
     FetchSettings,
@@ -23,6 +22,7 @@ from causeway.config.settings import (
 from causeway.config.typed import read
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns, split_list
+from causeway.formats.properties import Entry
 from causeway.patterns import Pattern
 
 Entries = Mapping[str, Entry]

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from causeway.config.known import CLUSTER, ROLES
-from causeway.config.properties import Entry
+from causeway.formats.properties import Entry
 
 Entries = Mapping[str, Entry]
 Role = Literal["consumer", "producer", "admin"]

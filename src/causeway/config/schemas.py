@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from causeway.config.build import patterns
 from causeway.config.problems import Problems
-from causeway.config.properties import Entry
 from causeway.config.schema_keys import OF_REGISTRIES, RegistryKeys, SchemaKeys
 from causeway.config.security import is_endpoint, trusted_certificates
 from causeway.config.settings import (
@@ -18,6 +17,7 @@ from causeway.config.settings import (
     TreatmentSettings,
 )
 from causeway.config.typed import read
+from causeway.formats.properties import Entry
 
 Entries = Mapping[str, Entry]
 _PREFIX = "causeway.registry."

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from causeway.config.chosen import Chosen
 from causeway.config.control_settings import ControlSettings
+from causeway.config.geo_topics import Chosen
 from causeway.config.reading import Rereading
 from causeway.filters import (
     Renaming,
@@ -322,7 +322,7 @@ class LinkSettings:
 
     @property
     def directives_topic(self) -> str:
-        """On the target: what people ask of the running link; see control/directives.py."""
+        """On the target: what people ask of the running link; see link_topics/directives.py."""
         return directives_topic(self.source.alias, self.target.alias)
 
     @property

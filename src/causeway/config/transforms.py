@@ -16,7 +16,6 @@ from typing import Literal
 from causeway import filters
 from causeway.config.build import patterns
 from causeway.config.problems import Problems
-from causeway.config.properties import Entry
 from causeway.config.security import is_endpoint, trusted_certificates
 from causeway.config.settings import (
     LinkSettings,
@@ -35,6 +34,7 @@ from causeway.config.transform_keys import (
     split,
 )
 from causeway.config.typed import read
+from causeway.formats.properties import Entry
 from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
 
 Entries = Mapping[str, Entry]

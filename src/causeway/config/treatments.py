@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from causeway.config.keys import FlowKeys
 from causeway.config.problems import Problems
-from causeway.config.properties import Entry
 from causeway.config.settings import TreatmentSettings
+from causeway.formats.properties import Entry
 
 SKIP, PROVENANCE = "causeway.skip.header", "causeway.provenance"
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from causeway.config.keys import Keys
 from causeway.config.problems import Problems
-from causeway.config.properties import Entry
+from causeway.formats.properties import Entry
 
 _Model = TypeVar("_Model", bound=Keys)
 

@@ -20,10 +20,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from causeway.cluster.cluster import AclBinding, Cluster, SecurityDisabled
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.topics import MirroredTopic
 from causeway.errors import CausewayError, ConfigError
-from causeway.wire.cluster import AclBinding, Cluster, SecurityDisabled
 
 EVERYBODY = "User:*"
 _WRITES = ("WRITE", "ALL")

@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.metadata import TopicMetadata
+from causeway.cluster.offsets import LATEST, OffsetAt
 from causeway.config.settings import LinkSettings
 from causeway.errors import ConfigError
 from causeway.filters import POLICY, TopicDecision
+from causeway.link_topics.progress import Progress
 from causeway.model import NO_TOPIC_ID, TopicPartition
-from causeway.relay.progress import Progress
 from causeway.renames import KEY
-from causeway.wire.cluster import Cluster
-from causeway.wire.metadata import TopicMetadata
-from causeway.wire.offsets import LATEST, OffsetAt
 
 Begun = Mapping[str, frozenset[str]]  # by source topic, the target topics that have had its records
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from causeway.cluster.admin import ConfigEntry
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings
-from causeway.control import limits
+from causeway.control import topic_limits
 from causeway.errors import CausewayError
-from causeway.wire.admin import ConfigEntry
-from causeway.wire.cluster import Cluster
 
 _OTHERS = 10  # who may not describe so many will hardly describe the next
 
@@ -35,7 +35,7 @@ def known(
 def defaults(target: Cluster, broker: int) -> dict[str, str]:
     """What a new topic has of the configs that limits are computed from."""
     try:
-        return limits.topic_defaults(target.broker_configs(broker))
+        return topic_limits.topic_defaults(target.broker_configs(broker))
     except CausewayError as error:
         if error.retriable:
             raise

@@ -4,7 +4,7 @@
     a default on the source     ->  none on the mirror (with use.defaults.from=source: its value)
     excluded, read-only, sensitive, of a broker's file  ->  left alone
 
-A mirror's limits (`limits.LIMIT_NAMES`) are no copies: they must fit what the source's log holds,
+A mirror's limits (`topic_limits.LIMIT_NAMES`) are not copied. They must fit the log of the source,
 so topics.py alone decides them. Only differences are written.
 """
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from causeway.cluster.admin import ConfigEntry
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings
-from causeway.control import limits, refused_configs
+from causeway.control import refused_configs, topic_limits
 from causeway.control.topics import MirroredTopic, Problem
 from causeway.errors import CausewayError, ConfigError
 from causeway.filters import excludes
-from causeway.wire.admin import ConfigEntry
-from causeway.wire.cluster import Cluster
 
 Described = Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
 
@@ -84,8 +84,8 @@ def _wanted(
     source: Mapping[str, ConfigEntry], target: Mapping[str, ConfigEntry], link: LinkSettings
 ) -> dict[str, str | None]:
     """What differs on the mirror from what it should be."""
-    copied = limits.copied(source, link.config_properties_exclude, link.use_defaults_from)
-    in_force = limits.effective(target)
+    copied = topic_limits.copied(source, link.config_properties_exclude, link.use_defaults_from)
+    in_force = topic_limits.effective(target)
     wanted: dict[str, str | None] = {
         name: value for name, value in copied.items() if in_force.get(name) != value
     }
@@ -100,7 +100,7 @@ def _wanted(
             and not excludes(link.config_properties_exclude, name)
         ):
             wanted[name] = None
-    return {name: value for name, value in wanted.items() if name not in limits.LIMIT_NAMES}
+    return {name: value for name, value in wanted.items() if name not in topic_limits.LIMIT_NAMES}
 
 
 def _unknown(name: str, topic: MirroredTopic, link: LinkSettings) -> CausewayError:

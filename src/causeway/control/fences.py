@@ -18,11 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from causeway.cluster.cluster import AclBinding, Cluster, SecurityDisabled
 from causeway.config.settings import LinkSettings
-from causeway.control import directive_log
 from causeway.control.acls import EVERYBODY, Acls
-from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import Directive, FenceAcl, Kind, Plan, Scope, Standing
 from causeway.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -32,8 +30,10 @@ from causeway.errors import (
     PrerequisiteError,
     UnreachableError,
 )
+from causeway.link_topics import directive_log
+from causeway.link_topics.directive_log import DirectiveLog
+from causeway.link_topics.directives import Directive, FenceAcl, Kind, Plan, Scope, Standing
 from causeway.model import ENDED
-from causeway.wire.cluster import AclBinding, Cluster, SecurityDisabled
 
 DENY_WRITE: Final = FenceAcl("DENY", "WRITE", EVERYBODY, "*")
 _WRITES = ("WRITE", "ALL")

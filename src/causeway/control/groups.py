@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from causeway.cluster.cluster import Committed, GroupListing
 from causeway.config import origins
 from causeway.config.settings import LinkSettings
 from causeway.control.formats import Checkpoint
@@ -23,7 +24,6 @@ from causeway.errors import CausewayError
 from causeway.filters import Verdict, by_name
 from causeway.model import TopicPartition
 from causeway.naming import is_legal_name
-from causeway.wire.cluster import Committed, GroupListing
 
 Commits = Mapping[TopicPartition, Committed]
 

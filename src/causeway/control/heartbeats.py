@@ -6,7 +6,7 @@ import time
 
 from causeway.control.formats import Heartbeat
 from causeway.errors import CausewayError
-from causeway.relay.topic_log import TopicLog
+from causeway.link_topics.topic_log import TopicLog
 
 
 class Heartbeats:

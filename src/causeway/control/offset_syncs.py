@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 from causeway.control.formats import OffsetSync
 from causeway.errors import CausewayError
+from causeway.link_topics.topic_log import TopicLog
 from causeway.model import TopicPartition
-from causeway.relay.topic_log import TopicLog
 
 FLUSH_S = 60.0  # Connect's offset.flush.interval.ms
 

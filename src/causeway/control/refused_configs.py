@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
-from causeway.control import limits
+from causeway.cluster.admin import NewTopic
+from causeway.cluster.cluster import Cluster
+from causeway.control import topic_limits
 from causeway.errors import BrokerError, CausewayError
-from causeway.wire.admin import NewTopic
-from causeway.wire.cluster import Cluster
 from causeway.wire.codes import INVALID_CONFIG, TOPIC_ALREADY_EXISTS
 
 REMOTE_STORAGE: Final = "remote.storage.enable"
@@ -29,7 +29,7 @@ TIERED: Final = frozenset(
 )
 # These decide which records the mirror takes and keeps. No topic is created without them.
 _ESSENTIAL: Final = frozenset(
-    (*limits.LIMIT_NAMES, "cleanup.policy", "retention.ms", "retention.bytes")
+    (*topic_limits.LIMIT_NAMES, "cleanup.policy", "retention.ms", "retention.bytes")
 )
 
 

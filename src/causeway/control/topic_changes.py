@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from causeway.cluster.admin import NewTopic
+from causeway.cluster.cluster import Cluster
 from causeway.control import refused_configs
 from causeway.control.topics import (
     AlterTopicConfigs,
@@ -16,8 +18,6 @@ from causeway.control.topics import (
     TopicPlan,
 )
 from causeway.errors import BrokerError, CausewayError
-from causeway.wire.admin import NewTopic
-from causeway.wire.cluster import Cluster
 from causeway.wire.codes import TOPIC_ALREADY_EXISTS
 
 

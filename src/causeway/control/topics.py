@@ -10,15 +10,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from causeway.cluster.admin import ConfigEntry
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.metadata import TopicMetadata
 from causeway.config.settings import LinkSettings
-from causeway.control import collisions, config_names, limits, refused_configs, visible
+from causeway.control import collisions, config_names, refused_configs, topic_limits, visible
 from causeway.errors import BrokerError, CausewayError, ConfigError, TooFewBrokersError
 from causeway.filters import UNMIRRORABLE, Verdict
 from causeway.model import BROKERS_PAGE, NO_TOPIC_ID
-from causeway.wire.admin import ConfigEntry
-from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNSUPPORTED_VERSION
-from causeway.wire.metadata import TopicMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class AlterTopicConfigs:
 
 
 # Of the target's topics, what a plan compares.
-_DESCRIBED = (*limits.LIMIT_NAMES, refused_configs.REMOTE_STORAGE)
+_DESCRIBED = (*topic_limits.LIMIT_NAMES, refused_configs.REMOTE_STORAGE)
 
 Change = CreateTopic | GrowTopic | AlterTopicConfigs
 
@@ -224,12 +224,12 @@ def _plan_new(
         return Decision(errors=(*errors, without_id(target, link.target.alias)))
     if link.replication_factor > observed.target_brokers:
         return Decision(errors=(*errors, _too_few_brokers(target, observed.target_brokers, link)))
-    configs = limits.copied(described, link.config_properties_exclude, link.use_defaults_from)
+    configs = topic_limits.copied(described, link.config_properties_exclude, link.use_defaults_from)
     names = observed.target_names
     lost = config_names.left_out(configs, described, names, link.target.alias)
     configs = {name: value for name, value in configs.items() if name not in lost}
     in_force = {**observed.target_defaults, **configs}
-    configs |= limits.needed(limits.effective(described), in_force, names)
+    configs |= topic_limits.needed(topic_limits.effective(described), in_force, names)
     return Decision(
         mirrored=MirroredTopic(
             source=topic.name,
@@ -238,7 +238,7 @@ def _plan_new(
             source_id=topic.topic_id,
             target_id=None,
             target_partitions=partitions,
-            max_message_bytes=limits.max_message_bytes({**in_force, **configs}),
+            max_message_bytes=topic_limits.max_message_bytes({**in_force, **configs}),
             notes=tuple(filter(None, lost.values())),
         ),
         changes=(
@@ -273,11 +273,11 @@ def _plan_existing(
         # Without a look at its limits nothing is changed; a batch refused by them will say so.
         errors = (*errors, entries)
     else:
-        in_force = limits.effective(entries)
-        altered = limits.needed(limits.effective(described), in_force)
+        in_force = topic_limits.effective(entries)
+        altered = topic_limits.needed(topic_limits.effective(described), in_force)
     stays: Mapping[str, str] = {}
     if not link.sole_writer:
-        stays = limits.left_to_others(altered, in_force, link.config_properties_exclude)
+        stays = topic_limits.left_to_others(altered, in_force, link.config_properties_exclude)
         altered = {name: value for name, value in altered.items() if name not in stays}
     changes: list[Change] = []
     if altered:
@@ -297,7 +297,7 @@ def _plan_existing(
             source_id=topic.topic_id,
             target_id=existing.topic_id,
             target_partitions=before,
-            max_message_bytes=limits.max_message_bytes({**in_force, **altered}),
+            max_message_bytes=topic_limits.max_message_bytes({**in_force, **altered}),
             notes=(*stays.values(), *_untiered(described, in_force, link)),
         ),
         changes=tuple(changes),
@@ -310,7 +310,7 @@ def _untiered(
 ) -> Iterator[str]:
     """The note about a mirror that does not follow its source into tiered storage."""
     name = refused_configs.REMOTE_STORAGE
-    copied = limits.copied(described, link.config_properties_exclude, link.use_defaults_from)
+    copied = topic_limits.copied(described, link.config_properties_exclude, link.use_defaults_from)
     if copied.get(name) == "true" and in_force.get(name) == "false":
         yield refused_configs.left_out(name, "true", link.target.alias)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.metadata import TopicMetadata
 from causeway.config.settings import LinkSettings
 from causeway.errors import AuthorizationError, BrokerError
 from causeway.naming import is_legal_name
-from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
-from causeway.wire.metadata import TopicMetadata
 
 
 def all_of(source: Cluster, link: LinkSettings) -> dict[str, TopicMetadata]:

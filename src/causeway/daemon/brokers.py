@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings
-from causeway.control import needs
+from causeway.control import required_apis
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import UnreachableError
-from causeway.wire.cluster import Cluster
 
 _log = logging.getLogger("causeway.link")
 _PATIENCE_S = 5.0  # a cluster that does not answer holds up the start no longer
@@ -19,7 +19,7 @@ class Brokers:
 
     def __init__(self, link: LinkSettings, sides: Sides) -> None:
         self._link = link
-        self._left: list[tuple[needs.Side, Cluster]] = [
+        self._left: list[tuple[required_apis.Side, Cluster]] = [
             ("target", sides.target),
             ("source", sides.source),
         ]
@@ -29,7 +29,7 @@ class Brokers:
         needs. A cluster that does not answer is asked again at the next call."""
         for side, cluster in tuple(self._left):
             try:
-                lacks = needs.lacking(self._link, side, cluster, _PATIENCE_S)
+                lacks = required_apis.lacking(self._link, side, cluster, _PATIENCE_S)
             except UnreachableError:
                 continue
             for lack in lacks:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.expiry import clients_of
 from causeway.config.settings import ClientSettings, Settings
-from causeway.wire.cluster import Cluster
 from causeway.wire.security import ssl_context
 
 

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 
 from causeway.config.settings import LinkSettings
-from causeway.daemon.directing import Directing
+from causeway.daemon.directive_executor import Directing
 from causeway.daemon.partitions.discovery import Found
-from causeway.daemon.partitions.intake import Intake
+from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import CausewayError
-from causeway.relay.progress import LeadershipLostError
+from causeway.link_topics.progress import LeadershipLostError
 
 _log = logging.getLogger("causeway.link")
 _TICK_S = 0.1

@@ -30,13 +30,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.identity import one_cluster
 from causeway.config.settings import LinkSettings
 from causeway.daemon import processes
-from causeway.daemon.happened import Happened
+from causeway.daemon.event_log import Happened
 from causeway.daemon.lanes.fleet import MARGIN
 from causeway.errors import CausewayError
-from causeway.relay.lane.lease import clock
-from causeway.relay.progress import (
+from causeway.link_topics.progress import (
     ClusterIds,
     Contents,
     Entry,
@@ -44,10 +45,9 @@ from causeway.relay.progress import (
     LeaseRecord,
     ProgressTopic,
 )
-from causeway.relay.progress_writer import ProgressWriter
-from causeway.relay.topic_log import TopicLog
-from causeway.wire.cluster import Cluster
-from causeway.wire.identity import one_cluster
+from causeway.link_topics.progress_writer import ProgressWriter
+from causeway.link_topics.topic_log import TopicLog
+from causeway.relay.lane.lease import clock
 from causeway.wire.produce import API_KEY as PRODUCE
 
 _log = logging.getLogger("causeway.leadership")

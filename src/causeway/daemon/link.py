@@ -18,26 +18,26 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from causeway.config.settings import LinkSettings, RunSettings
-from causeway.control.directives import Directive
 from causeway.control.fences import Sharer
 from causeway.daemon.brokers import Brokers
-from causeway.daemon.directing import Directing
+from causeway.daemon.directive_executor import Directing
 from causeway.daemon.discoverer import Discoverer
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.intake import Intake
+from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.tally import Tally
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.daemon.patience import Patience
 from causeway.daemon.staging import Staging
-from causeway.daemon.status import LinkStatus, Role, Trouble
 from causeway.daemon.tasks.control_plane import ControlPlane
 from causeway.daemon.tasks.schedule import Task, Tasks
 from causeway.errors import BrokerError, CausewayError
-from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord
+from causeway.link_topics.directives import Directive
+from causeway.link_topics.progress import Contents, LeadershipLostError, LeaseRecord
+from causeway.status.snapshot import LinkStatus, Role, Trouble
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
 _log = logging.getLogger("causeway.link")
@@ -327,9 +327,9 @@ class Link:
         with self._writing:
             losses = self._leadership.losses
             if losses != self._losses:
-                self.registry.soil()  # we know all that was in the progress topic
-                self._tally.soil()
-                directing.soil()
+                self.registry.mark_all_dirty()  # we know all that was in the progress topic
+                self._tally.mark_all_dirty()
+                directing.mark_all_dirty()
             rows, entries = self.registry.take_dirty(final=final)
             records = self._tasks.take_dirty()
             troubles = self._staging.troubles()
@@ -340,7 +340,7 @@ class Link:
                     self._leadership.write([*entries, *records, *counts, *acted])
                 except CausewayError:
                     if acted:
-                        directing.soil()
+                        directing.mark_all_dirty()
                     self._progress_write_failures += 1
                     self.registry.give_back(rows)
                     self._tasks.give_back(records)

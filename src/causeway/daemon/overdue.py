@@ -13,10 +13,11 @@ from collections.abc import Collection
 from functools import partial
 
 from causeway.config.settings import LinkSettings
-from causeway.control import directive_log, ending, fences
-from causeway.control.directives import Directive, Standing
+from causeway.control import fences
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import CausewayError
+from causeway.link_topics import directive_log, ending
+from causeway.link_topics.directives import Directive, Standing
 
 _log = logging.getLogger("causeway.link")
 _LEFT_MS = 3_000  # the command that has set a fence may lift it itself

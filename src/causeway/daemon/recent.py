@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from causeway.daemon.status import Timing
 from causeway.model import Spread
 from causeway.relay.values import Value
+from causeway.status.snapshot import Timing
 
 _HALF_S = 30.0
 RECENT_S = 2 * _HALF_S  # figures older than that are recent no more

@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import HeartbeatSettings, LinkSettings, Settings
 from causeway.control.fences import Sharer
 from causeway.control.heartbeats import Heartbeats
-from causeway.daemon.answering import await_clusters
 from causeway.daemon.clients import Clients
+from causeway.daemon.connectivity import await_clusters
 from causeway.daemon.lanes.first import FirstLane
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
@@ -35,14 +36,13 @@ from causeway.daemon.renewal import Renewal
 from causeway.daemon.spark.context import Spark, not_importable, wanted_lanes
 from causeway.daemon.spark.engine import Engine
 from causeway.daemon.staging import Staging
-from causeway.daemon.status import Look, Snapshot
 from causeway.daemon.tasks.schedule import DONE, Outcome, Task, Tasks
 from causeway.daemon.webhook import posting
 from causeway.errors import ConfigError, PartitionsFailedError
+from causeway.link_topics.topic_log import TopicLog
 from causeway.model import State
 from causeway.relay.control import ControlServer, new_secret
-from causeway.relay.topic_log import TopicLog
-from causeway.wire.cluster import Cluster
+from causeway.status.snapshot import Look, Snapshot
 
 _log = logging.getLogger("causeway.run")
 _TICK_S = 0.05

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from causeway.config.settings import TransformSettings
 from causeway.daemon.lanes.fleet import Fleet
-from causeway.daemon.lanes.homes import without_lane
+from causeway.daemon.lanes.stage_placement import without_lane
 from causeway.daemon.partitions.transforms import Transform
 from causeway.errors import CausewayError, ConfigError, PrerequisiteError
 from causeway.relay.messages import StageEnded

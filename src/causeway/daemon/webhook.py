@@ -25,7 +25,7 @@ from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
 from causeway.config.settings import WebhookSettings
-from causeway.daemon.happened import plain, said
+from causeway.daemon.event_log import plain, said
 
 _log = logging.getLogger("causeway.webhook")
 _MOST: Final = 1000  # events that wait

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings
-from causeway.control import chosen
-from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import Standing
+from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
-from causeway.wire.cluster import Cluster
+from causeway.link_topics.directive_log import DirectiveLog
+from causeway.link_topics.directives import Standing
 
 ANSWER_S: Final = 10.0  # so long a cluster is waited for
 _TOPIC: Final = re.compile(r"__causeway\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.directives")
@@ -47,7 +47,7 @@ def on(cluster: Cluster) -> Iterator[Claim]:
             log.look()
         except AuthorizationError:
             continue
-        own = chosen.origin(log.standing)
+        own = geo_topics.origin(log.standing)
         if own is not None:
             yield Claim(match[1], match[2], own.cluster, own.by)
 
@@ -83,7 +83,7 @@ def check(link: LinkSettings, target: Cluster, source_id: str, target_id: str) -
 
 def check_standing(standing: Standing, link: LinkSettings, source_id: str) -> None:
     """Raises ConfigError where the link's destination is none any more, or another origin's."""
-    own = chosen.origin(standing)
+    own = geo_topics.origin(standing)
     if own is None:
         raise ConfigError(
             "geo",

@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any
 
 from causeway.config.settings import LinkSettings
-from causeway.control import chosen, directive_json, directive_log
-from causeway.control.directives import Directive, Kind
+from causeway.control import geo_topics
 from causeway.errors import CausewayError, ConfigError
 from causeway.geo import claims
 from causeway.geo.topics import Done, done, target_of
+from causeway.link_topics import directive_json, directive_log
+from causeway.link_topics.directives import Directive, Kind
 from causeway.operate.clusters import clusters
-from causeway.operate.directives import WAIT_S, Asking, wish_of
+from causeway.operate.directives.act import WAIT_S, Asking, wish_of
 
 _SHOWN = 5
 _AT_ONCE = 8  # destinations that are asked
@@ -59,13 +60,13 @@ def add(
             )
         claims.check(link, target, source_id, target_id)
         wish = replace(wish_of(Kind.ORIGIN, reason, who), cluster=source_id)
-        before = chosen.learn(target, link)
-        directive_log.write(target, link, partial(chosen.plan_mirror, wishes=[wish]))
+        before = geo_topics.learn(target, link)
+        directive_log.write(target, link, partial(geo_topics.plan_mirror, wishes=[wish]))
         return Added(
             destination=link.target.alias,
             cluster=target_id,
-            before=chosen.origin(before),
-            topics=sorted(chosen.chosen(before)),
+            before=geo_topics.origin(before),
+            topics=sorted(geo_topics.chosen(before)),
         )
 
 
@@ -81,8 +82,8 @@ def remove(
     copied there and nobody has `confirmed` that; otherwise as `topics.remove`."""
     name = link.target.alias
     with clusters() as connect:
-        standing = chosen.learn(connect(link.target_admin), link)
-        names = sorted(chosen.chosen(standing))
+        standing = geo_topics.learn(connect(link.target_admin), link)
+        names = sorted(geo_topics.chosen(standing))
         if names and not confirmed:
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             raise ConfigError(
@@ -93,7 +94,7 @@ def remove(
             )
         targets = {each: target_of(link, each) for each in names}
         asking = Asking(link, "remove", connect)
-        plan = asking.write(wish_of(Kind.ORIGIN, reason, who), chosen.plan_forget)
+        plan = asking.write(wish_of(Kind.ORIGIN, reason, who), geo_topics.plan_forget)
         return done(asking, "remove destination", targets, plan, standing, wait_s)
 
 

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from causeway.config import known, mm2
+from causeway.config import known
 from causeway.config.problems import Problems
-from causeway.config.properties import Entry, PropertyFile, load_properties, read_properties
 from causeway.config.security import client_settings
 from causeway.config.settings import ClientSettings, LinkSettings, Settings
 from causeway.errors import ConfigError
-from causeway.geo.remembered import Place, Remembered
+from causeway.formats import mm2
+from causeway.formats.properties import Entry, PropertyFile, load_properties, read_properties
+from causeway.geo.local_file import Place, Remembered
 
 # What is copied is the topics that people choose, with their consumer groups' offsets; nothing is
 # written to the origin.

@@ -1,7 +1,7 @@
 """Topics of the origin that people choose, and choose no more, for one destination.
 
-Each is written to the link's directives on the destination (control/chosen.py), so that whichever
-process leads acts on it, or will. All that is asked for at once is written, or nothing of it.
+Each is written to the directives of the link on the destination (control/geo_topics.py). The
+leading process acts on it. All topics of one call are written, or none.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import LATEST, OffsetAt
 from causeway.config.settings import LinkSettings, RunSettings, Settings
-from causeway.control import chosen, directive_json
-from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
+from causeway.control import geo_topics
 from causeway.errors import BrokerError, ConfigError
 from causeway.geo import claims
+from causeway.link_topics import directive_json
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
+from causeway.link_topics.progress import Contents
 from causeway.model import ENDED, TopicPartition
 from causeway.naming import is_legal_name
-from causeway.operate import directives
 from causeway.operate.clusters import clusters
-from causeway.operate.directives import WAIT_S, Asking, Outcome, wish_of
-from causeway.operate.scopes import unknown
-from causeway.relay.progress import Contents
-from causeway.wire.cluster import Cluster
+from causeway.operate.directives import act
+from causeway.operate.directives.act import WAIT_S, Asking, Outcome, wish_of
+from causeway.operate.directives.scopes import unknown
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
-from causeway.wire.offsets import LATEST, OffsetAt
 
 MOST: Final = 1000  # topics at once
 
@@ -73,13 +74,13 @@ def add(
     with clusters() as connect:
         source, target = connect(link.source_admin), connect(link.target_admin)
         source_id, target_id = claims.id_of(source), claims.id_of(target)
-        standing = chosen.learn(target, link)
+        standing = geo_topics.learn(target, link)
         claims.check_standing(standing, link, source_id)
         _refuse_ended(standing, names)
         _refuse_unknown(source, link, names)
         targets = _targets(link, names, claims.came_from(source, target_id))
         asking = Asking(link, "add", connect)
-        new = [name for name in names if name not in chosen.chosen(standing)]
+        new = [name for name in names if name not in geo_topics.chosen(standing)]
         _refuse_namesakes(target, {n: targets[n] for n in new}, asking.contents)
         wish = wish_of(Kind.MIRROR, reason, who)
         wishes = [replace(wish, scope=Scope(name)) for name in names]
@@ -88,7 +89,7 @@ def add(
             # Somebody may have removed the destination, or ended mirrors, since we looked.
             claims.check_standing(standing, link, source_id)
             _refuse_ended(standing, names)
-            return chosen.plan_mirror(standing, wishes)
+            return geo_topics.plan_mirror(standing, wishes)
 
         plan = asking.write(wish, decide)
         return done(asking, "add", targets, plan, standing, wait_s)
@@ -105,12 +106,12 @@ def remove(
     """Has topics copied no more; what is there stays. Otherwise as `add`."""
     names = _checked(names, "remove")
     with clusters() as connect:
-        standing = chosen.learn(connect(link.target_admin), link)
+        standing = geo_topics.learn(connect(link.target_admin), link)
         _refuse_unchosen("remove", standing, names)
         targets = {name: target_of(link, name) for name in names}
         asking = Asking(link, "remove", connect)
         wish = wish_of(Kind.MIRROR, reason, who)
-        plan = asking.write(wish, partial(chosen.plan_leave, topics=names))
+        plan = asking.write(wish, partial(geo_topics.plan_leave, topics=names))
         return done(asking, "remove", targets, plan, standing, wait_s)
 
 
@@ -123,7 +124,7 @@ def pause(
     wait_s: float | None = WAIT_S,
 ) -> Done:
     """Has chosen topics copied no more until they are resumed. Otherwise as `remove`."""
-    return _each(link, names, "pause", partial(directives.pause, who=who, reason=reason), wait_s)
+    return _each(link, names, "pause", partial(act.pause, who=who, reason=reason), wait_s)
 
 
 def resume(
@@ -135,7 +136,7 @@ def resume(
     wait_s: float | None = WAIT_S,
 ) -> Done:
     """Has paused topics go on where they were. Otherwise as `remove`."""
-    return _each(link, names, "resume", partial(directives.resume, who=who, reason=reason), wait_s)
+    return _each(link, names, "resume", partial(act.resume, who=who, reason=reason), wait_s)
 
 
 def _each(
@@ -147,7 +148,7 @@ def _each(
 ) -> Done:
     names = _checked(names, action)
     with clusters() as connect:
-        _refuse_unchosen(action, chosen.learn(connect(link.target_admin), link), names)
+        _refuse_unchosen(action, geo_topics.learn(connect(link.target_admin), link), names)
     settings = Settings(links=(link,), run=RunSettings(), spark={})
     outcomes = [ask(settings, link=link.name, topic=name, wait_s=wait_s)[0] for name in names]
     waited = [each.acted for each in outcomes if each.acted is not None]
@@ -174,7 +175,7 @@ def available(link: LinkSettings, match: str = "") -> tuple[str, ...]:
     with clusters() as connect:
         source, target = connect(link.source_admin), connect(link.target_admin)
         target_id = claims.id_of(target)
-        known = chosen.chosen(chosen.learn(target, link))
+        known = geo_topics.chosen(geo_topics.learn(target, link))
         back = claims.came_from(source, target_id)
         return tuple(
             name
@@ -248,7 +249,7 @@ def target_of(link: LinkSettings, name: str) -> str:
 
 
 def _refuse_unchosen(action: str, standing: Standing, names: Sequence[str]) -> None:
-    known = chosen.chosen(standing)
+    known = geo_topics.chosen(standing)
     for name in names:
         if name not in known:
             raise unknown(action, "chosen topic", name, known.keys())
@@ -308,7 +309,7 @@ def done(
     """What became of what was written; `targets`: of the topics it is about."""
     outcome = asking.outcome(None if wait_s is None else time.monotonic() + wait_s)
     changed = {str(key[1].topic) for key, _ in plan.changes if key[0] is Kind.MIRROR}
-    known = chosen.chosen(before)
+    known = geo_topics.chosen(before)
     return Done(
         destination=asking.link.target.alias,
         action=action,
@@ -329,4 +330,4 @@ def _refused(asking: Asking, outcome: Outcome) -> str | None:
         return outcome.refused
     if Kind.MIRROR.value not in told.kinds:
         return f"{outcome.driver} runs an older Causeway, which knows nothing of it"
-    return told.reason if chosen.is_why_not(told.reason) else None
+    return told.reason if geo_topics.is_why_not(told.reason) else None

@@ -27,8 +27,8 @@ from causeway.errors import (
 from causeway.http.answers import AnyJSONResponse
 from causeway.http.shapes import Shape
 from causeway.http.threads import in_thread
-from causeway.operate import directives
-from causeway.operate.directives import Outcome
+from causeway.operate.directives import act
+from causeway.operate.directives.act import Outcome
 
 _log = logging.getLogger("causeway.http")
 _AT_ONCE: Final = 4
@@ -49,7 +49,7 @@ class Wish(Shape):
     """Who asks, and why: it stands in the status for all to read."""
 
     who: str | None = Field(None, max_length=100, description="Your name.")
-    reason: str | None = Field(None, max_length=directives.MOST_TEXT)
+    reason: str | None = Field(None, max_length=act.MOST_TEXT)
 
 
 class Limit(Wish):
@@ -84,11 +84,11 @@ class Asked(Shape):
 class Doors:
     """The functions that write directives."""
 
-    pause: Door = directives.pause
-    resume: Door = directives.resume
-    restart: Door = directives.restart
-    throttle: Door = directives.throttle
-    step_down: Door = directives.step_down
+    pause: Door = act.pause
+    resume: Door = act.resume
+    restart: Door = act.restart
+    throttle: Door = act.throttle
+    step_down: Door = act.step_down
 
 
 class Actions:
@@ -155,7 +155,7 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
         if outcome.refused is not None:
             raise HTTPException(409, outcome.refused)
         # 202: it is written, and whoever leads, or will, acts on it.
-        return AnyJSONResponse(directives.outcome_json(outcome), 200 if outcome.acted else 202)
+        return AnyJSONResponse(act.outcome_json(outcome), 200 if outcome.acted else 202)
 
     def add(action: str, meaning: str, body: object = Body_) -> None:
         async def on_link(request: Request, link: str, wish: Body_ = None) -> Response:

@@ -9,19 +9,19 @@ from fastapi import APIRouter, HTTPException, Path, Query
 from fastapi.responses import Response
 
 from causeway.config.settings import LinkSettings
-from causeway.control.chosen import asked
-from causeway.daemon.states import rank
-from causeway.daemon.topics import TopicRow
+from causeway.control.geo_topics import asked
 from causeway.http import explaining, shapes, shaping
 from causeway.http.aggregates import aggregates
 from causeway.http.answers import answer, paged
+from causeway.http.coalesced_cache import Paced
 from causeway.http.events import Events
 from causeway.http.history import Memory
-from causeway.http.paced import Paced
 from causeway.http.shapes import Page
 from causeway.http.view import LinkView, View
 from causeway.model import State
 from causeway.operate.explain.values import as_json_of
+from causeway.status.states import rank
+from causeway.status.topics import TopicRow
 
 MOST: int = 1000  # items of a page
 

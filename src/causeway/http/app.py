@@ -18,15 +18,15 @@ from causeway.config.settings import RunSettings, Secret, Settings
 from causeway.http import api, connect, geo, health, shapes
 from causeway.http.actions import Actions
 from causeway.http.actions import router as act_routes
+from causeway.http.answer_cache import Remembered
 from causeway.http.answers import refused
 from causeway.http.api_page import api_page
+from causeway.http.coalesced_cache import Paced
 from causeway.http.events import Events
 from causeway.http.guard import Guard
 from causeway.http.history import Memory
-from causeway.http.paced import Paced
-from causeway.http.remembered import Remembered
 from causeway.http.shaping import VERSION
-from causeway.http.sight import NotYetError, Sight
+from causeway.http.snapshot_source import NotYetError, Sight
 from causeway.http.translating import Translating
 from causeway.http.translating import router as translate_routes
 from causeway.metrics.collector import text as metrics_text

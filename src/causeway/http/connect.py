@@ -22,16 +22,16 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 
 from causeway.config.settings import LinkSettings
-from causeway.daemon.status import LinkStatus, Role
 from causeway.http.actions import Actions, Wish
 from causeway.http.answers import AnyJSONResponse
+from causeway.http.coalesced_cache import Paced
 from causeway.http.connect_config import CLASSES, config_of
-from causeway.http.paced import Paced
 from causeway.http.shaping import VERSION
 from causeway.http.view import View
+from causeway.link_topics.progress import TaskRecord
 from causeway.model import ENDED, State
 from causeway.naming import HEARTBEATS
-from causeway.relay.progress import TaskRecord
+from causeway.status.snapshot import LinkStatus, Role
 
 SOURCE, CHECKPOINT, HEARTBEAT = CLASSES
 _STATES: Final = {

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
-from causeway.daemon.happened import plain, said
+from causeway.daemon.event_log import plain, said
 from causeway.http.shapes import Event
 
 _MOST: Final = 2000

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from causeway.config.settings import LinkSettings
-from causeway.control.directives import Standing
-from causeway.daemon.status import GroupStatus, LinkStatus, Role
 from causeway.http.view import LinkView
+from causeway.link_topics.directives import Standing
 from causeway.operate.explain import groups, topics
 from causeway.operate.explain.groups import GroupFacts
 from causeway.operate.explain.topics import PartitionFact, TopicFacts
 from causeway.operate.explain.values import Explanation
+from causeway.status.snapshot import GroupStatus, LinkStatus, Role
 
 _ELSEWHERE: Final = "this process mirrors none of that name; `causeway explain` asks the clusters"
 

@@ -15,8 +15,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from causeway.config.settings import LinkSettings
-from causeway.control import chosen
-from causeway.control.directives import Directive, Standing
+from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.geo import topics
 from causeway.geo.topics import Done
@@ -24,10 +23,11 @@ from causeway.http import shapes
 from causeway.http.actions import Actions, Body_, Wish
 from causeway.http.answers import AnyJSONResponse, paged
 from causeway.http.api import Limit, Offset, Search
-from causeway.http.paced import Paced
+from causeway.http.coalesced_cache import Paced
 from causeway.http.shapes import Page
 from causeway.http.threads import in_thread
 from causeway.http.view import LinkView, View
+from causeway.link_topics.directives import Directive, Standing
 from causeway.model import State
 
 _WAIT_S: Final = 10.0  # for the leading driver's word
@@ -170,7 +170,7 @@ def router(
 def _chosen(view: LinkView, search: str = "") -> list[Directive]:
     standing = Standing({each.key: each for each in view.status.directives})
     wanted = search.casefold()
-    found = sorted(chosen.chosen(standing).items())
+    found = sorted(geo_topics.chosen(standing).items())
     return [each for name, each in found if wanted in name.casefold()]
 
 

@@ -9,10 +9,10 @@ from typing import Final
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from causeway.daemon.status import Role, Snapshot
 from causeway.http.answers import AnyJSONResponse
-from causeway.http.paced import Paced
+from causeway.http.coalesced_cache import Paced
 from causeway.http.view import View
+from causeway.status.snapshot import Role, Snapshot
 
 # The driver says how to look twice a second, but not while it drains, 60 s at the most.
 _SILENT_S: Final = 120.0

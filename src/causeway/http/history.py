@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from typing import Final, NamedTuple
 
-from causeway.http.paced import Paced
+from causeway.http.coalesced_cache import Paced
 from causeway.http.shapes import History, Series
 from causeway.http.totals import totals
 from causeway.http.view import View

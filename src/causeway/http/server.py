@@ -22,12 +22,12 @@ from causeway.config.settings import Settings
 from causeway.http.events import Events, heard
 from causeway.http.history import Memory
 from causeway.http.listener import BACKLOG, Door, TakenError, listen
-from causeway.http.sight import Sight
+from causeway.http.snapshot_source import Sight
 from causeway.http.tls import Certificate
 
 if TYPE_CHECKING:
-    from causeway.daemon.status import Look
     from causeway.http.protocol import PatientServer
+    from causeway.status.snapshot import Look
 
 _log = logging.getLogger("causeway.http")
 _TICK_S: Final = 0.1

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
 from causeway.config.settings import ClientSettings, LinkSettings
-from causeway.control import directive_json
-from causeway.control.directives import Directive
-from causeway.daemon.states import RANKING
-from causeway.daemon.status import (
+from causeway.http import shapes
+from causeway.http.totals import totals
+from causeway.http.view import LinkView, View
+from causeway.link_topics import directive_json
+from causeway.link_topics.directives import Directive
+from causeway.link_topics.progress import TaskRecord
+from causeway.status.snapshot import (
     GroupStatus,
     LaneStatus,
     LinkStatus,
@@ -17,11 +20,8 @@ from causeway.daemon.status import (
     TransformStatus,
     Trouble,
 )
-from causeway.daemon.topics import TopicRow
-from causeway.http import shapes
-from causeway.http.totals import totals
-from causeway.http.view import LinkView, View
-from causeway.relay.progress import TaskRecord
+from causeway.status.states import RANKING
+from causeway.status.topics import TopicRow
 
 VERSION = version("causeway")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from causeway.daemon.status import Role
 from causeway.http.view import LinkView
+from causeway.status.snapshot import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.http import shapes
 from causeway.http.answers import answer
 from causeway.http.threads import in_thread
-from causeway.operate.translate import Answer, Question, Why, answer_json, translate
+from causeway.translation.answers import Answer, Question, Why, answer_json, translate
 
 _MOST_WAITING: Final = 1000
 _REST: Final = 4.0  # times what answering took

@@ -9,9 +9,9 @@ from itertools import islice
 from operator import is_
 from typing import Any
 
-from causeway.daemon.status import LinkStatus, PartitionStatus, Snapshot
-from causeway.daemon.topics import TopicRow, renewed, topic_rows
 from causeway.model import State
+from causeway.status.snapshot import LinkStatus, PartitionStatus, Snapshot
+from causeway.status.topics import TopicRow, renewed, topic_rows
 
 
 class LinkView:

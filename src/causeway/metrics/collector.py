@@ -12,7 +12,10 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from causeway.daemon.status import (
+from causeway.link_topics.progress import TaskRecord
+from causeway.metrics import catalogue
+from causeway.metrics.catalogue import Metric, TimingMetrics
+from causeway.status.snapshot import (
     LinkStatus,
     PartitionStatus,
     Role,
@@ -20,9 +23,6 @@ from causeway.daemon.status import (
     Timing,
     TransformStatus,
 )
-from causeway.metrics import catalogue
-from causeway.metrics.catalogue import Metric, TimingMetrics
-from causeway.relay.progress import TaskRecord
 
 _PROCESS: Final = CollectorRegistry()
 ProcessCollector(registry=_PROCESS)

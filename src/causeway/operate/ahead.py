@@ -20,8 +20,8 @@ from typing import Final
 from causeway.control.groups import Commits
 from causeway.daemon.partitions.rows import offset_maps_of
 from causeway.errors import CausewayError
+from causeway.link_topics.progress import Contents
 from causeway.model import Pair, TopicPartition
-from causeway.relay.progress import Contents
 from causeway.wire.batches import distance
 
 _SOURCE: Final = attrgetter("source")

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import ClientSettings, LinkSettings
-from causeway.relay.progress import Contents
-from causeway.wire.cluster import Cluster
+from causeway.link_topics.progress import Contents
 
 
 class Connect:

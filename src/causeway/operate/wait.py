@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.daemon.states import MIRRORING, RANKING, word
 from causeway.errors import (
     CausewayError,
     ConfigError,
@@ -22,11 +21,13 @@ from causeway.errors import (
     UnreachableError,
 )
 from causeway.model import ENDED, State
-from causeway.operate import scopes, side_by_side
+from causeway.operate import parallel
 from causeway.operate.clusters import Connect, clusters
-from causeway.operate.health import LAGS, that_end
-from causeway.operate.scopes import Wanted
-from causeway.operate.status import LinkStatus, PartitionStatus, status_of
+from causeway.operate.directives import scopes
+from causeway.operate.directives.scopes import Wanted
+from causeway.status.from_clusters import LinkStatus, PartitionStatus, status_of
+from causeway.status.health import LAGS, that_end
+from causeway.status.states import MIRRORING, RANKING, word
 
 _PATIENCE_S: Final = 60.0  # with what fails and may go on by itself
 UNDRIVEN_S: Final = 600.0  # for a driver, where nobody says how long to wait
@@ -151,9 +152,7 @@ def _look(
 ) -> Waiting:
     retention_s = settings.run.deleted_topics_retention_s
     only = None if topic is None else {topic}
-    looked = side_by_side.each(
-        list(links), lambda link: status_of(link, connect, retention_s, only)
-    )
+    looked = parallel.each(list(links), lambda link: status_of(link, connect, retention_s, only))
     found = []
     for each in looked:
         if isinstance(each, CausewayError):

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections import deque
 
+from causeway.cluster.producer_expiry import REMEMBERED_S, is_young
 from causeway.producer.client import Sending
 from causeway.wire.batches import advance
 from causeway.wire.records import SMALL_BATCH, merge, split
-from causeway.wire.remembering import REMEMBERED_S, is_young
 
 _MERGED_BYTES = 128 << 10
 

@@ -19,6 +19,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from causeway.cluster.client import Client, Leader
+from causeway.cluster.metadata import TopicMetadata
+from causeway.cluster.producers import init_producer_ids
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.producer.broker import Broker
@@ -30,11 +33,8 @@ from causeway.producer.refusals import REFUSALS, kafka_error
 from causeway.producer.wire_settings import WireSettings
 from causeway.wire import produce
 from causeway.wire.batches import Batch
-from causeway.wire.client import Client, Leader
 from causeway.wire.codes import RETRIABLE, STALE_METADATA
 from causeway.wire.connection import Connection
-from causeway.wire.metadata import TopicMetadata
-from causeway.wire.producers import init_producer_ids
 
 _UNANSWERED_BYTES = 16 << 20  # on one connection
 _QUEUED_BYTES = 64 << 20  # more is read from the spool again

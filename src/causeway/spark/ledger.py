@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from causeway.cluster import transactions
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.groups import Committed
+from causeway.cluster.transactions import Transaction
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import TopicPartition
-from causeway.wire import transactions
-from causeway.wire.cluster import Cluster
-from causeway.wire.groups import Committed
-from causeway.wire.transactions import Transaction
 
 PREFIX = "__causeway-spark"
 

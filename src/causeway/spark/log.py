@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import EARLIEST, LATEST
 from causeway.errors import BrokerError, CausewayError, ProtocolError
 from causeway.model import TopicPartition
 from causeway.wire.batches import (
@@ -23,10 +25,8 @@ from causeway.wire.batches import (
     MAGIC_AT,
     TRANSACTIONAL,
 )
-from causeway.wire.cluster import Cluster
 from causeway.wire.codes import OFFSET_OUT_OF_RANGE
 from causeway.wire.deadline import Deadline
-from causeway.wire.offsets import EARLIEST, LATEST
 from causeway.wire.records import Record, decode, decode_legacy
 from causeway.wire.unpack import unpacked_total
 

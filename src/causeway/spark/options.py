@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from causeway.cluster.offsets import EARLIEST, LATEST
 from causeway.config.client_keys import SECURITY
 from causeway.config.jaas import parse_jaas
 from causeway.config.problems import Problems
-from causeway.config.properties import Entry, resolve
 from causeway.config.security import client_settings
 from causeway.config.settings import ClientSettings
 from causeway.errors import ConfigError
+from causeway.formats.properties import Entry, resolve
 from causeway.model import TopicPartition
-from causeway.wire.offsets import EARLIEST, LATEST
 
 _PREFIX = "kafka."
 _READ = (
@@ -235,7 +235,7 @@ def _clear_in_jaas(value: str) -> bool:
 
 
 def _from_file(path: Path, alias: str, side: Side) -> ClientSettings:
-    from causeway.config.load import load
+    from causeway.formats.load import load
 
     settings = load(path)
     by_alias: dict[str, ClientSettings] = {}

@@ -9,16 +9,16 @@ from functools import lru_cache
 
 from kafka.partitioner.default import murmur2
 
+from causeway.cluster import transactions
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.transactions import Transaction
 from causeway.errors import BrokerError, CausewayError, ConfigError
 from causeway.model import TopicPartition
 from causeway.spark.rows import Row
-from causeway.wire import transactions
 from causeway.wire.batches import Batch, advance, header
-from causeway.wire.cluster import Cluster
 from causeway.wire.codes import TOO_LARGE
 from causeway.wire.plain_records import PlainRecord
 from causeway.wire.records import build, split
-from causeway.wire.transactions import Transaction
 
 BATCH_BYTES = 256 * 1024  # not compressed; such a batch is sent at once
 BUFFER_BYTES = 32 * 1024 * 1024  # of all partitions together

@@ -6,14 +6,14 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.metadata import TopicMetadata
+from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster.sampled import bytes_an_offset
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition
 from causeway.patterns import compile_pattern
 from causeway.spark.options import Bound, ReadOptions
-from causeway.wire.cluster import Cluster
-from causeway.wire.metadata import TopicMetadata
-from causeway.wire.offsets import EARLIEST, LATEST
-from causeway.wire.sampled import bytes_an_offset
 
 Offsets = dict[TopicPartition, int]
 

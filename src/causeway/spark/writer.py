@@ -17,14 +17,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from causeway.cluster import transactions
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.transactions import Transaction
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.spark import ledger
 from causeway.spark.options import Options, connection, write_options
 from causeway.spark.outbox import Outbox
 from causeway.spark.rows import Digest, check_columns, rows
-from causeway.wire import transactions
-from causeway.wire.cluster import Cluster
-from causeway.wire.transactions import Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa

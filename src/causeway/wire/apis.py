@@ -2,28 +2,21 @@
 
 A broker need not be Apache Kafka, so its release number does not say which APIs it has: its answer
 to ApiVersions does. Requests take their lowest version from here, and so does the check of a link's
-brokers (control/needs.py). Names, keys and versions are those of Kafka's message definitions.
+brokers (control/required_apis.py). Names, keys and versions follow Kafka's message definitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.protocol import admin, consumer, metadata, producer, sasl
 
-from causeway.errors import BrokerError, CausewayError
+from causeway.errors import BrokerError
 from causeway.model import BROKERS_PAGE
 from causeway.wire import fetch, produce
 from causeway.wire.codes import UNSUPPORTED_VERSION
-from causeway.wire.deadline import Deadline
-
-if TYPE_CHECKING:
-    from causeway.wire.client import Client
-
-ASKED_AT_ONCE = 16  # brokers
 
 Versions = Mapping[int, tuple[int, int]]
 """A broker's versions: by API key, the lowest and the highest one."""
@@ -145,26 +138,3 @@ def unsupported(
 def is_unsupported(error: object) -> bool:
     """Whether the broker does not have the API that was called, in a version of ours."""
     return isinstance(error, BrokerError) and error.code == UNSUPPORTED_VERSION
-
-
-def versions_of_brokers(cluster: Client, timeout_s: float | None = None) -> Brokers:
-    """The versions of each broker that answers within `timeout_s` (the request timeout). Only of
-    one broker if its Metadata is too old to name the others. Raises CausewayError if none
-    answers."""
-    limit_s = timeout_s or cluster.timeout_s
-    with cluster.lease(None, Deadline(limit_s)) as connection:
-        versions = connection.versions
-    if not METADATA.is_in(versions):
-        return {None: versions}
-    nodes = sorted(cluster.bootstrap_check(limit_s).brokers)
-
-    def ask(node: int) -> Versions | None:
-        try:
-            with cluster.lease(node, Deadline(limit_s)) as connection:
-                return connection.versions
-        except CausewayError:
-            return None  # another broker leads its partitions; a lane that needs it says why
-
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        found = dict(zip(nodes, pool.map(ask, nodes), strict=True))
-    return {node: versions for node, versions in found.items() if versions is not None}

@@ -12,7 +12,7 @@ from kafka.net.sasl.scram import ScramClient
 
 from causeway.config.settings import ClientSettings, SaslSettings, TlsSettings
 from causeway.errors import AuthenticationError, ConfigError
-from causeway.unlisted import Unlisted
+from causeway.private_file import Unlisted
 from causeway.wire.oauth import token_source
 
 _VERSIONS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from causeway.cli import directives
-from causeway.cli.standing import standing
-from causeway.control.directives import Directive, Kind, Scope
+from causeway.cli.active_directives import standing
 from causeway.errors import ConfigError, UnreachableError
-from causeway.operate.directives import Outcome, Seen
+from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.operate.directives.act import Outcome, Seen
 
 NINES = "9" * 400
 ANNA = Directive(

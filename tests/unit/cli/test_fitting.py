@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 
 from causeway.cli import status
 from causeway.cli.tables import fits, table
-from causeway.operate.status import LinkStatus
+from causeway.status.from_clusters import LinkStatus
 from tests.unit.operate.test_narrowed import A_B, partition
 
 NAME = "payments.transactions.eu-central"

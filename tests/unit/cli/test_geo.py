@@ -13,16 +13,16 @@ import pytest
 from causeway.cli import geo_run, geo_show
 from causeway.cli.common import console
 from causeway.cli.main import main
-from causeway.control.directives import Directive, Kind, Scope
+from causeway.cluster.cluster import Cluster
 from causeway.errors import UnreachableError
-from causeway.geo import claims, destinations, standing, topics
-from causeway.geo import remembered as memory
+from causeway.geo import claims, destination_status, destinations, topics
+from causeway.geo import local_file as memory
+from causeway.geo.destination_status import Destination, TopicStanding
 from causeway.geo.destinations import Added
-from causeway.geo.remembered import Place, Remembered
-from causeway.geo.standing import Destination, TopicStanding
+from causeway.geo.local_file import Place, Remembered
 from causeway.geo.topics import Done, Topic
-from causeway.operate.status import Driver
-from causeway.wire.cluster import Cluster
+from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.status.from_clusters import Driver
 from tests.harness.command import Ended
 from tests.unit.geo.test_standing import GEO
 
@@ -195,7 +195,7 @@ def test_how_far_each_topic_is(geo: Geo, path: Path, monkeypatch: pytest.MonkeyP
     good = Destination(name="dc2", link=GEO, cluster="x", by=BY, driver=driver, topics=(topic,))
     gone = Destination(name="dc2", link=GEO, error=UnreachableError("connect", "dc2", "no answer"))
     seen = [good]
-    monkeypatch.setattr(standing, "look", lambda _: tuple(seen))
+    monkeypatch.setattr(destination_status, "look", lambda _: tuple(seen))
     for command in (("status",), ("topics", "list"), ("destination", "describe", "dc2")):
         out = geo(*command).out
         for said in ("shop.orders", "1,234", "5.0 s", "anna@ops", "Lyon", "the disk is full"):

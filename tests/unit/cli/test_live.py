@@ -11,9 +11,10 @@ from rich.console import Console
 
 from causeway.cli.live import render
 from causeway.cli.present import share
-from causeway.control.directives import Directive, Kind, Scope
-from causeway.daemon.states import worst
-from causeway.daemon.status import (
+from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.model import State
+from causeway.relay.messages import RuleCounts, Transformed
+from causeway.status.snapshot import (
     LinkStatus,
     PartitionStatus,
     Role,
@@ -21,9 +22,8 @@ from causeway.daemon.status import (
     TransformStatus,
     Trouble,
 )
-from causeway.daemon.topics import topic_rows
-from causeway.model import State
-from causeway.relay.messages import RuleCounts, Transformed
+from causeway.status.states import worst
+from causeway.status.topics import topic_rows
 
 NOW = 1_700_000_000.0
 

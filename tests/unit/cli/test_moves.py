@@ -8,22 +8,22 @@ from typing import cast
 
 import pytest
 
-from causeway.cli import failback, moves
+from causeway.cli import failback, failover
+from causeway.cli.active_directives import standing
 from causeway.cli.main import main
-from causeway.cli.standing import standing
-from causeway.control.cuts import Cut, CutPoint
-from causeway.control.directives import THE_LINK, Directive, Kind, Scope
-from causeway.daemon.status import GroupStatus
 from causeway.errors import NobodyLeadsError
+from causeway.link_topics.cuts import Cut, CutPoint
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope
 from causeway.model import State, TopicPartition
-from causeway.operate.moves import failback as failing_back
-from causeway.operate.moves import promote as promoting
-from causeway.operate.moves.failed_back import FailedBack, Step
-from causeway.operate.moves.failed_over import FailedOver
-from causeway.operate.moves.last_groups import GroupPlace
-from causeway.operate.moves.missing import Known
-from causeway.operate.moves.promote import Lagging, Promoted
-from causeway.operate.moves.unmirrored import Unmirrored
+from causeway.operate.failover import failback as failing_back
+from causeway.operate.failover import promote as promoting
+from causeway.operate.failover.failback_result import FailedBack, Step
+from causeway.operate.failover.failover_result import FailedOver
+from causeway.operate.failover.last_groups import GroupPlace
+from causeway.operate.failover.missing import Known
+from causeway.operate.failover.promote import Lagging, Promoted
+from causeway.operate.failover.unmirrored import Unmirrored
+from causeway.status.snapshot import GroupStatus
 
 AT = TopicPartition("orders", 0)
 CUT = Cut(
@@ -53,26 +53,26 @@ def promoted(**more: object) -> Promoted:
 
 
 def test_a_promotion_names_the_cut_and_what_to_change(capsys: pytest.CaptureFixture[str]) -> None:
-    moves._promoted([promoted(cuts={"orders": CUT})])
+    failover._promoted([promoted(cuts={"orders": CUT})])
     said = capsys.readouterr().out
     assert "A->B is promoted" in said
     assert "1,200 or later" in said
     assert "orders is A.orders" in said
     followed = {"followed": True, "partitions": 1, "reason": None}
     groups = tuple(GroupStatus(group=name, **followed) for name in ("audit", "billing"))  # type: ignore[arg-type]
-    moves._promoted([promoted(groups=groups, ahead={"billing": 800})])
+    failover._promoted([promoted(groups=groups, ahead={"billing": 800})])
     said = capsys.readouterr().out
     assert "group billing: it is ahead on B and would skip at least 800 records there" in said
     assert "1 consumer group brought over" in said
-    moves._promoted([promoted(changed=False, before=END)])
+    failover._promoted([promoted(changed=False, before=END)])
     assert "was failed over by anna@ops at 1970" in capsys.readouterr().out
     lagging = (Lagging(at=AT, position=3, end=5),)
-    moves._promoted([promoted(changed=False, dry_run=True, lagging=lagging)])
+    failover._promoted([promoted(changed=False, dry_run=True, lagging=lagging)])
     assert "orders-0: mirrored up to 3 of 5" in capsys.readouterr().out
 
 
 def test_how_a_promotion_ended_is_said_last(capsys: pytest.CaptureFixture[str]) -> None:
-    moves._promoted([promoted(cuts={"orders": CUT}), promoted(link="A->C", left="nothing")])
+    failover._promoted([promoted(cuts={"orders": CUT}), promoted(link="A->C", left="nothing")])
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "A->B is promoted",
         "A->C is left as it is: nothing",
@@ -104,15 +104,15 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
         cuts={},
     )
     unknown = replace(known, topic="bills", missing=None, first_ms=-1)
-    moves._failed_over([replace(found, topics=(known, unknown))])
+    failover._failed_over([replace(found, topics=(known, unknown))])
     said = capsys.readouterr().out
     assert "RPO 4.0 s at the most, but unknown for bills" in said
-    moves._failed_over([found])
+    failover._failed_over([found])
     said = capsys.readouterr().out
     for each in ("orders of A->B", "no answer", "4.0 s old", "12 or more", "7 records", "RPO 4.0"):
         assert each in said
     assert "set it before" not in said
-    moves._failed_over([replace(found, changed=True, failures={"billing": "not allowed"})])
+    failover._failed_over([replace(found, changed=True, failures={"billing": "not allowed"})])
     said = capsys.readouterr().out
     for each in (
         "group billing: not allowed",
@@ -120,7 +120,7 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
         "orders-0 to offset 5",
     ):
         assert each in said, "nobody tries it again: the failover is done"
-    moves._failed_over(
+    failover._failed_over(
         [replace(found, left="no", error=NobodyLeadsError("end", "A->B", "it goes on"))]
     )
     assert "orders of A->B is not done: end A->B: it goes on" in capsys.readouterr().out
@@ -158,7 +158,7 @@ def test_how_a_failover_ended_is_said_last(capsys: pytest.CaptureFixture[str]) -
     )
     other = replace(first, link="A->C", target="C", left="C does not answer", late=True)
 
-    moves._failed_over([first, other])
+    failover._failed_over([first, other])
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 600

@@ -17,9 +17,9 @@ from causeway.cli.guard import guarded
 from causeway.cli.live import render
 from causeway.cli.logs import Logfmt
 from causeway.cli.present import _Above
-from causeway.daemon.status import Role, TransformStatus, Trouble
 from causeway.model import State
 from causeway.relay.messages import Transformed
+from causeway.status.snapshot import Role, TransformStatus, Trouble
 from tests.unit.metrics.snapshots import full
 
 # ESC [ 2 J clears the screen, and so does the one character 9b with 2 J; then what turns text.

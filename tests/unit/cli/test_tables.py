@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cli import plan, status, try_out
+from causeway.cli import plan, status, try_transform
 from causeway.cli.common import console
 from causeway.config.settings import ClientSettings, LinkSettings, TransformSettings
 from causeway.control.acls import AclPlan
@@ -15,16 +15,16 @@ from causeway.control.configs import ConfigPlan
 from causeway.control.topics import LeftOut, MirroredTopic, Problem, TopicPlan
 from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
+from causeway.link_topics.progress import TaskRecord
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate.plan import LinkPlan
-from causeway.operate.starts import Starts
-from causeway.operate.status import LinkStatus, PartitionStatus
-from causeway.operate.transforms import Checked, TransformPlan, TransformState
-from causeway.operate.trial import Content, Decoded, Trial, Tried, as_json
-from causeway.operate.trial import Outcome as TrialOutcome
+from causeway.operate.plan.plan import LinkPlan
+from causeway.operate.plan.starts import Starts
+from causeway.operate.plan.transforms import Checked, TransformPlan, TransformState
+from causeway.operate.try_transform.result import Content, Decoded, Trial, Tried, as_json
+from causeway.operate.try_transform.result import Outcome as TrialOutcome
 from causeway.relay.messages import RuleCounts, Transformed
-from causeway.relay.progress import TaskRecord
+from causeway.status.from_clusters import LinkStatus, PartitionStatus
 
 # What other tools take for markup, an emoji, or an order to the terminal.
 ODD = ["[a-z]+-dlq", "billing[/eu]", "[red]", r"\[x]", "say :smile: 🙂", "clear\x1b[2J", "a\r\nb"]
@@ -207,7 +207,7 @@ def test_a_trial_shows_what_schemas_tell(capsys: pytest.CaptureFixture[str]) -> 
     pii = TransformSettings(name="pii", topics=compile_patterns("t"), sql="SELECT 1")
     trial = Trial(link=link(), topic="t", transform=pii, sql="", records=(tried, fails))
 
-    try_out._show(console(), trial)
+    try_transform._show(console(), trial)
 
     out = " ".join(capsys.readouterr().out.split())
     assert 'value (schema 7) {"mail":"a@b\\u0007"} value (schema 8) {"n":1}' in out

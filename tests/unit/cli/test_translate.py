@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from causeway.cli.main import main
-from causeway.operate import translate
-from causeway.operate.translate import Answer, Place, Question, Why
+from causeway.translation import answers as answering
+from causeway.translation.answers import Answer, Place, Question, Why
 from tests.unit.cli.test_verify import FILE
 
 ASK = Question(topic="t", partition=0, offset=5)
@@ -34,7 +34,7 @@ def _end(
         assert list(questions) == [ASK]
         return tuple(answers)
 
-    monkeypatch.setattr(translate, "translate", translated)
+    monkeypatch.setattr(answering, "translate", translated)
     file = folder / "mm2.properties"
     file.write_text(FILE)
     with pytest.raises(SystemExit) as ended:

@@ -11,7 +11,7 @@ from rich.text import Text
 from causeway.cli import watch as watching
 from causeway.cli.status import worst_first
 from causeway.errors import CausewayError, UnreachableError
-from causeway.operate.status import LinkStatus, PartitionStatus
+from causeway.status.from_clusters import LinkStatus, PartitionStatus
 from tests.unit.daemon.test_claims import link
 
 GONE = UnreachableError("connect to", "A", "no answer", retriable=True)

@@ -6,7 +6,7 @@ from causeway.config import known
 from causeway.config.audit import Effect, audit_key, split_key, warnings
 from causeway.config.client_keys import ClientKeys, ConsumerKeys, ProducerKeys
 from causeway.config.keys import ControlKeys, FlowKeys, HeartbeatKeys, Keys, RunKeys
-from causeway.config.properties import Entry
+from causeway.formats.properties import Entry
 
 ALIASES = ("A", "B", "us.east", "us")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.beside.compare import Comparison, as_json, compare
-from causeway.config.beside.keys import Use
 from causeway.errors import ConfigError
+from causeway.mm2_diff.compare import Comparison, as_json, compare
+from causeway.mm2_diff.keys import Use
 
 PLAIN = """\
 clusters = A, B, C

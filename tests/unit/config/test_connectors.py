@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from causeway.config.beside.compare import compare
-from causeway.config.convert import convert
-from causeway.config.load import Form, load
 from causeway.config.settings import Settings
 from causeway.errors import ConfigError, OtherFormError
+from causeway.formats.convert import convert
+from causeway.formats.load import Form, load
+from causeway.mm2_diff.compare import compare
 
 KAFKAS = "org.apache.kafka.connect.mirror."
 SOURCE = {

@@ -8,9 +8,7 @@ import pytest
 
 from causeway.config.build import spark_settings
 from causeway.config.control_settings import ControlSettings
-from causeway.config.mm2 import load_mm2
 from causeway.config.problems import Problems
-from causeway.config.properties import Entry
 from causeway.config.settings import (
     HeartbeatSettings,
     LinkSettings,
@@ -18,6 +16,8 @@ from causeway.config.settings import (
     Settings,
 )
 from causeway.errors import ConfigError
+from causeway.formats.mm2 import load_mm2
+from causeway.formats.properties import Entry
 
 PLAIN = """
 clusters = A, B

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.beside.compare import compare
-from causeway.config.mm2 import load_mm2
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
+from causeway.formats.mm2 import load_mm2
+from causeway.mm2_diff.compare import compare
 
 PLAIN = """
 clusters = A, B

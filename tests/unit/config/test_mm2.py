@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from causeway.config import origins
-from causeway.config.mm2 import load_mm2
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
 from causeway.filters import Verdict
+from causeway.formats.mm2 import load_mm2
 from tests.unit.config.pems import make_pem
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

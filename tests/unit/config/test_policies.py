@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from causeway.config import origins, policies
-from causeway.config.mm2 import load_mm2
 from causeway.config.settings import Settings
 from causeway.errors import ConfigError
 from causeway.filters import Verdict
+from causeway.formats.mm2 import load_mm2
 
 PLAIN = """\
 clusters = A, B

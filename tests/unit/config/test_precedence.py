@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from causeway.config.precedence import Role, Side, client_entries, flow_entries
-from causeway.config.properties import Entry
+from causeway.formats.properties import Entry
 
 NAME = "security.protocol"  # a key that every cluster and client may set
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from causeway.config.problems import Problems
-from causeway.config.properties import load_properties
 from causeway.errors import ConfigError
+from causeway.formats.properties import load_properties
 
 
 def load(tmp_path: Path, text: str, **environment: str) -> dict[str, str]:

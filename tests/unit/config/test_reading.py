@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from causeway.config.expiry import Expiry, clients_of, expiries, warnings_of
-from causeway.config.load import load
 from causeway.config.settings import Settings
+from causeway.formats.load import load
 from tests.unit.config.pems import make_certificate, make_pem
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.load import load
-from causeway.config.mm2 import load_mm2
 from causeway.config.settings import SchemaSettings
 from causeway.errors import ConfigError
+from causeway.formats.load import load
+from causeway.formats.mm2 import load_mm2
 
 BASE = """
 clusters = A, B

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from causeway.config.problems import Problems
-from causeway.config.properties import Entry
 from causeway.config.security import client_settings, parse_address
 from causeway.config.settings import ClientSettings, Secret
 from causeway.config.transport import from_wire, to_wire
+from causeway.formats.properties import Entry
 from tests.unit.config.pems import make_pem
 
 SECURITY = "org.apache.kafka.common.security."

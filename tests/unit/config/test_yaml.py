@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.load import load
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
+from causeway.formats.load import load
 
 HEAD = """\
 clusters:

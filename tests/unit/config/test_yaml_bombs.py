@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config import load
-from causeway.config.causeway_yaml.document import parse
 from causeway.config.problems import Problems
 from causeway.errors import ConfigError
+from causeway.formats import load
+from causeway.formats.causeway_yaml.document import parse
 
 NAMES = "abcdefghi"
 

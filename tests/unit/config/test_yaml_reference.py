@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from causeway.config.causeway_yaml.reference import markdown
-from causeway.config.load import load
+from causeway.formats.causeway_yaml.reference import markdown
+from causeway.formats.load import load
 
 PAGE = Path(__file__).parents[3] / "docs" / "causeway-yaml.md"
 
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text() == markdown(), (
-        "python -m causeway.config.causeway_yaml.reference > docs/causeway-yaml.md"
+        "python -m causeway.formats.causeway_yaml.reference > docs/causeway-yaml.md"
     )
 
 

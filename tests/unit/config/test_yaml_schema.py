@@ -9,8 +9,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from causeway.config.causeway_yaml.schema import schema, text
-from causeway.config.convert import convert
+from causeway.formats.causeway_yaml.schema import schema, text
+from causeway.formats.convert import convert
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = ROOT / "docs" / "causeway.schema.json"
@@ -20,7 +20,7 @@ GOOD = {"clusters": {"A": {"bootstrap": "a:1"}, "B": {"bootstrap": ["b:1"]}}}
 
 def test_what_is_published_is_up_to_date() -> None:
     assert PUBLISHED.read_text() == text(), (
-        "python -m causeway.config.causeway_yaml.schema > docs/causeway.schema.json"
+        "python -m causeway.formats.causeway_yaml.schema > docs/causeway.schema.json"
     )
 
 

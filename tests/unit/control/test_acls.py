@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.cluster.acls import AclBinding, SecurityDisabled
 from causeway.config.control_settings import ControlSettings
 from causeway.config.settings import ClientSettings, LinkSettings, SaslSettings
 from causeway.control.acls import (
@@ -26,7 +27,6 @@ from causeway.control.topics import MirroredTopic
 from causeway.errors import CausewayError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
-from causeway.wire.acls import AclBinding, SecurityDisabled
 
 US = "User:causeway"
 PLAIN = ControlSettings()

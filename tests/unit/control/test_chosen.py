@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causeway.control.chosen import (
+from causeway.control.geo_topics import (
     asked,
     chosen,
     is_why_not,
@@ -14,8 +14,8 @@ from causeway.control.chosen import (
     plan_mirror,
     why_not,
 )
-from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing, plan
 from causeway.errors import UnreachableError
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing, plan
 from tests.unit.daemon.test_claims import LINK
 
 ORDERS, BILLS = Scope("orders"), Scope("bills")

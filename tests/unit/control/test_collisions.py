@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.cluster.offsets import OffsetAt
 from causeway.config.settings import LinkSettings
 from causeway.control import collisions
 from causeway.control.topics import Observed, TopicPlan, plan
 from causeway.errors import CausewayError
+from causeway.link_topics.progress import Progress
 from causeway.model import Pair, State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Progress
 from causeway.renames import parse
-from causeway.wire.offsets import OffsetAt
 from tests.unit.control.test_topics import link as plain_link
 from tests.unit.control.test_topics import observed as plain_observed
 

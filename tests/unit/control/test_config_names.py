@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.control.config_names import known
 from causeway.errors import AuthorizationError
-from causeway.wire.cluster import Cluster
 from tests.unit.control.test_topics import entries, link
 
 LINK = link()

@@ -9,14 +9,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.cluster.admin import ConfigEntry
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.configs import ConfigPlan, Observed, SyncConfigs, apply, plan, undone
-from causeway.control.limits import LIMIT_NAMES
+from causeway.control.topic_limits import LIMIT_NAMES
 from causeway.control.topics import MirroredTopic
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
-from causeway.wire.admin import ConfigEntry
 
 DEFAULTS = {"retention.ms": "604800000", "cleanup.policy": "delete", "segment.ms": "7"}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.control import directive_log
-from causeway.control.directive_json import encode
-from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import Directive, Kind, Scope
+from causeway.cluster.cluster import Cluster
+from causeway.link_topics import directive_log
+from causeway.link_topics.directive_json import encode
+from causeway.link_topics.directive_log import DirectiveLog
+from causeway.link_topics.directives import Directive, Kind, Scope
 from causeway.model import TopicPartition
-from causeway.wire.cluster import Cluster
 from tests.harness.raw_batches import Rec
 from tests.harness.world import FakeCluster, Log
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.control.directive_json import decode, encode
-from causeway.control.directives import (
+from causeway.errors import ProtocolError
+from causeway.link_topics.directive_json import decode, encode
+from causeway.link_topics.directives import (
     THE_LINK,
     Directive,
     Kind,
@@ -19,7 +20,6 @@ from causeway.control.directives import (
     plan,
     plan_back,
 )
-from causeway.errors import ProtocolError
 from causeway.model import State, TopicPartition
 
 ORDERS, ORDERS_3 = Scope("orders"), Scope("orders", 3)

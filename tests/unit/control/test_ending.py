@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.control.cuts import Cut, CutPoint
-from causeway.control.directive_json import decode, encode
-from causeway.control.directives import (
+from causeway.errors import ConfigError, ConflictError, RefusedError
+from causeway.link_topics.cuts import Cut, CutPoint
+from causeway.link_topics.directive_json import decode, encode
+from causeway.link_topics.directives import (
     THE_LINK,
     Directive,
     Kind,
@@ -17,8 +18,7 @@ from causeway.control.directives import (
     Standing,
     plan,
 )
-from causeway.control.ending import back, begin, cuts_of, finish, let_go
-from causeway.errors import ConfigError, ConflictError, RefusedError
+from causeway.link_topics.ending import back, begin, cuts_of, finish, let_go
 from causeway.model import State, TopicPartition
 
 ORDERS = Scope("orders")

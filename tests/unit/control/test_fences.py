@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control import directive_log, fences
-from causeway.control.directive_json import decode, encode
-from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
+from causeway.cluster.cluster import AclBinding, SecurityDisabled
+from causeway.control import fences
 from causeway.control.fences import DENY_WRITE, Sharer
 from causeway.errors import (
     AuthorizationError,
@@ -19,7 +18,9 @@ from causeway.errors import (
     PrerequisiteError,
     UnreachableError,
 )
-from causeway.wire.cluster import AclBinding, SecurityDisabled
+from causeway.link_topics import directive_log
+from causeway.link_topics.directive_json import decode, encode
+from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing
 
 
 def acl(

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.cluster.groups import Committed, GroupListing
 from causeway.config.control_settings import ControlSettings
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control.formats import Checkpoint
@@ -27,7 +28,6 @@ from causeway.errors import AuthorizationError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.wire.groups import Committed, GroupListing
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 M0, M1 = TopicPartition("A.t", 0), TopicPartition("A.t", 1)

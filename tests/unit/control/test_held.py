@@ -3,11 +3,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
-from causeway.control.held import Held, both_ends, explain, reason
+from causeway.cluster.offsets import OffsetAt
+from causeway.cluster.producers import OpenTransaction
+from causeway.control.open_transactions import Held, both_ends, explain, reason
 from causeway.errors import AuthorizationError
 from causeway.model import TopicPartition
-from causeway.wire.offsets import OffsetAt
-from causeway.wire.producers import OpenTransaction
 
 AT = TopicPartition("orders", 0)
 

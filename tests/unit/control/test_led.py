@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.admin import ConfigEntry, NewTopic
+from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
 from causeway.config.routes import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION, RouteError, Routes
 from causeway.control.acls import Observed as ObservedAcls
 from causeway.control.acls import plan as plan_acls
-from causeway.control.led import Led, Need, make_ready, target_of
+from causeway.control.routed_topics import Led, Need, make_ready, target_of
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.wire.admin import ConfigEntry, NewTopic
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
-from causeway.wire.metadata import ClusterMetadata, TopicMetadata
 from tests.unit.control.test_acls import acl, mirrored
 from tests.unit.control.test_acls import link as acl_link
 from tests.unit.control.test_topics import DEFAULTS, entries, entry, link, topic

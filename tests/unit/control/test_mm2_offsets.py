@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets, Unsure
+from causeway.link_topics.topic_log import KeyValue, TopicLog
 from causeway.model import TopicPartition
-from causeway.relay.topic_log import KeyValue, TopicLog
 
 KEY = b'["MirrorSourceConnector",{"cluster":"A","partition":2,"topic":"orders"}]'
 

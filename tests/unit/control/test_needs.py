@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control import needs
-from causeway.control.needs import NEEDS, Need, lacking
+from causeway.cluster.cluster import Cluster
+from causeway.control import required_apis
+from causeway.control.required_apis import NEEDS, Need, lacking
 from causeway.errors import UnreachableError
 from causeway.wire import apis
-from causeway.wire.cluster import Cluster
 from tests.harness.daemon import link
 
 PAGE = Path(__file__).parents[3] / "docs" / "brokers.md"
@@ -114,7 +114,7 @@ def _row(need: Need, api: apis.Api) -> str:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_the_page_lists_the_table(side: needs.Side) -> None:
+def test_the_page_lists_the_table(side: required_apis.Side) -> None:
     heading = f"## APIs of the {side}"
     _, _, rest = PAGE.read_text().partition(heading)
     section = rest.partition("\n## ")[0]

@@ -8,8 +8,8 @@ import pytest
 
 from causeway.control.formats import OffsetSync
 from causeway.control.offset_syncs import OffsetSyncs
+from causeway.link_topics.topic_log import KeyValue, TopicLog
 from causeway.model import TopicPartition
-from causeway.relay.topic_log import KeyValue, TopicLog
 
 AT = TopicPartition("orders", 3)
 

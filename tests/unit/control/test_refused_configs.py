@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from causeway.cluster.admin import NewTopic
 from causeway.control.refused_configs import accepted
 from causeway.errors import BrokerError, CausewayError
-from causeway.wire.admin import NewTopic
 
 
 class Target:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from causeway.cluster.admin import ConfigEntry, NewTopic
+from causeway.cluster.metadata import PartitionMetadata, TopicMetadata
 from causeway.config.settings import ClientSettings, LinkSettings
-from causeway.control.limits import LONG_MAX
 from causeway.control.topic_changes import apply
+from causeway.control.topic_limits import LONG_MAX
 from causeway.control.topics import (
     AlterTopicConfigs,
     Change,
@@ -23,8 +25,6 @@ from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import NO_TOPIC_ID
 from causeway.naming import ReplicationPolicy
-from causeway.wire.admin import ConfigEntry, NewTopic
-from causeway.wire.metadata import PartitionMetadata, TopicMetadata
 
 WIDE = str(LONG_MAX)
 DEFAULTS = {

@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.daemon.partitions import adopt
 from causeway.daemon.partitions.adopt import find_place
-from causeway.wire.cluster import Cluster
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import SOURCE, SOURCE_ID, TARGET_ID, FakeCluster, Log
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.daemon import answering
-from causeway.daemon.answering import await_clusters
+from causeway.daemon import connectivity
+from causeway.daemon.connectivity import await_clusters
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import UnreachableError
 
@@ -41,7 +41,7 @@ def link(source: Cluster, target: Cluster) -> Sides:
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setattr(answering, "_LATE_S", 0.05)
+    monkeypatch.setattr(connectivity, "_LATE_S", 0.05)
     found = Cluster(None)
     yield found
     found.close()

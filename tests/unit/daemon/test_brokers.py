@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control import needs
-from causeway.control.needs import NEEDS, Lack
+from causeway.control import required_apis
+from causeway.control.required_apis import NEEDS, Lack
 from causeway.daemon.brokers import Brokers
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import BrokerError, UnreachableError
@@ -20,7 +20,7 @@ OPTIONAL = next(need for need in NEEDS if not need.required)
 
 
 class Asked:
-    """In place of needs.lacking: what each cluster lacks, or why it does not answer."""
+    """In place of required_apis.lacking: what each cluster lacks, or why it does not answer."""
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[Lack, ...] | Exception] = {"a": (), "b": ()}
@@ -38,7 +38,7 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     asked = Asked()
-    monkeypatch.setattr(needs, "lacking", asked)
+    monkeypatch.setattr(required_apis, "lacking", asked)
     return asked
 
 

@@ -14,11 +14,11 @@ from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.claims import claim, decide
 from causeway.daemon.partitions.decisions import Adopt, Begin, GoOn, Offsets, Stop, Wish
 from causeway.filters import compile_patterns
+from causeway.link_topics.outlet_json import outlet_json, outlet_of
+from causeway.link_topics.progress import Progress
 from causeway.model import NO_TOPIC_ID, Pair, State
 from causeway.naming import ReplicationPolicy
 from causeway.relay.messages import Outlet
-from causeway.relay.outlet_json import outlet_json, outlet_of
-from causeway.relay.progress import Progress
 
 NOBODY = Wish()
 ADOPT = Wish(adopt=True)

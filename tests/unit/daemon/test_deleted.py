@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
 from causeway.daemon.partitions.deleted import Deleted, is_over, judge
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
+from causeway.link_topics.offset_map import OffsetMap
+from causeway.link_topics.progress import Contents, Deletion, Entry, Progress
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.offset_map import OffsetMap
-from causeway.relay.progress import Contents, Deletion, Entry, Progress
-from causeway.wire.metadata import ClusterMetadata, TopicMetadata
 from tests.unit.daemon.test_rows import row
 
 AT = TopicPartition("orders", 0)

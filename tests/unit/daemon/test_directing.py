@@ -12,20 +12,21 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.chosen import Chosen
+from causeway.cluster.cluster import Cluster
+from causeway.config.geo_topics import Chosen
 from causeway.config.settings import LinkSettings
-from causeway.control import chosen, directive_log, ending, fences
-from causeway.control.directive_log import Written
-from causeway.control.directives import Directive, Kind, Plan, Scope, Standing
-from causeway.daemon import directing, overdue
-from causeway.daemon.directing import Directing
+from causeway.control import fences, geo_topics
+from causeway.daemon import directive_executor, overdue
+from causeway.daemon.directive_executor import Directing
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.intake import Intake
+from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import AuthorizationError, CausewayError
+from causeway.link_topics import directive_log, ending
+from causeway.link_topics.directive_log import Written
+from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing
+from causeway.link_topics.progress import DirectivesRecord
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
-from causeway.relay.progress import DirectivesRecord
-from causeway.wire.cluster import Cluster
 from tests.unit.daemon.test_claims import LINK
 
 TOPIC_ID = "a" * 32
@@ -138,8 +139,8 @@ Begin = Callable[[DirectivesRecord | None], tuple[Directing, Log]]
 def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
     begun: list[Directing] = []
     log = Log()
-    monkeypatch.setattr(directing, "DirectiveLog", lambda *_: log)
-    monkeypatch.setattr(directing, "_LOOK_S", 0.005)
+    monkeypatch.setattr(directive_executor, "DirectiveLog", lambda *_: log)
+    monkeypatch.setattr(directive_executor, "_LOOK_S", 0.005)
 
     def new(before: DirectivesRecord | None) -> tuple[Directing, Log]:
         nobody = cast(Cluster, Named())
@@ -171,7 +172,7 @@ def test_without_such_a_topic_nothing_is_waited_for_long(
 ) -> None:
     found, _ = begin(None)
     assert found.known.wait(60)
-    monkeypatch.setattr(directing, "_PATIENCE_S", 0.02)
+    monkeypatch.setattr(directive_executor, "_PATIENCE_S", 0.02)
     found, log = begin(BEFORE)  # somebody has deleted it
     assert found.known.wait(60)
     log.await_looks(2)
@@ -247,7 +248,7 @@ def test_who_steps_down_does_not_wait_for_ever_for_what_was_asked_before(
     log.comes(2, Kind.STEP_DOWN)
     assert found.wanted.wait(60)
     assert found.step_down is None
-    monkeypatch.setattr(directing, "_FIRST_S", 0.0)
+    monkeypatch.setattr(directive_executor, "_FIRST_S", 0.0)
     assert found.step_down is not None  # the source may be out of reach, from here alone
 
 
@@ -320,7 +321,7 @@ def test_a_promotion_that_is_renewed_holds_its_mirror(
 ) -> None:
     written: list[object] = []
     monkeypatch.setattr(directive_log, "write", lambda *_: written.append(_))
-    monkeypatch.setattr(directing, "_LOOK_S", 0.001)
+    monkeypatch.setattr(directive_executor, "_LOOK_S", 0.001)
     monkeypatch.setattr(ending, "HOLD_S", 0.2)
     _, log = begin(None)
     wish = Directive(kind=Kind.END, who="anna@ops", at=1, how=State.PROMOTING, until=1, run="one")
@@ -378,7 +379,7 @@ def test_what_others_of_this_process_read_first_is_looked_for_all_the_same(
     link = choosing(monkeypatch)
     found, log = begin(None)
     monkeypatch.setattr(
-        chosen, "DirectiveLog", lambda *_: SimpleNamespace(look=list, standing=log.standing)
+        geo_topics, "DirectiveLog", lambda *_: SimpleNamespace(look=list, standing=log.standing)
     )
     assert found.known.wait(60)
     log.comes(0, Kind.MIRROR, Scope("orders"))
@@ -393,7 +394,7 @@ def test_what_others_of_this_process_read_first_is_looked_for_all_the_same(
     def look() -> list[tuple[int, Directive]]:
         monkeypatch.setattr(log, "look", plain)
         log.leaves(2, Kind.MIRROR, Scope("orders"))
-        assert not chosen.chosen(chosen.learn(cast(Cluster, Named()), link))
+        assert not geo_topics.chosen(geo_topics.learn(cast(Cluster, Named()), link))
         return plain()
 
     monkeypatch.setattr(log, "look", look)
@@ -493,10 +494,10 @@ def test_events_say_what_was_asked_by_whom() -> None:
     """Of a part of what is paused, that it goes on; of an end, how."""
     asked = Directive(kind=Kind.PAUSE, scope=Scope("orders"), who="anna@ops", why="loud", at=0)
     by = "anna@ops since 1970-01-01T00:00:00Z: loud"
-    assert directing._about(asked) == {"what": "pause", "scope": "orders", "by": by}
-    assert directing._about(replace(asked, paused=False))["what"] == "resume"
+    assert directive_executor._about(asked) == {"what": "pause", "scope": "orders", "by": by}
+    assert directive_executor._about(replace(asked, paused=False))["what"] == "resume"
     slow = replace(asked, kind=Kind.THROTTLE, bytes_per_s=2_000_000)
-    assert directing._about(slow)["limit"] == "2,000,000 bytes/s"
-    assert directing._about(replace(slow, bytes_per_s=None))["limit"] == "none"
+    assert directive_executor._about(slow)["limit"] == "2,000,000 bytes/s"
+    assert directive_executor._about(replace(slow, bytes_per_s=None))["limit"] == "none"
     over = replace(asked, kind=Kind.END, how=State.FAILED_OVER)
-    assert directing._about(over)["what"] == "failed over"
+    assert directive_executor._about(over)["what"] == "failed over"

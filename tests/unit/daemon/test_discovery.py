@@ -11,24 +11,24 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.chosen import Chosen
+from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from causeway.config.geo_topics import Chosen
 from causeway.config.settings import RunSettings
 from causeway.control import topics
-from causeway.control.directives import THE_LINK
 from causeway.control.topics import CreateTopic, MirroredTopic
 from causeway.daemon.partitions import discovery, identity
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.intake import Intake
+from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import CausewayError
+from causeway.link_topics.directives import THE_LINK
+from causeway.link_topics.progress import ClusterIds, Contents, Progress
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
-from causeway.relay.progress import ClusterIds, Contents, Progress
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
-from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from tests.unit.daemon import test_claims
 from tests.unit.daemon.test_link import new_link
 

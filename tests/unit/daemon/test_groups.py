@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.cluster import ClusterMetadata, Committed, GroupListing
+from causeway.cluster.offsets import OffsetAt
 from causeway.config.control_settings import ControlSettings
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.daemon.partitions.discovery import Sides
@@ -14,14 +16,12 @@ from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.tasks import groups as module
 from causeway.daemon.tasks.groups import Groups
-from causeway.daemon.tasks.places import Place, Translation
-from causeway.daemon.tasks.translation import Translator
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.wire.cluster import ClusterMetadata, Committed, GroupListing
-from causeway.wire.offsets import OffsetAt
+from causeway.translation.places import Place, Translation
+from causeway.translation.translator import Translator
 from tests.unit.daemon.test_unread import fed, outlet
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)

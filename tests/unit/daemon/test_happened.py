@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from causeway.daemon import happened
-from causeway.daemon.happened import Happened
-from causeway.relay.entries import EVENTS, EventRecord
-from causeway.relay.progress import Contents, decode, encode
+from causeway.daemon import event_log
+from causeway.daemon.event_log import Happened
+from causeway.link_topics.entries import EVENTS, EventRecord
+from causeway.link_topics.progress import Contents, decode, encode
 
 _log = logging.getLogger("causeway.test-happened")
 _log.setLevel(logging.INFO)
@@ -94,8 +94,8 @@ def test_a_flood_is_counted_and_not_kept(link: Happened) -> None:
 
     found = link.unwritten()
 
-    assert len(found) == happened._AT_ONCE + 1
-    assert (found[-1].event, found[-1].about) == (happened._MORE, {"count": "900"})
+    assert len(found) == event_log._AT_ONCE + 1
+    assert (found[-1].event, found[-1].about) == (event_log._MORE, {"count": "900"})
 
 
 def test_no_more_wait_to_be_written_than_are_kept(link: Happened) -> None:

@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import ClientSettings
 from causeway.daemon.partitions import identity
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
-from causeway.relay.progress import ClusterIds
-from causeway.wire.cluster import Cluster
+from causeway.link_topics.progress import ClusterIds
 from tests.unit.daemon.test_claims import LINK
 
 

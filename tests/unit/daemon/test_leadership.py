@@ -10,16 +10,16 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from causeway.cluster.offsets import LATEST, FetchedPartition, OffsetAt
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.daemon import processes
 from causeway.daemon.leadership import Leadership
 from causeway.errors import BrokerError, CausewayError
 from causeway.filters import compile_patterns
+from causeway.link_topics.progress import Contents, LeadershipLostError, LeaseRecord, Progress
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.relay.progress import Contents, LeadershipLostError, LeaseRecord, Progress
-from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from causeway.wire.offsets import LATEST, FetchedPartition, OffsetAt
 
 LEASE_S = 3.0  # more than a busy machine lets anybody wait
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import RunSettings
-from causeway.control.directives import Directive, Kind
 from causeway.daemon import patience
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
@@ -17,8 +16,9 @@ from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.daemon.staging import Staging
 from causeway.errors import BrokerError, TooFewBrokersError
+from causeway.link_topics.directives import Directive, Kind
+from causeway.link_topics.progress import Contents
 from causeway.model import State
-from causeway.relay.progress import Contents
 from tests.unit.daemon.test_claims import LINK
 from tests.unit.daemon.test_pauses import part
 

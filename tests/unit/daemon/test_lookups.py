@@ -9,11 +9,11 @@ import pytest
 
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.errors import CausewayError
+from causeway.link_topics.offset_map import Span
 from causeway.model import Pair, TopicPartition
 from causeway.relay.control import LaneConnection
-from causeway.relay.lookup import Sought
 from causeway.relay.messages import LookedUp, Lookup, decode, encode
-from causeway.relay.offset_map import Span
+from causeway.translation.lookup import Sought
 from tests.harness.waiting import await_until
 
 KEY = ("A->B", "orders", 0)

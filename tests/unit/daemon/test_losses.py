@@ -13,9 +13,9 @@ from causeway.daemon.partitions import claims, losses
 from causeway.daemon.partitions.claims import claim, decide
 from causeway.daemon.partitions.decisions import Begin, GoOn, PassOver, Stop
 from causeway.daemon.partitions.registry import Registry
+from causeway.link_topics.progress import Progress, decode, encode
 from causeway.model import Loss, Pair, State
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Progress, decode, encode
 from tests.unit.daemon.test_claims import ADOPT, BEGUN, FROM, LINK, NOBODY, TOPIC, link, progress
 from tests.unit.daemon.test_rows import row, says
 

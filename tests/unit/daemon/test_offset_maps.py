@@ -5,9 +5,9 @@ from __future__ import annotations
 from causeway.daemon.partitions.mirrored import Feed
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row, offset_maps_of
+from causeway.link_topics.progress import Deletion, OffsetMapRecord
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet, Trace
-from causeway.relay.progress import Deletion, OffsetMapRecord
 from tests.unit.daemon.test_rows import outlet, row, says
 
 SOURCE = TopicPartition("orders", 0)

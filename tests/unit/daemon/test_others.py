@@ -10,8 +10,8 @@ import pytest
 from causeway.daemon.partitions import others
 from causeway.daemon.partitions.others import OthersHere, feeds
 from causeway.errors import AuthorizationError
+from causeway.link_topics.progress import Contents, LeaseRecord, Progress
 from causeway.model import Pair, TopicPartition
-from causeway.relay.progress import Contents, LeaseRecord, Progress
 from tests.unit.daemon import test_claims
 
 KEPT = replace(

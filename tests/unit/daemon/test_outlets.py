@@ -9,19 +9,19 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.offsets import OffsetAt
 from causeway.config.routes import INTERNAL, RouteError
-from causeway.control import led
-from causeway.control.led import Led, Need
+from causeway.control import routed_topics
+from causeway.control.routed_topics import Led, Need
 from causeway.daemon.partitions import outlets
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.outlets import Outlets, led_topics
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import BrokerError, CausewayError
+from causeway.link_topics.progress import Entry, LeadershipLostError, Progress
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Want
-from causeway.relay.progress import Entry, LeadershipLostError, Progress
-from causeway.wire.offsets import OffsetAt
 from tests.unit.daemon.test_claims import LINK, TOPIC, progress
 from tests.unit.daemon.test_rows import says
 
@@ -57,7 +57,7 @@ class World:
         self.stuck: set[TopicPartition] = set()
         self.refuses: CausewayError | None = None
         self.assigned: dict[TopicPartition, tuple[Row, bool]] = {}
-        monkeypatch.setattr(led, "make_ready", self._make_ready)
+        monkeypatch.setattr(routed_topics, "make_ready", self._make_ready)
         both = cast(Any, self.target)
         self.outlets = Outlets(
             LINK,

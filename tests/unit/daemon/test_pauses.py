@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from causeway.control.directives import Directive, Kind, Scope, Standing
-from causeway.daemon.partitions.intake import troubled
 from causeway.daemon.partitions.pauses import Pauses
+from causeway.daemon.partitions.reconcile import troubled
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
+from causeway.link_topics.directives import Directive, Kind, Scope, Standing
+from causeway.link_topics.progress import Progress
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import Progress
 from tests.unit.daemon.test_rows import row
 
 ORDERS = Scope("orders")

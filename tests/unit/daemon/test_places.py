@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from causeway.cluster.cluster import Committed
+from causeway.cluster.offsets import EARLIEST
 from causeway.control.groups import Followed, Stand
 from causeway.daemon.partitions.mirrored import Feed
-from causeway.daemon.tasks.places import Place, Translation, inexact, stands, wanted
 from causeway.model import TopicPartition
-from causeway.wire.cluster import Committed
-from causeway.wire.offsets import EARLIEST
+from causeway.translation.places import Place, Translation, inexact, stands, wanted
 
 ORDERS, MORE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 BILLS = TopicPartition("bills", 0)

@@ -4,12 +4,12 @@ import logging
 
 import pytest
 
-from causeway.control.held import Held
+from causeway.control.open_transactions import Held
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions import rows
 from causeway.daemon.partitions.registry import Registry
+from causeway.link_topics.progress import Contents, Progress
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import Contents, Progress
 from tests.unit.daemon.test_rows import holds, row, says
 
 AT = TopicPartition("orders", 0)
@@ -44,7 +44,7 @@ def test_all_that_is_known_is_written_again_where_progress_was_lost() -> None:
     registry.add([ours])
     assert registry.take_dirty()[1] == []
 
-    registry.soil()
+    registry.mark_all_dirty()
 
     written = [entry for entry in registry.take_dirty()[1] if isinstance(entry, Progress)]
     assert {entry.source for entry in written} == {AT, left_out.source}

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from causeway.config.expiry import clients_of
-from causeway.config.load import load
 from causeway.config.settings import ClientSettings
 from causeway.daemon.clients import Clients
 from causeway.daemon.renewal import Renewal
+from causeway.formats.load import load
 from tests.unit.config.pems import make_pem
 from tests.unit.config.test_reading import mirror, write
 

@@ -13,9 +13,9 @@ from causeway.daemon.partitions.decisions import GoByKey, GoOn, Offsets, Stop
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.routing import by_key_from, routed, targets_of
 from causeway.daemon.partitions.rows import Row
+from causeway.link_topics.progress import Progress, decode, encode
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Progress, decode, encode
 from tests.unit.daemon.test_claims import BY_KEY, LINK, NOBODY, TOPIC
 
 Claimed = dict[int, tuple[int, ...]]  # the target partitions that a source partition feeds

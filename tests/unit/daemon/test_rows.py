@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from causeway.control.held import Held
+from causeway.control.open_transactions import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions.mirrored import Feed
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
+from causeway.link_topics.offset_map import OffsetMap
+from causeway.link_topics.progress import OffsetMapRecord, Progress
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet, PartitionReport
-from causeway.relay.offset_map import OffsetMap
-from causeway.relay.progress import OffsetMapRecord, Progress
 
 MIRROR = TopicPartition("A.orders", 0)
 

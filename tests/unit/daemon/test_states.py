@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.daemon.states import (
+from causeway.http import shaping
+from causeway.http.view import View
+from causeway.model import State
+from causeway.status.from_clusters import Driver, LinkStatus
+from causeway.status.states import (
     NO_DRIVER,
     RANKING,
     SOURCE_UNAVAILABLE,
@@ -12,11 +16,7 @@ from causeway.daemon.states import (
     rank,
     worst,
 )
-from causeway.daemon.topics import topic_rows
-from causeway.http import shaping
-from causeway.http.view import View
-from causeway.model import State
-from causeway.operate.status import Driver, LinkStatus
+from causeway.status.topics import topic_rows
 from tests.unit.daemon.test_claims import link as settings
 from tests.unit.metrics import snapshots
 from tests.unit.operate.test_listing import partition

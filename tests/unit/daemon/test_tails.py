@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
 from causeway.daemon.partitions.mirrored import Feed
-from causeway.daemon.tasks.tails import Tails
 from causeway.errors import BrokerError
 from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.wire.cluster import Cluster
+from causeway.translation.foreign_tail import Tails
 from tests.harness.raw_batches import Rec
 from tests.harness.world import TARGET, TARGET_ID, FakeCluster, Log
 

@@ -12,8 +12,8 @@ from causeway.daemon.partitions import tally as tallies
 from causeway.daemon.partitions.tally import Counted, Tally
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.filters import compile_patterns
+from causeway.link_topics.progress import TransformRecord
 from causeway.relay.messages import Transformed
-from causeway.relay.progress import TransformRecord
 from tests.unit.daemon.test_claims import LINK
 
 PII = TransformSettings(
@@ -94,7 +94,7 @@ def test_what_was_not_written_or_got_lost_is_written_again(tally: Tally) -> None
     first = tally.take_dirty(lambda: counted(records_in=4), {})
     tally.give_back(first)
     assert tally.take_dirty(lambda: counted(records_in=4), {}) == first
-    tally.soil()
+    tally.mark_all_dirty()
     assert tally.take_dirty(lambda: counted(records_in=4), {}) == first
 
 

@@ -9,20 +9,20 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import Secret, TransformSettings
-from causeway.control.directives import Start
 from causeway.daemon.partitions import claiming, discovery
-from causeway.daemon.partitions.behind import Behind, places_behind
 from causeway.daemon.partitions.claiming import Claimer, Taken
 from causeway.daemon.partitions.claims import decide, made_anew, transform_change
 from causeway.daemon.partitions.decisions import Begin, BeginBehind, GoOn, Offsets, Stop, Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.routing import among_others, is_other, led_to
+from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.filters import compile_patterns
+from causeway.link_topics.directives import Start
+from causeway.link_topics.progress import OffsetMapRecord, Progress
 from causeway.model import Loss, Pair, State, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import OffsetMapRecord, Progress
 from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Led, Request
 from causeway.wire import codes

@@ -8,19 +8,19 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
+from causeway.cluster.offsets import EARLIEST, OffsetAt
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.tasks.places import Place
-from causeway.daemon.tasks.translation import Translator
 from causeway.errors import CausewayError
+from causeway.link_topics.offset_map import OffsetMap
 from causeway.model import Pair, TopicPartition
-from causeway.relay.lookup import Sought
 from causeway.relay.messages import Outlet
-from causeway.relay.offset_map import OffsetMap
-from causeway.wire.metadata import ClusterMetadata, TopicMetadata
-from causeway.wire.offsets import EARLIEST, OffsetAt
+from causeway.translation.lookup import Sought
+from causeway.translation.places import Place
+from causeway.translation.translator import Translator
 
 ONE, TWO = TopicPartition("one", 0), TopicPartition("two", 0)
 AT = TopicPartition("A.paid", 0)
@@ -160,7 +160,7 @@ def test_where_nothing_follows_up_to_the_end_of_a_stretch(
         assert list(sought.offsets) == [10]
         return {10: 31}
 
-    monkeypatch.setattr("causeway.relay.lookup.find_start", find_start)
+    monkeypatch.setattr("causeway.translation.lookup.find_start", find_start)
     fed.maps[ONE].add(Pair(14, 40, 10))
     assert it.translate({ONE: [9]}).places[Feed(ONE, AT)][9] == Place(31)
     assert len(lane.asked) == 1, "which record it is was known"
@@ -184,7 +184,7 @@ def test_who_has_read_all_stands_behind_what_others_have_sent(
         looked.append((start, end))
         return {1: 30} if end > 30 else {}  # of TWO: its report is on the way
 
-    monkeypatch.setattr("causeway.relay.lookup.first_of", first_of)
+    monkeypatch.setattr("causeway.translation.lookup.first_of", first_of)
     fed = Fed({ONE: points((0, 0, 0), (20, 5, 5)), TWO: points((0, 5, 0), (20, 12, 7))})
     found = translator(fed, Lane({}), end=end).translate({ONE: [20], TWO: [20]})
     assert found.shared == {AT: {ONE, TWO}}
@@ -199,7 +199,7 @@ def test_the_end_is_asked_for_before_those_who_feed_it_are_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else what one that begins in between has sent would count as looked through."""
-    monkeypatch.setattr("causeway.relay.lookup.first_of", lambda *_: {})
+    monkeypatch.setattr("causeway.translation.lookup.first_of", lambda *_: {})
     fed = Fed({ONE: points((0, 0, 0), (20, 5, 5)), TWO: points((0, 5, 0), (20, 12, 7))})
     it = translator(fed, Lane({}), end=12)
     target = cast(Logs, it._sides.target)

@@ -10,20 +10,20 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
+from causeway.cluster.offsets import OffsetAt
 from causeway.daemon.lanes import lookups as lane_lookups
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.tasks import translation as module
-from causeway.daemon.tasks.places import Place
-from causeway.daemon.tasks.translation import Translator
 from causeway.errors import BrokerError, CausewayError
+from causeway.link_topics.offset_map import OffsetMap
 from causeway.model import Pair, TopicPartition
-from causeway.relay.lookup import Sought
 from causeway.relay.messages import Outlet
-from causeway.relay.offset_map import OffsetMap
-from causeway.wire.metadata import ClusterMetadata, TopicMetadata
-from causeway.wire.offsets import OffsetAt
+from causeway.translation import translator as module
+from causeway.translation.lookup import Sought
+from causeway.translation.places import Place
+from causeway.translation.translator import Translator
 from tests.harness.waiting import await_until
 
 DARK, LIGHT = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -139,7 +139,7 @@ class LookUps:
 @pytest.fixture
 def look_ups(monkeypatch: pytest.MonkeyPatch) -> Iterator[LookUps]:
     them = LookUps()
-    monkeypatch.setattr("causeway.relay.lookup.find", them)
+    monkeypatch.setattr("causeway.translation.lookup.find", them)
     yield them
     them.release.set()
 

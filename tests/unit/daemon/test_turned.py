@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causeway.control.directive_json import decode, encode
-from causeway.control.directives import Directive, Kind, Scope, Standing, Start
+from causeway.daemon.partitions.after_failback import decide
 from causeway.daemon.partitions.decisions import Begin, Stop, Wish
-from causeway.daemon.partitions.turned import decide
+from causeway.link_topics.directive_json import decode, encode
+from causeway.link_topics.directives import Directive, Kind, Scope, Standing, Start
 from causeway.model import TopicPartition
 from tests.unit.daemon.test_claims import EMPTY, FROM, TOPIC, progress
 

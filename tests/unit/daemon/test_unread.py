@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.cluster import Committed
 from causeway.control.groups import Unread
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.others import OtherFeed
-from causeway.daemon.tasks import unread as module
-from causeway.daemon.tasks.unread import Stretch, UnreadRecords
 from causeway.errors import BrokerError
 from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.wire.cluster import Committed
+from causeway.translation import unread as module
+from causeway.translation.unread import Stretch, UnreadRecords
 from tests.harness.raw_batches import COMMIT, Rec, marker
 from tests.harness.world import TARGET, TARGET_ID, FakeCluster, Log
 from tests.unit.daemon.test_claims import link

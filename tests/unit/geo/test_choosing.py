@@ -10,18 +10,19 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.chosen import Chosen
-from causeway.control import chosen, directive_log
-from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
+from causeway.cluster.offsets import OffsetAt
+from causeway.config.geo_topics import Chosen
+from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.geo import claims, destinations, topics
 from causeway.geo.claims import Claim
+from causeway.link_topics import directive_log
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
+from causeway.link_topics.progress import Contents, DirectivesRecord
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import Contents, DirectivesRecord
-from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
-from causeway.wire.metadata import ClusterMetadata, TopicMetadata
-from causeway.wire.offsets import OffsetAt
 from tests.unit.daemon import test_claims
 from tests.unit.geo.test_standing import GEO
 
@@ -86,7 +87,7 @@ class World:
         for module in (topics, destinations):
             monkeypatch.setattr(module, "clusters", clusters)
             monkeypatch.setattr(module, "Asking", self.asking)
-        monkeypatch.setattr(chosen, "learn", lambda *_: self.standing)
+        monkeypatch.setattr(geo_topics, "learn", lambda *_: self.standing)
         monkeypatch.setattr(claims, "on", lambda cluster: iter(self.claims[cluster.cluster_id]))
         monkeypatch.setattr(directive_log, "write", lambda _, __, decide: self.write(None, decide))
 
@@ -122,12 +123,12 @@ def test_topics_are_chosen_once(world: World) -> None:
     assert again.before is not None
     assert again.before.who == "anna@ops"
     topics.remove(world.link, ["orders"], wait_s=None)
-    assert chosen.chosen(world.standing).keys() == {"bills"}
+    assert geo_topics.chosen(world.standing).keys() == {"bills"}
     with pytest.raises(ConfigError, match=r"remove chosen topic bill: .*like it: bills"):
         topics.remove(world.link, ["bills", "bill"], wait_s=None)
     with pytest.raises(ConfigError, match="pause chosen topic orders"):
         topics.pause(world.link, ["orders"], wait_s=None)
-    assert chosen.chosen(world.standing).keys() == {"bills"}
+    assert geo_topics.chosen(world.standing).keys() == {"bills"}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_what_cannot_be_mirrored_is_refused_and_nothing_is_added(
     ]
     with pytest.raises(ConfigError, match=why):
         world.add("orders", name)
-    assert chosen.chosen(world.standing) == {}
+    assert geo_topics.chosen(world.standing) == {}
 
 
 def test_a_topic_that_we_may_not_see_is_told_as_that(world: World) -> None:
@@ -203,7 +204,7 @@ def test_who_adds_while_another_removes_the_destination_is_told(
     monkeypatch.setattr(world, "write", removed)
     with pytest.raises(ConfigError, match="it was never added, or was removed"):
         world.add("orders")
-    assert chosen.chosen(world.standing) == {}
+    assert geo_topics.chosen(world.standing) == {}
 
 
 def test_what_can_be_chosen_is_what_would_not_be_refused(world: World) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from causeway.errors import ConfigError
-from causeway.geo import remembered
-from causeway.geo.remembered import Place, Remembered, default_path, parse_origin, place
+from causeway.geo import local_file
+from causeway.geo.local_file import Place, Remembered, default_path, parse_origin, place
 
 SHOP = Place(name="shop", bootstrap="one:9092,two:9092")
 DC2 = Place(
@@ -20,8 +20,8 @@ DC2 = Place(
 def test_what_is_written_is_read_and_nobody_else_may(tmp_path: Path) -> None:
     found = Remembered(path=tmp_path / "deep" / "geo.json")
     found = found.with_origin(SHOP).with_destination(DC2)
-    remembered.write(found)
-    assert remembered.read(found.path) == found
+    local_file.write(found)
+    assert local_file.read(found.path) == found
     assert found.path.stat().st_mode & 0o777 == 0o600
     assert found.path.parent.stat().st_mode & 0o777 == 0o700
     assert [each.name for each in found.path.parent.iterdir()] == ["geo.json"]
@@ -31,14 +31,14 @@ def test_of_how_to_log_in_only_a_path_is_kept(tmp_path: Path) -> None:
     secrets = tmp_path / "client.properties"
     secrets.write_text("sasl.jaas.config = password='hunter2'\n")
     found = Remembered(path=tmp_path / "geo.json")
-    remembered.write(found.with_origin(parse_origin("shop=one:9092", secrets)))
+    local_file.write(found.with_origin(parse_origin("shop=one:9092", secrets)))
     text = found.path.read_text()
     assert "hunter2" not in text
     assert json.loads(text)["origin"]["config"] == str(secrets)
 
 
 def test_nothing_is_remembered_at_first(tmp_path: Path) -> None:
-    found = remembered.read(tmp_path / "geo.json")
+    found = local_file.read(tmp_path / "geo.json")
     assert (found.origin, found.destinations) == (None, ())
     with pytest.raises(ConfigError, match=r"causeway geo --origin NAME=host:port"):
         found.known_origin()
@@ -64,7 +64,7 @@ def test_a_file_of_somebody_else_s_is_refused(tmp_path: Path, text: str) -> None
     path = tmp_path / "geo.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"geo\.json: "):
-        remembered.read(path)
+        local_file.read(path)
 
 
 @pytest.mark.parametrize("name", ["a.b", "", "a b", "spark", "config", "ü", "a/b", "x" * 65, "a>b"])
@@ -109,4 +109,4 @@ def test_where_it_cannot_be_written_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = Remembered(path=tmp_path / "file" / "geo.json")
     with pytest.raises(ConfigError, match="CAUSEWAY_GEO_CONFIG"):
-        remembered.write(found)
+        local_file.write(found)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.causeway_yaml.to_properties import to_properties
-from causeway.config.load import load
 from causeway.config.settings import Settings
 from causeway.errors import ConfigError
-from causeway.geo.remembered import Place, Remembered
+from causeway.formats.causeway_yaml.to_properties import to_properties
+from causeway.formats.load import load
+from causeway.geo.local_file import Place, Remembered
 from causeway.geo.settings import as_properties, client_of, link_to, settings
 
 PASSWORD = "hunter2-of-nobody"

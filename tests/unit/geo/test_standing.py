@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from causeway.config.settings import LinkSettings, RunSettings, Settings
-from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.control.topics import Problem
-from causeway.daemon.states import NO_DRIVER
 from causeway.errors import ConfigError
-from causeway.geo import standing
-from causeway.geo.standing import Destination, as_json, topics_of
+from causeway.geo import destination_status
+from causeway.geo.destination_status import Destination, as_json, topics_of
+from causeway.link_topics.directives import Directive, Kind, Scope, Standing
 from causeway.naming import ReplicationPolicy
-from causeway.operate.status import LinkStatus, PartitionStatus
+from causeway.status.from_clusters import LinkStatus, PartitionStatus
+from causeway.status.states import NO_DRIVER
 from tests.harness.lanes import client
 from tests.unit.daemon.test_claims import LINK
 
@@ -102,7 +102,7 @@ def test_destinations_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) ->
         both.wait(60)  # for as long as not all of them are being asked
         return Destination(name=link.target.alias, link=link)
 
-    monkeypatch.setattr(standing, "_look", ask)
-    found = standing.look(Settings(links=links, run=RunSettings(), spark={}))
+    monkeypatch.setattr(destination_status, "_look", ask)
+    found = destination_status.look(Settings(links=links, run=RunSettings(), spark={}))
     assert [each.name for each in found] == ["dc0", "dc1", "dc2"]
-    assert standing.look(Settings(links=(), run=RunSettings(), spark={})) == ()
+    assert destination_status.look(Settings(links=(), run=RunSettings(), spark={})) == ()

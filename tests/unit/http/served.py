@@ -17,16 +17,16 @@ from causeway.config.settings import (
     Secret,
     Settings,
 )
-from causeway.daemon.status import Look
 from causeway.filters import compile_patterns
 from causeway.http.actions import Actions, Doors
 from causeway.http.app import main_app
 from causeway.http.events import Events
 from causeway.http.geo import GeoDoors
 from causeway.http.history import Memory
-from causeway.http.sight import Sight
+from causeway.http.snapshot_source import Sight
 from causeway.http.translating import Translating
 from causeway.naming import ReplicationPolicy
+from causeway.status.snapshot import Look
 from tests.unit.metrics.snapshots import full
 
 PASSWORD = "s3cr3t-of-a-login"

@@ -10,7 +10,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from causeway.config.settings import Settings
-from causeway.control.directives import Scope
 from causeway.errors import (
     AuthorizationError,
     CausewayError,
@@ -20,7 +19,8 @@ from causeway.errors import (
     UnreachableError,
 )
 from causeway.http.actions import Doors
-from causeway.operate.directives import Outcome
+from causeway.link_topics.directives import Scope
+from causeway.operate.directives.act import Outcome
 from tests.unit.http.served import TOKEN, client
 
 LINK = "/api/v1/links/A-%3EB"

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from causeway.control.directives import Directive, Kind, Scope
-from causeway.daemon.status import GroupStatus, LinkStatus, Role, Snapshot
-from causeway.daemon.topics import TopicRow
 from causeway.http import shaping
 from causeway.http.history import Memory
 from causeway.http.view import View
+from causeway.link_topics.directives import Directive, Kind, Scope
 from causeway.model import State
+from causeway.status.snapshot import GroupStatus, LinkStatus, Role, Snapshot
+from causeway.status.topics import TopicRow
 from tests.unit.http.served import PASSWORD, client, settings
 from tests.unit.metrics.snapshots import NOW, full, link, partition
 
@@ -333,7 +333,7 @@ def test_the_same_question_is_answered_once_a_view(monkeypatch: pytest.MonkeyPat
         return shape(link, row)
 
     monkeypatch.setattr(shaping, "topic", counted)
-    monkeypatch.setattr("causeway.http.paced._LEAST_S", 600.0)  # one view, on any machine
+    monkeypatch.setattr("causeway.http.coalesced_cache._LEAST_S", 600.0)  # one view, on any machine
     with client(run) as api:
         first = api.get("/api/v1/topics")
         again = [api.get("/api/v1/topics") for _ in range(3)]

@@ -248,7 +248,7 @@ def test_a_connection_whose_request_is_worked_on_stays(
             await asyncio.sleep(0.01)
         return SimpleNamespace(snapshot=full())
 
-    monkeypatch.setattr("causeway.http.paced.Paced.newest", slow)
+    monkeypatch.setattr("causeway.http.coalesced_cache.Paced.newest", slow)
     with ExitStack() as stack:
         oldest = stack.enter_context(socket.create_connection(place, timeout=30))
         oldest.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

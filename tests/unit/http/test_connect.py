@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from starlette.testclient import TestClient
 
-from causeway.daemon.status import Role
+from causeway.link_topics.progress import TaskRecord
 from causeway.model import State
-from causeway.relay.progress import TaskRecord
+from causeway.status.snapshot import Role
 from tests.unit.http.served import PASSWORD, client
 from tests.unit.metrics.snapshots import full, link, partition
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from causeway.config.chosen import Chosen
+from causeway.config.geo_topics import Chosen
 from causeway.config.settings import LinkSettings
-from causeway.control.directives import Directive, Kind, Scope
-from causeway.daemon.status import Snapshot
 from causeway.errors import CausewayError, ConfigError, ConflictError, UnreachableError
 from causeway.geo.topics import Done, Topic
 from causeway.http.geo import Available, GeoDoors
+from causeway.link_topics.directives import Directive, Kind, Scope
 from causeway.model import State
+from causeway.status.snapshot import Snapshot
 from tests.unit.http.served import TOKEN, client, settings
 from tests.unit.metrics.snapshots import full, link, partition
 

@@ -17,7 +17,7 @@ from causeway.config.settings import RunSettings, Secret
 from causeway.http.app import guarded, metrics_app
 from causeway.http.guard import Guard
 from causeway.http.refusals import Refusals
-from causeway.http.sight import Sight
+from causeway.http.snapshot_source import Sight
 from tests.unit.http.served import TOKEN, client
 from tests.unit.metrics.snapshots import full
 

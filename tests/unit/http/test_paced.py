@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from causeway.http.paced import Paced
+from causeway.http.coalesced_cache import Paced
 
 
 class Clock:
@@ -22,7 +22,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     # Its own alone: the event loop goes on by the real one.
-    monkeypatch.setattr("causeway.http.paced.time", SimpleNamespace(monotonic=found))
+    monkeypatch.setattr("causeway.http.coalesced_cache.time", SimpleNamespace(monotonic=found))
     return found
 
 

@@ -16,7 +16,7 @@ from causeway.config.settings import RunSettings, Settings
 from causeway.errors import CausewayError, UnreachableError
 from causeway.http import translating as module
 from causeway.http.translating import Translating
-from causeway.operate.translate import Answer, Place, Question, Why
+from causeway.translation.answers import Answer, Place, Question, Why
 from tests.unit.http.served import client
 
 PATH = "/api/v1/links/A-%3EB/translate"

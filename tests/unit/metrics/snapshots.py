@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from causeway.config.expiry import Expiry
-from causeway.daemon.status import (
+from causeway.link_topics.progress import TaskRecord
+from causeway.model import Spread, State
+from causeway.relay.messages import RuleCounts, Transformed
+from causeway.status.snapshot import (
     CheckpointTiming,
     LaneStatus,
     LinkStatus,
@@ -16,9 +19,6 @@ from causeway.daemon.status import (
     TransformStatus,
     Trouble,
 )
-from causeway.model import Spread, State
-from causeway.relay.messages import RuleCounts, Transformed
-from causeway.relay.progress import TaskRecord
 
 NOW = 1_700_000_000.0
 LATENCY = Timing(last=7.0, recent=Spread(4, 40, 3, 20))

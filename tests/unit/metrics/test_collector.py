@@ -10,11 +10,11 @@ from prometheus_client.core import Metric as PrometheusMetric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from causeway.daemon.status import LinkStatus, Role, Snapshot, Timing
 from causeway.metrics import catalogue
 from causeway.metrics.collector import text
 from causeway.metrics.reference import markdown
 from causeway.model import State
+from causeway.status.snapshot import LinkStatus, Role, Snapshot, Timing
 from tests.unit.metrics.snapshots import LATENCY, NOW, full, link, partition
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"

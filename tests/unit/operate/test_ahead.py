@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from causeway.cluster.cluster import Committed
 from causeway.errors import AuthorizationError
+from causeway.link_topics.progress import Contents, OffsetMapRecord
 from causeway.model import Pair, TopicPartition
 from causeway.operate.ahead import Ahead, of_all
-from causeway.relay.progress import Contents, OffsetMapRecord
-from causeway.wire.cluster import Committed
 from tests.unit.daemon.test_rows import MIRROR, row
 
 ORDERS = TopicPartition("orders", 0)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.model import TopicPartition
-from causeway.operate import archive, restore
-from causeway.operate.archive_store import ArchivedTopic, Manifest, Share, ends
+from causeway.operate.archive import archive, restore
+from causeway.operate.archive.store import ArchivedTopic, Manifest, Share, ends
 
 
 def manifest(number: int, shares: dict[int, tuple[int, int]]) -> Manifest:

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.load import load
-from causeway.control.directives import Scope, Standing
 from causeway.errors import ConfigError
-from causeway.operate.moves.failback import _Failback
-from causeway.operate.moves.failed_back import Keep, Step
-from causeway.operate.moves.failover import _Failover
-from causeway.operate.moves.promote import _Promotion
+from causeway.formats.load import load
+from causeway.link_topics.directives import Scope, Standing
+from causeway.operate.failover.failback import _Failback
+from causeway.operate.failover.failback_result import Keep, Step
+from causeway.operate.failover.failover import _Failover
+from causeway.operate.failover.promote import _Promotion
 
 FILE = """
 clusters = A, B
@@ -53,8 +53,8 @@ def test_one_that_had_ended_before_can_be_taken_up_again(
     path.write_text(FILE)
     settings = load(path, environment={})
     link, _ = settings.links
-    monkeypatch.setattr("causeway.operate.moves.ending.ProgressTopic", Unasked)
-    monkeypatch.setattr("causeway.operate.moves.ending.DirectiveLog", Unasked)
+    monkeypatch.setattr("causeway.operate.failover.ending.ProgressTopic", Unasked)
+    monkeypatch.setattr("causeway.operate.failover.ending.DirectiveLog", Unasked)
     connect = cast(Any, nothing)
     move = _Failback(settings, link, Scope(), connect, nothing, dry_run=False)
     move.who, move.why = "anna@ops", None

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from causeway.control import fences
-from causeway.control.directives import Directive, Standing
 from causeway.control.fences import DENY_WRITE, FencePlan
+from causeway.link_topics.directives import Directive, Standing
+from causeway.link_topics.progress import LeaseRecord
 from causeway.operate.cutover.clock import DriverClock
 from causeway.operate.cutover.values import Look
-from causeway.relay.progress import LeaseRecord
 from tests.unit.operate.test_cutover_run import acting
 
 NOW = 1_700_000_000_000

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from causeway.cluster.cluster import AclBinding, Leader
 from causeway.model import TopicPartition
 from causeway.operate.cutover import observe
-from causeway.operate.cutover.observe import Eyes
-from causeway.wire.cluster import AclBinding, Leader
+from causeway.operate.cutover.observe import Observer
 
 DENIAL = AclBinding(
     resource_type="TOPIC",
@@ -40,7 +40,7 @@ def denied(
     monkeypatch: pytest.MonkeyPatch, heard: set[int], leaders: dict[int, int]
 ) -> tuple[bool, bool, bool]:
     source: Any = Source(heard, leaders)
-    eyes = Eyes.__new__(Eyes)
+    eyes = Observer.__new__(Observer)
     eyes.source = source
 
     def asked(cluster: Source, _: Any, node: int) -> frozenset[AclBinding]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from causeway.control.cuts import Cut, CutPoint
-from causeway.control.directives import Directive, Kind, Scope
 from causeway.control.fences import DENY_WRITE
+from causeway.link_topics.cuts import Cut, CutPoint
+from causeway.link_topics.directives import Directive, Kind, Scope
 from causeway.model import TopicPartition
 from causeway.operate.cutover.plan import plan
 from causeway.operate.cutover.values import (

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.control.topics import MirroredTopic, TopicPlan
 from causeway.errors import PartitionsFailedError
+from causeway.link_topics.directives import Directive, Kind, Scope, Standing
 from causeway.operate.cutover import checks
 from causeway.operate.cutover.run import _Run
 from causeway.operate.cutover.values import Fence, Look

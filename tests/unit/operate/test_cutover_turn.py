@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from causeway.config.settings import LinkSettings
-from causeway.control import directive_log
-from causeway.control.directives import THE_LINK, Kind, Plan, Standing
 from causeway.errors import ConflictError
-from causeway.operate.cutover.turn import Turn
+from causeway.link_topics import directive_log
+from causeway.link_topics.directives import THE_LINK, Kind, Plan, Standing
+from causeway.operate.cutover.lock import CutoverLock
 from tests.harness.daemon import link
 
 KEY = Kind.CUTOVER, THE_LINK
@@ -41,10 +41,10 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return log
 
 
-def turn(who: str, *, takes: bool = False) -> Turn:
+def turn(who: str, *, takes: bool = False) -> CutoverLock:
     mirror: LinkSettings = link("127.0.0.1:1", "127.0.0.1:2", ".*")
     target: Any = None
-    return Turn(target, mirror, who, takes=takes)
+    return CutoverLock(target, mirror, who, takes=takes)
 
 
 def test_the_second_is_told_by_whom_it_is_cut_over(log: Log) -> None:

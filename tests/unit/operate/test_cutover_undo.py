@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from causeway.control import directive_log, fences
-from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
+from causeway.control import fences
+from causeway.link_topics import directive_log
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.model import State
 from causeway.operate.cutover import undoing
 from causeway.operate.cutover.undoing import _go_on, _held, under_way

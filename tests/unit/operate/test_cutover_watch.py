@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from causeway.cluster.producers import ActiveProducer, OpenTransaction
 from causeway.errors import AuthorizationError
 from causeway.model import TopicPartition
 from causeway.operate.cutover import watch as watching
 from causeway.operate.cutover.watch import Watch
-from causeway.wire.producers import ActiveProducer, OpenTransaction
 
 AT, OTHER = TopicPartition("orders", 0), TopicPartition("bills", 0)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from causeway.cluster.offsets import OffsetAt
 from causeway.errors import AuthorizationError, UnreachableError
 from causeway.model import TopicPartition
 from causeway.operate.cutover import writers as module
 from causeway.operate.cutover.values import Producer, Stretch
 from causeway.operate.cutover.writers import writers
-from causeway.wire.offsets import OffsetAt
 from tests.harness.raw_batches import Rec, raw_batch
 
 AT, OTHER, DARK = (TopicPartition(name, 0) for name in ("orders", "bills", "dark"))

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control.directives import THE_LINK, Scope
 from causeway.errors import AuthorizationError
+from causeway.link_topics.directives import THE_LINK, Scope
+from causeway.link_topics.progress import Contents
 from causeway.model import Pair, TopicPartition
-from causeway.operate.moves import ending
-from causeway.operate.moves.ending import Ending
-from causeway.relay import walk
-from causeway.relay.progress import Contents
+from causeway.operate.failover import ending
+from causeway.operate.failover.ending import Ending
+from causeway.relay import log_reader
 from causeway.wire.batches import HEADER
 from tests.unit.daemon.test_claims import progress
 
@@ -36,7 +36,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
     def ends(_: object, places: set[TopicPartition], __: int) -> dict[TopicPartition, int]:
         return dict.fromkeys(places, max((first + n for _, first, n in held), default=0))
 
-    monkeypatch.setattr(walk, "raw_batches", batches)
+    monkeypatch.setattr(log_reader, "raw_batches", batches)
     monkeypatch.setattr(ending, "offsets_at", ends)
     return held
 
@@ -96,7 +96,7 @@ def test_without_a_right_to_read_nothing_is_called_exact(
     def refused(*_: object) -> Iterator[bytes]:
         raise AuthorizationError("read", str(AT), "refused")
 
-    monkeypatch.setattr(walk, "raw_batches", refused)
+    monkeypatch.setattr(log_reader, "raw_batches", refused)
     log += [(OURS, 0, 60), (OTHERS, 60, 9)]
     (point,) = cut_of(progress())
     assert (point.targets, point.exact) == (((AT, 69),), False)

@@ -9,27 +9,27 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.offsets import EARLIEST
 from causeway.config.settings import (
     ClientSettings,
     LinkSettings,
     TransformSettings,
     TreatmentSettings,
 )
-from causeway.control.cuts import Cut, CutPoint
-from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
+from causeway.link_topics.cuts import Cut, CutPoint
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate.moves import failback as failbacks
-from causeway.operate.moves import unmirrored, way_back
-from causeway.operate.moves.failback import _Failback
-from causeway.operate.moves.failed_back import Keep
-from causeway.operate.moves.unmirrored import Sighting
-from causeway.operate.scopes import Wanted
-from causeway.relay import walk
-from causeway.wire.offsets import EARLIEST
+from causeway.operate.directives.scopes import Wanted
+from causeway.operate.failover import failback as failbacks
+from causeway.operate.failover import reverse_link, unmirrored
+from causeway.operate.failover.failback import _Failback
+from causeway.operate.failover.failback_result import Keep
+from causeway.operate.failover.unmirrored import Sighting
+from causeway.relay import log_reader
 from tests.unit.daemon.test_claims import LINK
 from tests.unit.daemon.test_claims import TOPIC as MIRRORED
 
@@ -76,7 +76,7 @@ def look(
         yield SimpleNamespace(records=ends[at.partition] - first)
 
     monkeypatch.setattr(unmirrored, "offsets_at", offsets)
-    monkeypatch.setattr(walk, "relayed", relayed)
+    monkeypatch.setattr(log_reader, "relayed", relayed)
     nobody = cast(Any, None)
     sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
     return unmirrored.look(LINK, sides, {"orders": TOPIC}, {"orders": cut(**changes)}, {})
@@ -136,21 +136,21 @@ def test_a_topic_that_is_missing_is_not_passed_over() -> None:
 
 
 def test_a_way_back_has_to_bring_all_back_under_its_name() -> None:
-    way_back.check(LINK, BACK, ["orders"])
+    reverse_link.check(LINK, BACK, ["orders"])
     narrow = replace(BACK, topics=compile_patterns("bills"))
     with pytest.raises(ConfigError, match=r"B->A does not bring it back"):
-        way_back.check(LINK, narrow, ["bills", "orders"])
+        reverse_link.check(LINK, narrow, ["bills", "orders"])
     renamed = replace(BACK, policy=ReplicationPolicy(source_alias="B"))
     with pytest.raises(ConfigError, match=r"orders of A->B"):
-        way_back.check(LINK, renamed, ["orders"])
+        reverse_link.check(LINK, renamed, ["orders"])
 
 
 def test_a_way_back_that_was_failed_over_is_not_turned_round() -> None:
     end = Directive(kind=Kind.END, who="anna@ops", at=0, how=State.FAILED_OVER, done=True)
     with pytest.raises(ConfigError, match=r'failed over by anna@ops.*--link "B->A"'):
-        way_back.check_end(LINK, BACK, end)
-    way_back.check_end(LINK, BACK, replace(end, how=State.PROMOTED))
-    way_back.check_end(LINK, BACK, None)
+        reverse_link.check_end(LINK, BACK, end)
+    reverse_link.check_end(LINK, BACK, replace(end, how=State.PROMOTED))
+    reverse_link.check_end(LINK, BACK, None)
 
 
 def test_a_topic_that_nobody_knows_is_not_said_to_be_mirrored(
@@ -173,32 +173,32 @@ def test_a_topic_does_not_go_back_by_a_link_that_has_ended_as_a_whole() -> None:
     end = Directive(kind=Kind.END, who="anna@ops", at=0, how=State.PROMOTED, done=True)
     standing = Standing().with_all([(end.key, end)])
     with pytest.raises(ConfigError, match=r"B->A, was promoted as a whole by anna@ops.*A->B, by"):
-        way_back.check_whole(LINK, BACK, standing, Scope("orders"))
-    way_back.check_whole(LINK, BACK, standing, THE_LINK)
+        reverse_link.check_whole(LINK, BACK, standing, Scope("orders"))
+    reverse_link.check_whole(LINK, BACK, standing, THE_LINK)
     ended = replace(end, scope=Scope("orders"))
     standing = Standing().with_all([(ended.key, ended)])
-    way_back.check_whole(LINK, BACK, standing, Scope("orders"))
+    reverse_link.check_whole(LINK, BACK, standing, Scope("orders"))
 
 
 def test_what_a_transform_led_elsewhere_has_no_way_back() -> None:
-    way_back.check_places(LINK, {"orders": cut()})
+    reverse_link.check_places(LINK, {"orders": cut()})
     led = CutPoint(
         partition=0, source=70, targets=((TopicPartition("orders-eu", 0), 5),), exact=True
     )
     with pytest.raises(ConfigError, match="led records of it to orders-eu"):
-        way_back.check_places(LINK, {"orders": cut(points=(led,))})
+        reverse_link.check_places(LINK, {"orders": cut(points=(led,))})
 
 
 def test_what_a_link_keeps_from_its_target_is_not_saved_there() -> None:
-    way_back.check_keep(LINK, ["orders"], "spare")
+    reverse_link.check_keep(LINK, ["orders"], "spare")
     with pytest.raises(ConfigError, match=r"mirrored back to A, which would have .* twice"):
-        way_back.check_keep(LINK, ["orders"], "orders")
+        reverse_link.check_keep(LINK, ["orders"], "orders")
     pii = TransformSettings(name="pii", topics=compile_patterns("orders"), sql="SELECT 1")
     skip = TreatmentSettings(kind="skip", decides={"header": "secret"}, text="")
-    way_back.check_keep(replace(LINK, transforms=(pii,)), ["bills"], "spare")
+    reverse_link.check_keep(replace(LINK, transforms=(pii,)), ["bills"], "spare")
     for more in ({"transforms": (pii,)}, {"treatments": (skip,)}):
         with pytest.raises(ConfigError, match=r"--save-topic for orders of A->B.*--save PATH"):
-            way_back.check_keep(replace(LINK, **cast(Any, more)), ["orders"], "spare")
+            reverse_link.check_keep(replace(LINK, **cast(Any, more)), ["orders"], "spare")
 
 
 @pytest.mark.parametrize("mingles", [True, False])

@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control import directive_log
-from causeway.control.directives import Change, Directive, Kind, Plan, Scope, Standing
 from causeway.errors import ConfigError, ConflictError, PartitionsFailedError
+from causeway.link_topics import directive_log
+from causeway.link_topics.directives import Change, Directive, Kind, Plan, Scope, Standing
+from causeway.link_topics.progress import Progress
+from causeway.link_topics.topic_log import TopicLog
 from causeway.model import Pair, TopicPartition
-from causeway.operate.moves import begun, late, saving
-from causeway.operate.moves.begun import Looked
-from causeway.operate.moves.unmirrored import Unmirrored
-from causeway.relay.progress import Progress
-from causeway.relay.topic_log import TopicLog
+from causeway.operate.failover import late_writes, reverse_start, saving
+from causeway.operate.failover.reverse_start import Looked
+from causeway.operate.failover.unmirrored import Unmirrored
 from tests.harness.raw_batches import Rec
 from tests.harness.world import FOREIGN, OURS, SOURCE, SOURCE_ID, FakeCluster, Log
 from tests.unit.daemon.test_rows import row
@@ -59,7 +59,7 @@ def way_back(target: int, sequence: int) -> Progress:
 def look(
     source: Counting, progress: Sequence[Progress], kept: int = -1, until: int | None = None
 ) -> tuple[Unmirrored, ...]:
-    return late.look(
+    return late_writes.look(
         cast(Any, source),
         {SOURCE: Looked(100, kept)},
         progress,
@@ -131,18 +131,18 @@ def test_how_far_was_looked_stands_with_the_begin(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(directive_log, "write", write)
     nobody = cast(Any, None)
     wish = Directive(kind=Kind.BEGIN, who="anna@ops", at=7)
-    begun.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 100}, {SOURCE.topic: "ab"})
-    assert begun.looked_of(standing, END) == {SOURCE: Looked(100, -1)}
+    reverse_start.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 100}, {SOURCE.topic: "ab"})
+    assert reverse_start.looked_of(standing, END) == {SOURCE: Looked(100, -1)}
     with pytest.raises(ConflictError, match="anna@ops had it begin meanwhile"):
-        begun.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 120}, {})
-    begun.note_kept(nobody, nobody, END, {SOURCE: 108})
-    assert begun.looked_of(standing, END) == {SOURCE: Looked(100, 108)}
+        reverse_start.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 120}, {})
+    reverse_start.note_kept(nobody, nobody, END, {SOURCE: 108})
+    assert reverse_start.looked_of(standing, END) == {SOURCE: Looked(100, 108)}
     known = standing.by_key[Kind.BEGIN, Scope(SOURCE.topic)]
     assert (known.starts, known.at) == ({0: 40}, 7), "the link does not begin anew for it"
     assert known.source_id == "ab"
-    assert begun.looked_of(standing, replace(END, at=8)) == {}, "that was another end"
+    assert reverse_start.looked_of(standing, replace(END, at=8)) == {}, "that was another end"
     before: Change = (known.key, replace(known, looked={}, kept={}))
-    assert begun.looked_of(Standing().with_all([before]), END) == {}
+    assert reverse_start.looked_of(Standing().with_all([before]), END) == {}
 
 
 WHAT = Unmirrored(at=SOURCE, first=105, end=114, records=5, surely=True, ours=((108, 112),))

@@ -9,22 +9,22 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.cluster import Committed
+from causeway.cluster.metadata import TopicMetadata
+from causeway.cluster.offsets import EARLIEST, OffsetAt
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
-from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.control.groups import CommitPlan
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.filters import compile_patterns
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
+from causeway.link_topics.progress import Contents, Progress
 from causeway.model import Dated, State, TopicPartition
-from causeway.operate import scopes
-from causeway.operate.moves import failed_over, last_groups
-from causeway.operate.moves import failover as failovers
-from causeway.operate.moves.failed_over import FailedOver
-from causeway.operate.moves.failover import failover
-from causeway.operate.moves.missing import Known, Seen, Unbegun, look, topics_known
-from causeway.relay.progress import Contents, Progress
-from causeway.wire.cluster import Committed
-from causeway.wire.metadata import TopicMetadata
-from causeway.wire.offsets import EARLIEST, OffsetAt
+from causeway.operate.directives import scopes
+from causeway.operate.failover import failover as failovers
+from causeway.operate.failover import failover_result, last_groups
+from causeway.operate.failover.failover import failover
+from causeway.operate.failover.failover_result import FailedOver
+from causeway.operate.failover.missing import Known, Seen, Unbegun, look, topics_known
 from tests.harness.daemon import link
 from tests.harness.lanes import client
 from tests.harness.raw_batches import Rec, raw_batch
@@ -123,7 +123,7 @@ def test_the_rpo_is_the_age_of_the_first_record_that_is_missing_anywhere() -> No
 def test_a_topic_that_nobody_knows_of_leaves_the_rpo_of_the_others() -> None:
     over = found(known(-1, "bills"), known(8_000))
     assert (over.rpo_ms, over.rpo_known_ms, over.rpo_unknown) == (None, 1_000, ("bills",))
-    assert failed_over.as_json(over)["rpo_unknown"] == ["bills"]
+    assert failover_result.as_json(over)["rpo_unknown"] == ["bills"]
     alone = found(known(-1))
     assert (alone.rpo_ms, alone.rpo_known_ms) == (None, None)
 
@@ -445,7 +445,7 @@ def test_a_link_that_cannot_be_ended_keeps_no_other_from_it(acted: list[str]) ->
     assert (acted, one.error) == (["A->B"], None)
     assert (failed.changed, failed.left) == (False, "end the mirror C->B: a driver goes on")
     assert isinstance(failed.error, NobodyLeadsError)
-    assert [failed_over.as_json(each)["failed"] for each in (failed, one)] == [True, False]
+    assert [failover_result.as_json(each)["failed"] for each in (failed, one)] == [True, False]
     with pytest.raises(NobodyLeadsError):
         failover(settings_of("C->B"), yes=True)
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.mm2 import load_mm2
 from causeway.config.settings import Settings
 from causeway.errors import UnreachableError
-from causeway.operate import directives, plan, status
-from causeway.operate.moves.failover import failover
+from causeway.formats.mm2 import load_mm2
+from causeway.operate.directives import act
+from causeway.operate.failover.failover import failover
+from causeway.operate.plan import plan
+from causeway.status import from_clusters
 from tests.harness.black_hole import black_hole
 
 FILE = """
@@ -29,7 +31,7 @@ admin.timeout.ms = 300
 def test_admin_timeout_bounds_the_first_contact_too(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(FILE)
-    for command in (plan.plan, status.status):
+    for command in (plan.plan, from_clusters.status):
         began = time.monotonic()
         with pytest.raises(UnreachableError, match=r"no broker answered in 0\.3 s"):
             command(load_mm2(file))
@@ -49,10 +51,10 @@ def test_a_shorter_time_of_one_client_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        status.status,
+        from_clusters.status,
         plan.plan,
-        directives.pause,
-        partial(directives.pause, topic="orders"),
+        act.pause,
+        partial(act.pause, topic="orders"),
         partial(failover, yes=False),
         partial(failover, yes=True, topic="orders"),
     ],

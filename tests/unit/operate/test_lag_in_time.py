@@ -9,22 +9,21 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control import lag
+from causeway.cluster.offsets import OffsetAt
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.tasks.control_plane import ControlPlane
-from causeway.daemon.topics import topic_rows
 from causeway.http import shaping
 from causeway.http.view import View
+from causeway.link_topics.entries import decode, encode
+from causeway.link_topics.progress import Contents, Progress, TaskRecord
 from causeway.metrics.collector import text
 from causeway.model import Dated, State, TopicPartition
-from causeway.operate import sourceless
-from causeway.operate.asked import NOTHING
-from causeway.operate.moves.missing import Seen, topics_known
-from causeway.operate.status import partition_status
-from causeway.relay.entries import decode, encode
-from causeway.relay.progress import Contents, Progress, TaskRecord
-from causeway.wire.offsets import OffsetAt
+from causeway.operate.directives.active import NOTHING
+from causeway.operate.failover.missing import Seen, topics_known
+from causeway.status import lag, without_source
+from causeway.status.from_clusters import partition_status
+from causeway.status.topics import topic_rows
 from tests.harness.daemon import link as settings
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.unit.daemon.test_rows import row, says
@@ -87,14 +86,14 @@ def without_the_source(
     progress: Progress, answered_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int | None, int | None]:
     """`status`, and the age of the first record that is missing by `failover`."""
-    monkeypatch.setattr(sourceless, "asked", lambda *_: NOTHING)
+    monkeypatch.setattr(without_source, "asked", lambda *_: NOTHING)
     monkeypatch.setattr(time, "time", lambda: NOW_MS / 1000)
     contents = Contents(
         partitions={progress.source: progress},
         tasks={each.name: each for each in _tasks(answered_ms)},
     )
     mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
-    (one,) = sourceless.without_source(mirror, cast(Any, None), contents, "gone").partitions
+    (one,) = without_source.without_source(mirror, cast(Any, None), contents, "gone").partitions
     (known,) = topics_known([progress], Seen(), answered_ms)
     return one.lag_ms, None if known.first_ms is None else NOW_MS - known.first_ms
 

@@ -18,11 +18,11 @@ from causeway.control.topics import Problem
 from causeway.errors import AuthenticationError, AuthorizationError, ConfigError, NobodyLeadsError
 from causeway.model import State
 from causeway.operate.listing import driver
-from causeway.operate.listing.chosen import fits
 from causeway.operate.listing.events import events
 from causeway.operate.listing.groups import groups
+from causeway.operate.listing.list_filter import fits
 from causeway.operate.listing.topics import as_json, lines, topics
-from causeway.operate.status import LinkStatus, PartitionStatus
+from causeway.status.from_clusters import LinkStatus, PartitionStatus
 from tests.unit.daemon.test_claims import link
 
 TOKEN = "a-token-of-some-length"

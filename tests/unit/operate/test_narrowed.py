@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from causeway.config.settings import RunSettings, Settings
-from causeway.control.directives import Directive, Kind, Scope
 from causeway.control.topics import Problem
 from causeway.errors import ConfigError, UnreachableError
-from causeway.operate import narrowed as narrowing
-from causeway.operate.asked import Asked
-from causeway.operate.narrowed import narrowed
-from causeway.operate.status import LinkStatus, PartitionStatus
-from causeway.operate.status_json import as_json
-from causeway.relay.progress import TaskRecord
+from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.link_topics.progress import TaskRecord
+from causeway.operate.directives.active import Asked
+from causeway.status import narrow as narrowing
+from causeway.status.as_json import as_json
+from causeway.status.from_clusters import LinkStatus, PartitionStatus
+from causeway.status.narrow import narrowed
 from tests.unit.operate.test_scopes import link
 
 A_B, A_C = link("A", "B"), link("A", "C")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from causeway.config.mm2 import load_mm2
+from causeway.cluster.admin import ConfigEntry
+from causeway.cluster.metadata import TopicMetadata
 from causeway.config.settings import ClientSettings, Settings
 from causeway.errors import UnreachableError
-from causeway.operate import own
-from causeway.wire.admin import ConfigEntry
-from causeway.wire.metadata import TopicMetadata
+from causeway.formats.mm2 import load_mm2
+from causeway.operate import internal_topics
 
 TWO_OF_THREE = """
 clusters = A, B, C
@@ -60,7 +60,9 @@ def planned(settings: Settings, **clusters: set[str] | None) -> list[tuple[str, 
         return Standing(clusters.get(client.alias, set()))
 
     found: Any = connect
-    return [(each.cluster, each.topic, each.there) for each in own.plan(settings, found)]
+    return [
+        (each.cluster, each.topic, each.there) for each in internal_topics.plan(settings, found)
+    ]
 
 
 def test_all_that_a_first_run_makes_on_every_cluster(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_own_topics_that_are_not_compacted_are_to_be_changed(tmp_path: Path) -> 
         return Standing(there.get(client.alias, set()), "delete")
 
     found: Any = connect
-    own_topics = own.plan(settings(tmp_path), found)
+    own_topics = internal_topics.plan(settings(tmp_path), found)
     assert {each.topic: each.change for each in own_topics if each.there} == dict.fromkeys(
         ("heartbeats", *sorted(there["B"] - {"A.heartbeats"})),
         "set cleanup.policy to compact, it is delete",

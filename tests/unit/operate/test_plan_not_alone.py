@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from causeway.config.load import load
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan
 from causeway.control.topics import TopicPlan
-from causeway.operate.plan import LinkPlan, not_alone
-from causeway.operate.starts import Starts
+from causeway.formats.load import load
+from causeway.operate.plan.plan import LinkPlan, not_alone
+from causeway.operate.plan.starts import Starts
 from tests.unit.daemon.test_claims import TOPIC
 
 FILE = """\

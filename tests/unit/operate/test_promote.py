@@ -11,15 +11,15 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import LinkSettings
-from causeway.control import directive_log
-from causeway.control.directive_log import Written
-from causeway.control.directives import THE_LINK, Change, Plan, Scope, Standing
 from causeway.errors import ConfigError, ConflictError, PartitionsFailedError
+from causeway.link_topics import directive_log
+from causeway.link_topics.directive_log import Written
+from causeway.link_topics.directives import THE_LINK, Change, Plan, Scope, Standing
 from causeway.model import State, TopicPartition
-from causeway.operate.moves import last_groups
-from causeway.operate.moves import promote as promoting
-from causeway.operate.moves.ending import Ending, wish
-from causeway.operate.moves.promote import Lagging, Promoted, _Promotion
+from causeway.operate.failover import last_groups
+from causeway.operate.failover import promote as promoting
+from causeway.operate.failover.ending import Ending, wish
+from causeway.operate.failover.promote import Lagging, Promoted, _Promotion
 from tests.harness.daemon import link
 from tests.harness.waiting import await_until
 from tests.unit.daemon.test_rows import row
@@ -99,9 +99,11 @@ class Log:
         self.standing = Standing()
         self.writes: list[tuple[Change, ...]] = []
         patch.setattr(directive_log, "write", self.write)
-        patch.setattr("causeway.operate.moves.ending.DirectiveLog", self.reader)
-        patch.setattr("causeway.operate.moves.ending.ProgressTopic", Empty)
-        patch.setattr("causeway.operate.moves.ending.recognise", lambda _, __, contents: contents)
+        patch.setattr("causeway.operate.failover.ending.DirectiveLog", self.reader)
+        patch.setattr("causeway.operate.failover.ending.ProgressTopic", Empty)
+        patch.setattr(
+            "causeway.operate.failover.ending.recognise", lambda _, __, contents: contents
+        )
 
     def write(self, _: object, __: object, decide: Callable[[Standing], Plan]) -> Written:
         plan = decide(self.standing)
@@ -157,7 +159,7 @@ def test_a_promotion_renews_itself_and_only_its_newest_command_finishes_it(
 ) -> None:
     """A command that slept must not write a cut that is true no more."""
     log = Log(monkeypatch)
-    monkeypatch.setattr("causeway.operate.moves.ending._RENEW_S", 0.001)
+    monkeypatch.setattr("causeway.operate.failover.ending._RENEW_S", 0.001)
     slow, next_call = ending_of(), ending_of()
     asked = wish(State.PROMOTING, THE_LINK, "anna@ops", None)
     with slow.holding(0.0):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.mm2 import load_mm2
 from causeway.errors import ConfigError
-from causeway.operate.directives import _refuse_by_file
+from causeway.formats.mm2 import load_mm2
+from causeway.operate.directives.act import _refuse_by_file
 
 
 def test_who_would_resume_it_is_told_where_it_stands(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from causeway.cli import plan as shown
 from causeway.cli.common import console
 from causeway.config.settings import SchemaSettings
 from causeway.control.topics import MirroredTopic
-from causeway.operate import plan, schemas
+from causeway.operate.plan import plan, schemas
 from tests.harness.registry_stand_in import registry_stand_in
 from tests.unit.cli.test_tables import link, planned
 

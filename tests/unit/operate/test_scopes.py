@@ -9,15 +9,15 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
-from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
+from causeway.link_topics.directives import Directive, Kind, Scope, Standing
+from causeway.link_topics.progress import Contents
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate import scopes
 from causeway.operate.clusters import Connect
-from causeway.operate.scopes import Wanted, choose, choose_answering, links_of
-from causeway.relay.progress import Contents
+from causeway.operate.directives import scopes
+from causeway.operate.directives.scopes import Wanted, choose, choose_answering, links_of
 
 SOURCE = {"orders": 2, "bills": 1, "secrets": 1}  # as A has them; B has none
 MIRRORED = {TopicPartition("gone", 0), TopicPartition("orders", 0)}

@@ -15,11 +15,12 @@ from causeway.cli import status as shown
 from causeway.cli.common import console
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.errors import AuthenticationError, UnreachableError
+from causeway.link_topics.progress import EventRecord
 from causeway.model import State
-from causeway.operate import health, side_by_side, status, status_json
+from causeway.operate import parallel
 from causeway.operate.listing import events as listed_events
-from causeway.operate.status import Driver, LinkStatus
-from causeway.relay.progress import EventRecord
+from causeway.status import as_json, from_clusters, health
+from causeway.status.from_clusters import Driver, LinkStatus
 from tests.unit.daemon.test_claims import link
 from tests.unit.operate.test_listing import partition
 
@@ -63,14 +64,14 @@ def test_all_are_asked_at_once() -> None:
         barrier.wait(30)
         return each.name
 
-    assert side_by_side.each((THERE, BACK), ask) == ["A->B", "B->A"]
-    assert side_by_side.each((), ask) == []
+    assert parallel.each((THERE, BACK), ask) == ["A->B", "B->A"]
+    assert parallel.each((), ask) == []
 
 
 def test_silent_clusters_are_waited_for_once_and_at_once() -> None:
     cluster = AtOnce(Barrier(2))
 
-    found = side_by_side.silent((THERE, BACK), cast(Any, lambda _: cluster))
+    found = parallel.silent((THERE, BACK), cast(Any, lambda _: cluster))
 
     assert found == {"A": AWAY, "B": AWAY}
 
@@ -80,14 +81,14 @@ def test_who_is_not_let_in_is_not_silent() -> None:
         def bootstrap_check(self, _: float) -> None:
             raise AuthenticationError("log in")
 
-    assert side_by_side.silent((THERE,), cast(Any, lambda _: Refusing())) == {}
+    assert parallel.silent((THERE,), cast(Any, lambda _: Refusing())) == {}
 
 
 def test_a_link_s_clusters_are_reached_at_once() -> None:
     cluster = AtOnce(Barrier(2))
 
     with pytest.raises(UnreachableError):
-        status.status_of(THERE, cast(Any, lambda _: cluster), None)
+        from_clusters.status_of(THERE, cast(Any, lambda _: cluster), None)
 
 
 def test_a_client_s_own_shorter_timeout_is_kept() -> None:
@@ -96,18 +97,18 @@ def test_a_client_s_own_shorter_timeout_is_kept() -> None:
             assert timeout_s == 2
 
     client = ClientSettings(alias="A", bootstrap=(("a", 1),), request_timeout_ms=2000)
-    side_by_side.reach(cast(Any, lambda _: Hurried()), client)
+    parallel.reach(cast(Any, lambda _: Hurried()), client)
 
 
 def test_a_link_that_cannot_be_asked_says_so_and_the_other_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(status, "status_of", found_of)
+    monkeypatch.setattr(from_clusters, "status_of", found_of)
 
-    links = status.status(BOTH)
+    links = from_clusters.status(BOTH)
 
     assert [str(each.state) for each in links] == ["mirroring", "unknown"]
-    there, back = status_json.as_json(links)["links"]
+    there, back = as_json.as_json(links)["links"]
     assert (there["error"], len(there["partitions"])) == (None, 1)
     assert (back["state"], back["error"], back["driver"]) == ("unknown", str(AWAY), None)
     console().print(shown.render(links, 80))
@@ -122,10 +123,10 @@ def test_a_link_that_cannot_be_asked_says_so_and_the_other_is_shown(
 
 
 def test_where_no_link_can_be_asked_that_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "status_of", found_of)
+    monkeypatch.setattr(from_clusters, "status_of", found_of)
 
     with pytest.raises(UnreachableError, match="cluster A"):
-        status.status(replace(BOTH, links=(BACK,)))
+        from_clusters.status(replace(BOTH, links=(BACK,)))
 
 
 def noted_of(each: LinkSettings, _: object) -> list[listed_events.EventLine]:
@@ -144,7 +145,7 @@ def test_a_list_without_a_link_says_so(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(status, "status_of", found_of)
+    monkeypatch.setattr(from_clusters, "status_of", found_of)
     monkeypatch.setattr(listed_events, "_of_link", noted_of)
     monkeypatch.setattr(lists, "load", lambda *_, **__: BOTH)
     more = {"limit": 50} if command is lists.events else {}

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.offsets import EARLIEST, OffsetAt
 from causeway.daemon.partitions.discovery import Sides
+from causeway.link_topics.progress import Contents
 from causeway.model import TopicPartition
-from causeway.operate import starts
-from causeway.operate.starts import How
-from causeway.relay.progress import Contents
-from causeway.wire.offsets import EARLIEST, OffsetAt
+from causeway.operate.plan import starts
+from causeway.operate.plan.starts import How
 from tests.unit.daemon import test_claims
 
 TOPIC = replace(test_claims.TOPIC, partitions=1)

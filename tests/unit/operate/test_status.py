@@ -8,28 +8,27 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control import lag
-from causeway.control.held import Held
-from causeway.control.lag import first_timestamp
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import OffsetAt
+from causeway.control.open_transactions import Held
 from causeway.control.topics import MirroredTopic, Observed, Problem, TopicPlan
-from causeway.daemon.states import NO_DRIVER
 from causeway.errors import AuthorizationError, ConfigError
+from causeway.link_topics.progress import Contents, LeaseRecord, Progress
 from causeway.model import Pair, State, TopicPartition
-from causeway.operate import status
-from causeway.operate.asked import Asked
-from causeway.operate.health import verdict
-from causeway.operate.status import (
+from causeway.operate.directives.active import Asked
+from causeway.relay.messages import Outlet
+from causeway.status import from_clusters, lag
+from causeway.status.from_clusters import (
     Driver,
     LinkStatus,
     PartitionStatus,
     driver_of,
     partition_status,
 )
-from causeway.relay.messages import Outlet
-from causeway.relay.progress import Contents, LeaseRecord, Progress
+from causeway.status.health import verdict
+from causeway.status.lag import first_timestamp
+from causeway.status.states import NO_DRIVER
 from causeway.wire.batches import HEADER
-from causeway.wire.cluster import Cluster
-from causeway.wire.offsets import OffsetAt
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.unit.daemon.test_claims import link
 
@@ -239,10 +238,10 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
 
     monkeypatch.setattr("time.time", lambda: now_s)
     monkeypatch.setattr("causeway.control.topics.observe", lambda *_: NOTHING)
-    monkeypatch.setattr(status, "ProgressTopic", Topic)
-    monkeypatch.setattr(status, "asked", lambda *_: Asked())
+    monkeypatch.setattr(from_clusters, "ProgressTopic", Topic)
+    monkeypatch.setattr(from_clusters, "asked", lambda *_: Asked())
 
-    found = status.status_of(link(), cast(Any, lambda _: Hanging()), None)
+    found = from_clusters.status_of(link(), cast(Any, lambda _: Hanging()), None)
 
     assert found.driver is not None
     assert found.driver.running
@@ -276,11 +275,11 @@ def test_a_busy_topic_without_transactions_is_not_said_to_hold_records(
     monkeypatch.setattr("causeway.control.topics.observe", lambda *_: NOTHING)
     monkeypatch.setattr("causeway.control.topics.plan", lambda *_: plan)
     monkeypatch.setattr("causeway.control.topic_changes.fitted", lambda planned, *_: planned)
-    monkeypatch.setattr(status, "ProgressTopic", Topic)
-    monkeypatch.setattr(status, "asked", lambda *_: Asked())
+    monkeypatch.setattr(from_clusters, "ProgressTopic", Topic)
+    monkeypatch.setattr(from_clusters, "asked", lambda *_: Asked())
     monkeypatch.setattr(lag, "timestamps_at", lambda *_: {})
 
-    (one,) = status.status_of(link(), cast(Any, lambda _: busy), None).partitions
+    (one,) = from_clusters.status_of(link(), cast(Any, lambda _: busy), None).partitions
 
     assert one.held == 0
 
@@ -335,7 +334,7 @@ def test_a_topic_known_to_be_deleted_raises_no_alarm() -> None:
     """One that is only not to be seen may have lost us a permission."""
     for gone_at, code in ((NOW - 1, 0), (-1, 7)):
         contents = Contents(partitions={PROGRESS.source: PROGRESS.replace(gone_at=gone_at)})
-        assert verdict([of(RUNNING, *status._gone(contents, NOTHING, NOW, None))]) == code
+        assert verdict([of(RUNNING, *from_clusters._gone(contents, NOTHING, NOW, None))]) == code
 
 
 def test_a_file_without_a_flow_is_refused_as_run_refuses_it() -> None:
@@ -367,6 +366,6 @@ def test_ends_are_held_once_the_record_there_is_dated_a_minute_ago() -> None:
             stamp = NOW - (61_000 if tp.partition else 59_000)
             return SimpleNamespace(records=raw_batch([Rec(offset=10, timestamp=stamp)]))
 
-    found = status._held(cast(Cluster, Source()), ends, tops, NOW)
+    found = from_clusters._held(cast(Cluster, Source()), ends, tops, NOW)
 
     assert found == {TopicPartition("t", 1): Held(10, 30, 61_000, dated=True)}

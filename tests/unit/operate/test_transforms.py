@@ -7,10 +7,10 @@ from dataclasses import replace
 from causeway.config.settings import TransformSettings
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
-from causeway.operate import transforms
-from causeway.operate.transforms import Checked
+from causeway.link_topics.progress import Contents, TransformRecord
+from causeway.operate.plan import transforms
+from causeway.operate.plan.transforms import Checked
 from causeway.relay.messages import Transformed
-from causeway.relay.progress import Contents, TransformRecord
 from tests.unit.daemon.test_claims import link
 
 PII = TransformSettings(

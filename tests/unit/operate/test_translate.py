@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
+from causeway.cluster.offsets import LATEST, FetchedPartition, OffsetAt
 from causeway.config.settings import (
     ClientSettings,
     LinkSettings,
@@ -17,13 +19,11 @@ from causeway.config.settings import (
 )
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
+from causeway.link_topics.progress import Contents, OffsetMapRecord, Progress
 from causeway.model import Pair, State, TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate.translate import Answer, Question, Why, answers, courses, translate
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Contents, OffsetMapRecord, Progress
-from causeway.wire.metadata import ClusterMetadata, TopicMetadata
-from causeway.wire.offsets import LATEST, FetchedPartition, OffsetAt
+from causeway.translation.answers import Answer, Question, Why, answers, courses, translate
 
 IDS = {"orders": "a" * 32, "A.orders": "b" * 32, "other": "c" * 32, "secret": "d" * 32}
 GONE = UnreachableError("reach", "A", "no broker answers")

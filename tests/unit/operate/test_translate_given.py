@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from causeway.errors import ConfigError
-from causeway.operate.translate import Question
-from causeway.operate.translate.given import read
+from causeway.translation.answers import Question
+from causeway.translation.answers.given import read
 
 TWO = [
     Question(topic="orders", partition=0, offset=15),

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from causeway.cluster.cluster import Cluster
 from causeway.errors import UnreachableError
+from causeway.link_topics.offset_map import OffsetMap
 from causeway.model import TopicPartition
-from causeway.operate.translate import Place, Why, back, forward
-from causeway.operate.translate.courses import Course, Doubt, Side
 from causeway.relay.messages import Outlet
-from causeway.relay.offset_map import OffsetMap
-from causeway.wire.cluster import Cluster
+from causeway.translation.answers import Place, Why, back, forward
+from causeway.translation.answers.courses import Course, Doubt, Side
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec
 from tests.harness.world import (

@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import RunSettings, Settings
-from causeway.control.directives import Directive, Kind, Scope, Standing
 from causeway.errors import UnreachableError
+from causeway.link_topics.directives import Directive, Kind, Scope, Standing
+from causeway.link_topics.progress import Contents
 from causeway.model import Pair, TopicPartition
-from causeway.operate.translate import turned
-from causeway.operate.translate.courses import Book
-from causeway.operate.translate.values import Place, Why
-from causeway.relay.progress import Contents
+from causeway.translation.answers import after_failback
+from causeway.translation.answers.courses import Book
+from causeway.translation.answers.values import Place, Why
 from tests.unit.daemon.test_claims import LINK
 from tests.unit.daemon.test_rows import row
 from tests.unit.operate.test_failback import BACK
@@ -42,11 +42,13 @@ def other(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return SimpleNamespace(contents=found.contents)
 
     log = SimpleNamespace(look=lambda: None, standing=found.standing)
-    monkeypatch.setattr(turned, "DirectiveLog", lambda *_: log)
-    monkeypatch.setattr(turned, "Book", SimpleNamespace(read=read))
-    monkeypatch.setattr(turned, "sides", lambda *_: (None, None))
-    monkeypatch.setattr(turned, "courses", lambda *_: {AT: [None]})
-    monkeypatch.setattr(turned, "back", SimpleNamespace(places=lambda *_, **__: found.places))
+    monkeypatch.setattr(after_failback, "DirectiveLog", lambda *_: log)
+    monkeypatch.setattr(after_failback, "Book", SimpleNamespace(read=read))
+    monkeypatch.setattr(after_failback, "sides", lambda *_: (None, None))
+    monkeypatch.setattr(after_failback, "courses", lambda *_: {AT: [None]})
+    monkeypatch.setattr(
+        after_failback, "back", SimpleNamespace(places=lambda *_, **__: found.places)
+    )
     return found
 
 
@@ -62,7 +64,7 @@ def filled(begun: int = 7) -> dict[int, Place]:
     places = {AT: [{20: BEFORE, 60: EXACT}]}
     courses = {AT: [cast(Any, SimpleNamespace(target=AT))]}
     book = Book(LINK, contents(begun=begun, end=70))
-    turned.fill(places, courses, book, settings, cast(Any, lambda _: None), lambda: None)
+    after_failback.fill(places, courses, book, settings, cast(Any, lambda _: None), lambda: None)
     return places[AT][0]
 
 

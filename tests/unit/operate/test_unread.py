@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from causeway.cluster.cluster import Committed
 from causeway.control.groups import Stand
+from causeway.link_topics.progress import OffsetMapRecord, Progress
 from causeway.model import Pair, State
-from causeway.operate.unread import UnreadByProgress
-from causeway.relay.progress import OffsetMapRecord, Progress
-from causeway.wire.cluster import Committed
+from causeway.translation.unread_by_progress import UnreadByProgress
 from tests.unit.daemon.test_unread import (
     AT,
     LOCAL,

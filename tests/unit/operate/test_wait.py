@@ -11,13 +11,13 @@ import pytest
 
 from causeway.config.settings import RunSettings, Settings
 from causeway.control.topics import Problem
-from causeway.daemon.states import NO_DRIVER, SOURCE_UNAVAILABLE
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, UnreachableError
 from causeway.model import State
 from causeway.operate import wait as waits
-from causeway.operate.health import LAGS, verdict
-from causeway.operate.status import Driver, LinkStatus, PartitionStatus
 from causeway.operate.wait import Waited, Waiting, Want, judge, wait
+from causeway.status.from_clusters import Driver, LinkStatus, PartitionStatus
+from causeway.status.health import LAGS, verdict
+from causeway.status.states import NO_DRIVER, SOURCE_UNAVAILABLE
 from tests.unit.daemon.test_claims import link
 
 SETTINGS = Settings(links=(link(),), run=RunSettings(), spark={})

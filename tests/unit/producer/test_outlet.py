@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.producer_expiry import YOUNG_S
 from causeway.producer.client import Sending
 from causeway.producer.encode import Packer, batch_of
 from causeway.producer.journal import Record
 from causeway.producer.outlet import Outlet, Unsure
-from causeway.wire.remembering import YOUNG_S
 
 NOW = 1000.0
 

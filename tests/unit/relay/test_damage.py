@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.cluster.cluster import Cluster, FetchedPartition
 from causeway.model import Loss
 from causeway.relay.recovery.damage import Damage, loss_by, readable_from
-from causeway.wire.cluster import Cluster, FetchedPartition
 from causeway.wire.codes import CORRUPT_MESSAGE, broker_error
 from tests.harness.raw_batches import Rec, damaged
 from tests.harness.world import SOURCE, SOURCE_ID, FakeCluster, Log

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.client import Leader
+from causeway.cluster.cluster import Cluster
 from causeway.errors import CausewayError, UnreachableError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.leaders import Leaders
 from causeway.relay.messages import Assignment, Outlet
-from causeway.wire.client import Leader
-from causeway.wire.cluster import Cluster
 
 AGE_S = 40.0
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from causeway.cluster.cluster import Cluster
 from causeway.errors import CausewayError
+from causeway.link_topics.offset_map import Span
 from causeway.model import TopicPartition
-from causeway.relay import lookup
-from causeway.relay.lookup import Sought
-from causeway.relay.offset_map import Span
-from causeway.wire.cluster import Cluster
+from causeway.translation import lookup
+from causeway.translation.lookup import Sought
 from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import (

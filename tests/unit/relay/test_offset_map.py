@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.link_topics.offset_map import OffsetMap, Span, decode, encode
 from causeway.model import Pair
-from causeway.relay.offset_map import OffsetMap, Span, decode, encode
 
 
 class Truth:

@@ -12,13 +12,13 @@ import pytest
 
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import Loss, Pair, State, TopicPartition
-from causeway.relay.lane import places
-from causeway.relay.lane.arrivals import Doubt, account, take_in
+from causeway.relay.lane import recovery_queue
 from causeway.relay.lane.flow import Diverging, Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.loop import HELPER_THREADS
 from causeway.relay.lane.on_the_way import OnTheWay
-from causeway.relay.lane.places import Places
+from causeway.relay.lane.recovery_queue import Places
+from causeway.relay.lane.responses import NeedsRecovery, account, take_in
 from causeway.relay.lane.route import take
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery.damage import Damage
@@ -109,8 +109,8 @@ def test_stages_that_are_stuck_hold_up_no_flow_without_a_transform(
             over.wait(60)
         raise CausewayError("recover", request.assignment.topic, "it was asked")
 
-    monkeypatch.setattr(places, "recover", recover)
-    monkeypatch.setattr(places, "RECOVERED_TOGETHER", 1)
+    monkeypatch.setattr(recovery_queue, "recover", recover)
+    monkeypatch.setattr(recovery_queue, "RECOVERED_TOGETHER", 1)
     finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
     staged = [_flow(f"t{n}", f"stage {n % HELPER_THREADS}") for n in range(3 * HELPER_THREADS)]
     plain = _flow("plain", None)
@@ -119,7 +119,7 @@ def test_stages_that_are_stuck_hold_up_no_flow_without_a_transform(
     try:
         finding.find(staged, time.monotonic())
         _until(helpers, lambda: plain.failures)
-        _until(helpers, lambda: len(stuck) == places.RECOVERIES * HELPER_THREADS)
+        _until(helpers, lambda: len(stuck) == recovery_queue.RECOVERIES * HELPER_THREADS)
         assert "it was asked" in str(plain.reason)
     finally:
         over.set()
@@ -147,7 +147,7 @@ def test_what_a_treatment_lacks_is_found_out_first_and_holds_up_nobody_else(
         asked.extend(request.assignment.topic for request in requests)
         raise CausewayError("recover", "", "it was asked")
 
-    monkeypatch.setattr(places, "recover", recover)
+    monkeypatch.setattr(recovery_queue, "recover", recover)
     finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
     waiting, other = _flow("waiting", None), _flow("other", None)
     waiting.treatment = other.treatment = lacks = Lacks()
@@ -194,7 +194,7 @@ def test_once_its_place_is_found_a_flow_is_not_looked_at_again(
         asked.extend(request.assignment.topic for request in requests)
         raise DivergedError("recover", "it", "it was asked")
 
-    monkeypatch.setattr(places, "recover", recover)
+    monkeypatch.setattr(recovery_queue, "recover", recover)
     touched: dict[Flow, None] = {}
     finding = Places(cast(Any, _Connections()), helpers, touched, lambda: None)
     flows = [_flow(topic, None) for topic in ("found", "leaves", "diverged")]
@@ -209,7 +209,7 @@ def test_once_its_place_is_found_a_flow_is_not_looked_at_again(
     finding.find((), time.monotonic())
     assert not finding._lost
     flows[0].state = State.RUNNING
-    finding.doubt(flows[0], Doubt("a new leader", failure=False))
+    finding.doubt(flows[0], NeedsRecovery("a new leader", failure=False))
     assert list(finding._lost) == [flows[0]]
     assert flows[0] in touched
 
@@ -225,7 +225,9 @@ def test_what_only_finishes_is_done_once_all_outlets_are_at_one_place(
     )
     found = Resumption(outlets=outlets, leader_epoch=0, source_leader=Led(0, 0), source_end=9999)
     monkeypatch.setattr(
-        places, "recover", lambda asked, *_: {a.assignment.source_partition: found for a in asked}
+        recovery_queue,
+        "recover",
+        lambda asked, *_: {a.assignment.source_partition: found for a in asked},
     )
     done: list[str] = []
     finding = Places(cast(Any, _Connections()), helpers, {}, lambda: done.append("done"))
@@ -249,7 +251,9 @@ def test_the_first_batch_of_each_new_try_is_read(
     outlet = ResumedOutlet(pair=Pair(1, 1, 1), end=1, exclusive=True, append_times=False, node=0)
     found = Resumption(outlets=(outlet,), leader_epoch=0, source_leader=Led(0, 0), source_end=3)
     monkeypatch.setattr(
-        places, "recover", lambda asked, *_: {a.assignment.source_partition: found for a in asked}
+        recovery_queue,
+        "recover",
+        lambda asked, *_: {a.assignment.source_partition: found for a in asked},
     )
     now = int(time.time() * 1000)
     raws = [raw_batch([Rec(offset=at, value=b"x" * 3000, timestamp=now)]) for at in range(3)]
@@ -264,7 +268,7 @@ def test_the_first_batch_of_each_new_try_is_read(
     flow = _flow("t", None)
     flow.state = State.RUNNING
     assert unread(flow, 0, 1) == [False, True]
-    finding.doubt(flow, Doubt("the target says that it came damaged"))
+    finding.doubt(flow, NeedsRecovery("the target says that it came damaged"))
     finding.find((), time.monotonic() + 60.0)
     _until(helpers, lambda: flow.state is State.RUNNING)
     assert unread(flow, 1, 2) == [False, True]
@@ -291,12 +295,12 @@ def test_the_source_is_asked_for_an_epoch_that_it_has_an_entry_for(
         )
         return {request.assignment.source_partition: place for request in requests}
 
-    monkeypatch.setattr(places, "recover", recover)
+    monkeypatch.setattr(recovery_queue, "recover", recover)
     finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
     flow = _flow("t", None)
 
     def place_found() -> int:
-        finding.doubt(flow, Doubt("it leads no more", failure=False))
+        finding.doubt(flow, NeedsRecovery("it leads no more", failure=False))
         finding.find((), time.monotonic())
         _until(helpers, lambda: flow.state is State.RUNNING)
         assert flow.report().leader_epoch == found
@@ -324,7 +328,7 @@ def test_a_target_that_may_still_append_is_waited_for(
         error = TooEarlyError(TopicPartition("A.t", 0), not_before)
         return {request.assignment.source_partition: error for request in requests}
 
-    monkeypatch.setattr(places, "recover", recover)
+    monkeypatch.setattr(recovery_queue, "recover", recover)
     finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
     flow = _flow("t", None)
     flow.late_by = 7.0
@@ -353,7 +357,7 @@ def test_what_the_target_refuses_as_damaged_is_not_passed_over() -> None:
     sent = outlet.sent(outlet.take())
     outlet.unanswered -= 1
 
-    with pytest.raises(Doubt) as doubt:
+    with pytest.raises(NeedsRecovery) as doubt:
         account(flow, outlet, sent, Produced(INVALID_RECORD, -1, -1, "it has no key"), 0)
     finding.doubt(flow, doubt.value)
 
@@ -381,25 +385,25 @@ def test_a_flow_stops_at_what_comes_damaged_again_and_again(
             answer = LossError(request.assignment, loss, (outlet,), request.damage.why)
         return {request.assignment.source_partition: answer}
 
-    monkeypatch.setattr(places, "recover", recover)
+    monkeypatch.setattr(recovery_queue, "recover", recover)
     finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
     flow = _flow("t", None)
 
     def meets(start: int) -> None:
         flow.state = State.RUNNING
         before = len(asked)
-        finding.doubt(flow, Doubt("damaged", damage=Damage(start, "damaged")))
+        finding.doubt(flow, NeedsRecovery("damaged", damage=Damage(start, "damaged")))
         finding.find((), time.monotonic() + 60.0)
         _until(helpers, lambda: len(asked) > before and not flow.recovering)
 
-    for _ in range(places.DAMAGED_TIMES - 1):
+    for _ in range(recovery_queue.DAMAGED_TIMES - 1):
         meets(3)
-    for _ in range(places.DAMAGED_TIMES):
+    for _ in range(recovery_queue.DAMAGED_TIMES):
         meets(5)
-    assert asked == [None] * (2 * places.DAMAGED_TIMES - 2) + [5]
+    assert asked == [None] * (2 * recovery_queue.DAMAGED_TIMES - 2) + [5]
     assert flow.reason is None  # it goes on
     mended = False
-    for _ in range(places.DAMAGED_TIMES):
+    for _ in range(recovery_queue.DAMAGED_TIMES):
         assert flow.reason is None
         meets(5)
     assert flow.state is State.STOPPED

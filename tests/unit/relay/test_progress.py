@@ -9,12 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.offsets import LATEST
 from causeway.errors import BrokerError, ProtocolError
-from causeway.model import Pair, State, TopicPartition
-from causeway.relay import progress
-from causeway.relay.entries import EVENTS, EventRecord
-from causeway.relay.messages import Outlet, Transformed
-from causeway.relay.progress import (
+from causeway.link_topics import progress
+from causeway.link_topics.entries import EVENTS, EventRecord
+from causeway.link_topics.progress import (
     Contents,
     Deletion,
     DirectivesRecord,
@@ -27,8 +26,9 @@ from causeway.relay.progress import (
     TaskRecord,
     TransformRecord,
 )
-from causeway.relay.progress_writer import ProgressWriter
-from causeway.wire.offsets import LATEST
+from causeway.link_topics.progress_writer import ProgressWriter
+from causeway.model import Pair, State, TopicPartition
+from causeway.relay.messages import Outlet, Transformed
 
 
 def outlet(partition: int = 0, sequence: int = 0) -> Outlet:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.model import Pair, State
-from causeway.relay.lane.arrivals import Doubt, Halt, account, take_in
 from causeway.relay.lane.flow import Diverging, Flow
+from causeway.relay.lane.responses import NeedsRecovery, StopPartition, account, take_in
 from causeway.relay.lane.route import route, take
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.shares import KEYLESS_RUN, partition_of, shares
@@ -170,7 +170,7 @@ def test_a_place_that_may_follow_from_damage_stops_nothing() -> None:
     assert take_in(flow, truncated)[0].batches == []
     assert flow.unreadable_at == flow.position == 1
     flow.outlets[0].take()
-    with pytest.raises(Halt, match="the source was truncated to offset 0"):
+    with pytest.raises(StopPartition, match="the source was truncated to offset 0"):
         take_in(flow, truncated)
 
 
@@ -180,7 +180,7 @@ def test_an_epoch_that_ends_at_our_place_or_beyond_proves_no_truncation(offset: 
     flow.state = State.RUNNING
     take_in(flow, _fetched(raw_batch([Rec(offset=0)], leader_epoch=3)))
     flow.outlets[0].take()
-    with pytest.raises(Doubt, match="no entry for leader epoch 3"):
+    with pytest.raises(NeedsRecovery, match="no entry for leader epoch 3"):
         take_in(flow, _fetched(b"")._replace(diverging=EpochEnd(2, offset)))
     assert flow.diverging == Diverging(3, 2)
 
@@ -201,7 +201,7 @@ def test_damage_is_told_of_once_all_before_it_is_relayed() -> None:
         (corrupt, "CORRUPT_MESSAGE"),
         (cut_off, "offset 1 is longer than the source's answer"),
     ):
-        with pytest.raises(Doubt, match=why) as doubt:
+        with pytest.raises(NeedsRecovery, match=why) as doubt:
             take_in(flow, answer)
         assert doubt.value.damage is not None
         assert (doubt.value.damage.start, doubt.value.damage.to) == (1, -1)
@@ -214,7 +214,7 @@ def test_what_the_target_refuses_as_damaged_ends_with_the_batch(error: int) -> N
     take_in(flow, _fetched(raw_batch([Rec(offset=at) for at in range(3)])))
     (outlet,) = flow.outlets
     sent = outlet.sent(outlet.take())
-    with pytest.raises(Doubt) as doubt:
+    with pytest.raises(NeedsRecovery) as doubt:
         account(flow, outlet, sent, Produced(error, -1, -1, "bad"), 0)
     assert doubt.value.damage is not None
     assert (doubt.value.damage.start, doubt.value.damage.to) == (0, 3)
@@ -236,7 +236,7 @@ def test_an_answer_below_the_last_one_tells_of_a_loss_where_others_write(
         account(flow, outlet, sent, produced, 0)
         assert outlet.pair.target == base + 3
         return
-    with pytest.raises(Doubt, match="has lost records") as doubt:
+    with pytest.raises(NeedsRecovery, match="has lost records") as doubt:
         account(flow, outlet, sent, produced, 0)
     assert doubt.value.unsettled
 
@@ -315,7 +315,7 @@ def test_what_cannot_be_routed_holds_back_nothing_before_it() -> None:
     assert flow.position == flow.unreadable_at == 3
     for outlet in flow.outlets:
         outlet.drop_pending()  # as if they were relayed
-    with pytest.raises(Halt, match="bytes unpack to more than"):
+    with pytest.raises(StopPartition, match="bytes unpack to more than"):
         take_in(flow, _fetched(bomb))
 
 

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import LATEST, OffsetAt
 from causeway.errors import BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
 from causeway.relay.recovery import survey
 from causeway.wire.apis import unsupported
-from causeway.wire.cluster import Cluster
-from causeway.wire.offsets import LATEST, OffsetAt
 from causeway.wire.sockets import user_timeout_of
 from tests.harness.raw_batches import Rec
 from tests.harness.world import FOREIGN, OURS, TARGET, TARGET_ID, FakeCluster, Log

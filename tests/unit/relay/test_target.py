@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from causeway.cluster.producer_expiry import REMEMBERED_S
 from causeway.errors import ProtocolError
 from causeway.model import Pair
 from causeway.relay.lane.flow import Flow, OutletState, Sent
@@ -32,7 +33,6 @@ from causeway.wire.connection import Connection
 from causeway.wire.frames import Outbox
 from causeway.wire.produce import Produced
 from causeway.wire.records import as_is, records_of, unpacked_size
-from causeway.wire.remembering import REMEMBERED_S
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch
 

@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
+from causeway.cluster.admin import ConfigEntry, NewTopic
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
+from causeway.link_topics.topic_log import COMPACTED, TopicLog
 from causeway.model import TopicPartition
-from causeway.relay.topic_log import COMPACTED, TopicLog
-from causeway.wire.admin import ConfigEntry, NewTopic
-from causeway.wire.cluster import Cluster
-from causeway.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from tests.harness.world import TARGET, TARGET_ID, FakeCluster, plain_world
 
 

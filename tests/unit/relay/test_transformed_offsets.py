@@ -11,14 +11,14 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from causeway.cluster.cluster import Cluster
+from causeway.link_topics.offset_map import OffsetMap, Span, decode, encode
 from causeway.model import Pair, TopicPartition
-from causeway.relay import lookup
 from causeway.relay.lane.flow import OutletState
-from causeway.relay.lookup import Sought
 from causeway.relay.messages import Outlet
-from causeway.relay.offset_map import OffsetMap, Span, decode, encode
+from causeway.translation import lookup
+from causeway.translation.lookup import Sought
 from causeway.wire.batches import Batch, advance
-from causeway.wire.cluster import Cluster
 from causeway.wire.records import build, records_of
 from causeway.wire.records import decode as records_in
 from tests.harness.examples import examples

@@ -13,12 +13,12 @@ from causeway.errors import CausewayError
 from causeway.model import Pair, State
 from causeway.relay import messages
 from causeway.relay.lane import transforming
-from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.chunks import DIES, HANGS, Piece, Work
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.on_the_way import SAID_S, OnTheWay
 from causeway.relay.lane.outgoing import next_batch
 from causeway.relay.lane.relay import Relay
+from causeway.relay.lane.responses import NeedsRecovery
 from causeway.relay.lane.throttle import Throttles
 from causeway.relay.lane.transforming import Transforming
 from causeway.relay.messages import Assignment, Outlet
@@ -62,7 +62,7 @@ class _Lane:
 
     def __init__(self, dead_letters: str | None = None, *outlets: Outlet) -> None:
         self.stage = _Stage(dead_letters)
-        self.doubts: list[Doubt] = []
+        self.doubts: list[NeedsRecovery] = []
         self.stopped: list[str] = []
         self.settled = 0
         self.offered: list[OutletState] = []
@@ -106,7 +106,7 @@ class _Lane:
     def submit(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         self.jobs.append((work, then))
 
-    def _doubt(self, flow: Flow, doubt: Doubt) -> None:
+    def _doubt(self, flow: Flow, doubt: NeedsRecovery) -> None:
         self.doubts.append(doubt)
         flow.recoveries += 1
 

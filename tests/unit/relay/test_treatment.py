@@ -9,9 +9,9 @@ import pytest
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import Pair
 from causeway.relay import treatment as treatments
-from causeway.relay.lane.arrivals import Doubt, Halt, take_in
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.on_the_way import OnTheWay
+from causeway.relay.lane.responses import NeedsRecovery, StopPartition, take_in
 from causeway.relay.lane.route import take
 from causeway.relay.messages import Assignment, Outlet, TreatmentStep
 from causeway.relay.series import as_relayed, treated
@@ -192,7 +192,7 @@ def test_a_step_of_a_later_version_stops_the_partition() -> None:
 
 def test_a_record_that_cannot_be_treated_yet_puts_its_flow_in_doubt_until_it_can() -> None:
     flow = _flow(unknown={b"2"})
-    with pytest.raises(Doubt, match="not known"):
+    with pytest.raises(NeedsRecovery, match="not known"):
         take_in(flow, _fetched(_raw(2, 4)))
     assert flow.unprepared
     assert flow.position == 100
@@ -209,7 +209,7 @@ def test_a_record_that_a_person_has_to_decide_on_stops_its_flow() -> None:
 
     flow = _flow()
     flow.treatment = Refuses()
-    with pytest.raises(Halt, match="schema 7 is nowhere"):
+    with pytest.raises(StopPartition, match="schema 7 is nowhere"):
         take_in(flow, _fetched(_raw(2)))
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from causeway.cluster.offsets import EARLIEST, LATEST
 from causeway.errors import ConfigError
 from causeway.model import TopicPartition
 from causeway.spark.options import connection, read_options, write_options
-from causeway.wire.offsets import EARLIEST, LATEST
 
 WHERE = {"kafka.bootstrap.servers": "h:9092"}
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"

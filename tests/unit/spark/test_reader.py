@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql.datasource import EqualTo
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from causeway.cluster.offsets import EARLIEST
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from causeway.spark.columns import whole_schema
 from causeway.spark.options import read_options
 from causeway.spark.ranges import Range
 from causeway.spark.reader import BatchReader, StreamReader
-from causeway.wire.offsets import EARLIEST
 
 OPTIONS = {"subscribe": "t", "kafka.bootstrap.servers": "h:1"}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from causeway.cluster import disks
+from causeway.cluster.producers import transactional_ids
 from causeway.errors import BrokerError, CausewayError, UnreachableError
-from causeway.wire import disks
-from causeway.wire.producers import transactional_ids
 
 
 class Client:

@@ -13,14 +13,14 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
+from causeway.cluster import client as module
+from causeway.cluster.client import Client
+from causeway.cluster.cluster import Cluster, NewTopic, OffsetAt
+from causeway.cluster.identity import seen_at
+from causeway.cluster.offsets import LATEST
 from causeway.config.settings import ClientSettings
 from causeway.errors import BrokerError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire import client as module
-from causeway.wire.client import Client
-from causeway.wire.cluster import Cluster, NewTopic, OffsetAt
-from causeway.wire.identity import seen_at
-from causeway.wire.offsets import LATEST
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
 
 TP = TopicPartition("t", 0)

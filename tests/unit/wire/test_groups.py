@@ -13,12 +13,12 @@ from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
+from causeway.cluster import groups as module
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.groups import Committed, committed_offsets_of
 from causeway.config.settings import ClientSettings
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire import groups as module
-from causeway.wire.cluster import Cluster
-from causeway.wire.groups import Committed, committed_offsets_of
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
 
 TP = TopicPartition("t", 0)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from causeway.cluster.pool import Pool
 from causeway.config.settings import ClientSettings
 from causeway.errors import AuthenticationError, UnreachableError
-from causeway.wire.pool import Pool
 
 SETTINGS = ClientSettings(alias="A", bootstrap=(("a", 9092),))
 HERE = ("a", 9092)
@@ -25,8 +25,8 @@ def test_refusals_count_once_they_have_lasted(monkeypatch: pytest.MonkeyPatch) -
             raise answer
         return answer
 
-    monkeypatch.setattr("causeway.wire.pool.Connection.open", connect)
-    monkeypatch.setattr("causeway.wire.pool.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("causeway.cluster.pool.Connection.open", connect)
+    monkeypatch.setattr("causeway.cluster.pool.time.monotonic", lambda: now[0])
     connections = Pool(SETTINGS)
 
     def attempt(at: float, answer: Any) -> str | None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
+from causeway.cluster.pool import Pool
 from causeway.config.settings import ClientSettings
 from causeway.errors import BrokerError
 from causeway.wire.deadline import Deadline
-from causeway.wire.pool import Pool
 from causeway.wire.quotas import MOST_WAIT_S, QuotaWaits
 from tests.harness.scripted import response_class, scripted_broker
 

@@ -26,13 +26,12 @@ from causeway.daemon.lanes import clusters as clusters_message
 from causeway.daemon.lanes import placing
 from causeway.daemon.lanes.clusters import REPORT_INTERVAL_S
 from causeway.daemon.lanes.gathering import Gathering
-from causeway.daemon.lanes.homes import Homes
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.lanes.rebalance import Rebalancing
 from causeway.daemon.lanes.sinks import OnWaiting, Sink, Sinks
+from causeway.daemon.lanes.stage_placement import Homes
 from causeway.daemon.lanes.throttling import RESPLIT_S, Throttling
 from causeway.daemon.lanes.tracked import Key, Lane, Standing, Tracked
-from causeway.daemon.status import LaneStatus
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import (
     Assignment,
@@ -48,6 +47,7 @@ from causeway.relay.messages import (
     ToDriver,
     TreatmentStep,
 )
+from causeway.status.snapshot import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike

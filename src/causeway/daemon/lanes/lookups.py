@@ -15,8 +15,8 @@ from itertools import count
 from causeway.daemon.lanes.tracked import Key
 from causeway.errors import CausewayError
 from causeway.relay.control import LaneConnection
-from causeway.relay.lookup import Sought
 from causeway.relay.messages import LookedUp, Lookup
+from causeway.translation.lookup import Sought
 
 PATIENCE_S = 300.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from causeway.daemon.lanes import packing
-from causeway.daemon.lanes.homes import Homes, at_lane
+from causeway.daemon.lanes.stage_placement import Homes, at_lane
 from causeway.daemon.lanes.tracked import Key, Lane, Tracked
 from causeway.model import State
 from causeway.relay.messages import Assign, Assignment, Stages

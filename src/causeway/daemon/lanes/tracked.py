@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from causeway.daemon import processes
 from causeway.daemon.lanes import packing
-from causeway.daemon.lanes.homes import HEAVIER
-from causeway.daemon.status import LaneStatus
+from causeway.daemon.lanes.stage_placement import HEAVIER
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport, StageWanted, Transformed
 from causeway.relay.values import Value
+from causeway.status.snapshot import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
 Key = tuple[str, str, int]  # link, topic and partition of the source

@@ -14,13 +14,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import EARLIEST, LATEST
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.relay import walk
-from causeway.relay.walk import Content, content_of
+from causeway.relay import log_reader
+from causeway.relay.log_reader import Content, content_of
 from causeway.wire.batches import HEADER, LOG_APPEND_TIME
-from causeway.wire.cluster import Cluster
-from causeway.wire.offsets import EARLIEST, LATEST
 from causeway.wire.records import records_of
 
 _LAST = 8  # records that must agree, or all there are
@@ -50,7 +50,7 @@ def find_place(
         window: deque[Content] = deque(maxlen=len(last.records))
         newest = -1
         read = 0
-        for batch in walk.relayed(source, source_at, start, read_committed=committed):
+        for batch in log_reader.relayed(source, source_at, start, read_committed=committed):
             for index, record in enumerate(records_of(batch)):
                 newest = batch.source_offset(index)
                 window.append(last.comparable(content_of(record)))
@@ -84,11 +84,13 @@ class _Last:
         back = _LAST
         while True:
             start = max(first, end - back)
-            found = [r for batch in walk.relayed(target, at, start) for r in records_of(batch)]
+            found = [
+                r for batch in log_reader.relayed(target, at, start) for r in records_of(batch)
+            ]
             if len(found) >= _LAST or start == first:
                 break
             back *= 16  # markers and compaction leave gaps
-        raw = walk.raw_batches(target, at, start, end)
+        raw = log_reader.raw_batches(target, at, start, end)
         append_times = any(HEADER.unpack_from(batch)[5] & LOG_APPEND_TIME for batch in raw)
         contents = [_without_time(content_of(r), append_times) for r in found[-_LAST:]]
         return cls(records=contents, append_times=append_times)

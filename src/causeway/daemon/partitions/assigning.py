@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from causeway.config.settings import LinkSettings, TreatmentSettings
 from causeway.control.topics import MirroredTopic
+from causeway.link_topics.progress import ClusterIds, Progress
 from causeway.relay.messages import Assignment, TreatmentStep
-from causeway.relay.progress import ClusterIds, Progress
 
 _UNKNOWN = ClusterIds()
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control import mm2_offsets
-from causeway.control.directives import Start
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import claims, discovery, losses, routing, turned
+from causeway.daemon.partitions import after_failback, claims, discovery, losses, routing
 from causeway.daemon.partitions.adopt import find_place
-from causeway.daemon.partitions.behind import Behind, not_alone, places_behind
 from causeway.daemon.partitions.decisions import (
     Adopt,
     Begin,
@@ -31,10 +29,12 @@ from causeway.daemon.partitions.decisions import (
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.others import OthersHere
 from causeway.daemon.partitions.rows import Row, offset_maps_of
+from causeway.daemon.partitions.transform_upgrade import Behind, not_alone, places_behind
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import BrokerError, CausewayError
+from causeway.link_topics.directives import Start
+from causeway.link_topics.progress import Entry, MapRecords, Progress
 from causeway.model import State, TopicPartition
-from causeway.relay.progress import Entry, MapRecords, Progress
 from causeway.wire import codes
 
 _log = logging.getLogger("causeway.link")
@@ -186,7 +186,7 @@ class Claimer:
                     after = claims.stopped(topic, partition, progress, reason, loss)
                     rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
                 case Begin() as begin:
-                    begins.append((topic, partition, turned.settled(begin, starts[at])))
+                    begins.append((topic, partition, after_failback.settled(begin, starts[at])))
                     if at in copied or isinstance(decided, Adopt):
                         taken_over.add(at)
                     known_before = at in copied or self._leadership.progress_lost
@@ -220,7 +220,7 @@ class Claimer:
     ) -> Decision:
         at = TopicPartition(topic.source, partition)
         wish = self.wish_of(at)
-        first = turned.decide(
+        first = after_failback.decide(
             topic,
             partition,
             progress,

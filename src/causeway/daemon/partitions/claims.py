@@ -49,9 +49,9 @@ from causeway.daemon.partitions.decisions import (
     Wish,
     is_new,
 )
+from causeway.link_topics.progress import Progress
 from causeway.model import NO_TOPIC_ID, Loss, Pair, State, same_topic
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Progress
 
 _RENAMED = "and the file calls its mirror"
 _UNDER_WAY = "changed while records of the earlier version were under way"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from causeway.link_topics.progress import Progress
 from causeway.model import Loss
-from causeway.relay.progress import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

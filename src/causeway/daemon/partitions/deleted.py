@@ -22,8 +22,8 @@ from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import CausewayError
+from causeway.link_topics.progress import Deletion, Entry, LeadershipLostError, Progress
 from causeway.model import TopicPartition
-from causeway.relay.progress import Deletion, Entry, LeadershipLostError, Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,18 +10,18 @@ import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.metadata import TopicMetadata
 from causeway.config.settings import LinkSettings
 from causeway.control import collisions, paused, topic_changes, topics
 from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
 from causeway.daemon.partitions.decisions import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
-from causeway.daemon.status import Trouble
 from causeway.errors import BrokerError, CausewayError
+from causeway.link_topics.progress import Progress
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
-from causeway.relay.progress import Progress
-from causeway.wire.cluster import Cluster
+from causeway.status.snapshot import Trouble
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
-from causeway.wire.metadata import TopicMetadata
 
 _EARLIEST, _LATEST = -2, -1
 _NEW_TOPIC_S = 30.0  # so long a new topic may need until all brokers know it

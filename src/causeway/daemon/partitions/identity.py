@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.identity import moved, one_cluster
 from causeway.config.settings import LinkSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
-from causeway.relay.progress import ClusterIds
-from causeway.wire.cluster import Cluster
-from causeway.wire.identity import moved, one_cluster
+from causeway.link_topics.progress import ClusterIds
 
 _log = logging.getLogger("causeway.link")
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from causeway.link_topics.progress import Progress
 from causeway.model import State
-from causeway.relay.progress import Progress
 
 OnDataLoss = Literal["stop", "continue"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from causeway.daemon.partitions.rows import Row, place_of
+from causeway.link_topics.progress import Progress
 from causeway.model import State, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings
 from causeway.control.topics import MirroredTopic
 from causeway.errors import CausewayError
+from causeway.link_topics.progress import Contents, ProgressTopic
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
 from causeway.naming import PROGRESS
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Contents, ProgressTopic
-from causeway.wire.cluster import Cluster
 
 _log = logging.getLogger("causeway.link")
 

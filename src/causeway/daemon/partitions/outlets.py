@@ -16,10 +16,11 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from causeway.cluster.offsets import LATEST, OffsetAt
 from causeway.config.routes import RouteError
 from causeway.config.settings import LinkSettings
-from causeway.control import led
-from causeway.control.led import Led, Need
+from causeway.control import routed_topics
+from causeway.control.routed_topics import Led, Need
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, routing
@@ -27,10 +28,9 @@ from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import BrokerError, CausewayError
+from causeway.link_topics.progress import Entry, Progress
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet, Want
-from causeway.relay.progress import Entry, Progress
-from causeway.wire.offsets import LATEST, OffsetAt
 
 _log = logging.getLogger("causeway.link")
 # Of one source partition: names that come from records must not drown the target, nor the progress
@@ -144,7 +144,7 @@ class Outlets:
             for topic, numbers in partitions.items()
         }
         sides = self._sides
-        return led.make_ready(needs, sides.source_admin, sides.target_admin, self._link)
+        return routed_topics.make_ready(needs, sides.source_admin, sides.target_admin, self._link)
 
     def _ends(
         self,

@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from causeway.config.settings import LinkSettings
 from causeway.control import paused
-from causeway.control.directives import Hold, Kind, Scope, Standing, Start
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import AT_REST, Row
+from causeway.link_topics.directives import Hold, Kind, Scope, Standing, Start
 from causeway.model import ENDED, HELD, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")

@@ -6,15 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from causeway.control.held import Held
+from causeway.control.open_transactions import Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.rows import Row
-from causeway.daemon.status import PartitionStatus
+from causeway.link_topics.offset_map import Span
+from causeway.link_topics.progress import Progress
 from causeway.model import ENDED, HELD, State, TopicPartition
 from causeway.relay.messages import Transformed
-from causeway.relay.offset_map import Span
-from causeway.relay.progress import Progress
+from causeway.status.snapshot import PartitionStatus
 
 IDLE = HELD | {State.STOPPED}  # they want nothing
 OVER = ENDED | {State.STOPPED}  # nothing of them is brought up to date

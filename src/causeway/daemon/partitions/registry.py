@@ -7,14 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from causeway.control.held import Held
+from causeway.control.open_transactions import Held
 from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.losses import OnDataLoss
 from causeway.daemon.partitions.readings import IDLE, Readings
 from causeway.daemon.partitions.rows import AT_REST, NOT_WRITTEN, Row
+from causeway.link_topics.progress import Contents, Deletion, Entry, MapRecords, Progress
 from causeway.model import ENDED, HELD, Dated, State, TopicPartition
-from causeway.relay.progress import Contents, Deletion, Entry, MapRecords, Progress
 
 _log = logging.getLogger("causeway.link")
 _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
@@ -303,7 +303,7 @@ class Registry(Readings):
                     for known in row.maps.values():
                         known.changed = True
 
-    def soil(self) -> None:
+    def mark_all_dirty(self) -> None:
         """All that is known has to be written anew; once more, if that fails."""
         with self._lock:
             self._left_dirty = True

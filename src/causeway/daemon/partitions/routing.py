@@ -23,9 +23,9 @@ from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
 from causeway.control.topics import MirroredTopic
+from causeway.link_topics.progress import Progress
 from causeway.model import NO_TOPIC_ID, Pair, State, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Progress
 
 
 def routed(

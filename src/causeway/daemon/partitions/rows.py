@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.control.held import HELD_MS, Held
+from causeway.control.open_transactions import HELD_MS, Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import RECENT_S, Recent, with_more
-from causeway.daemon.status import PartitionStatus
+from causeway.link_topics.offset_map import MOST_POINTS, OffsetMap
+from causeway.link_topics.progress import Entry, OffsetMapRecord, Progress
 from causeway.model import ENDED, HELD, Dated, State, TopicPartition, age_ms
 from causeway.relay.messages import Outlet, PartitionReport, Trace, Transformed, Want
-from causeway.relay.offset_map import MOST_POINTS, OffsetMap
-from causeway.relay.progress import Entry, OffsetMapRecord, Progress
+from causeway.status.snapshot import PartitionStatus
 
 # Of an outlet of a transformed partition, where each report may bring a point.
 _MOST_POINTS = 256

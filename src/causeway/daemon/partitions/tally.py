@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from causeway.daemon.lanes.tracked import plus
 from causeway.daemon.partitions.transforms import Transform, Transforms
-from causeway.daemon.status import TransformStatus
+from causeway.link_topics.progress import TransformRecord
 from causeway.relay.messages import Transformed
-from causeway.relay.progress import TransformRecord
+from causeway.status.snapshot import TransformStatus
 
 _RECORD_S = 60.0  # so often counts are recorded; what was seen or refused first, at once
 Counted = tuple[str, Transformed | None]  # a partition's transform by its name, and its counts
@@ -102,7 +102,7 @@ class Tally:
             for record in records:
                 self._recorded.pop(record.name, None)
 
-    def soil(self) -> None:
+    def mark_all_dirty(self) -> None:
         """All has to be written anew."""
         with self._lock:
             self._recorded.clear()

@@ -26,9 +26,9 @@ from causeway.daemon.spark import account, archive, environment, stages, stuck
 from causeway.daemon.spark.cores import cores
 from causeway.daemon.spark.java import check_java
 from causeway.errors import CausewayError, PrerequisiteError
+from causeway.private_file import Unlisted
 from causeway.relay.control import SECRET_VARIABLE
 from causeway.relay.lane.task import LaneTask
-from causeway.unlisted import Unlisted
 
 _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again

@@ -19,20 +19,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
-from causeway.control import acls, configs, held, lag, mm2_offsets
+from causeway.control import acls, configs, mm2_offsets, open_transactions
 from causeway.control.offset_syncs import OffsetSyncs
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.outlets import led_topics
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.status import CheckpointTiming, GroupStatus
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.schedule import DONE, Outcome, Task
-from causeway.daemon.tasks.translation import Translator
 from causeway.errors import CausewayError
+from causeway.link_topics.topic_log import TopicLog
 from causeway.model import Dated
-from causeway.relay.topic_log import TopicLog
+from causeway.status import lag
+from causeway.status.snapshot import CheckpointTiming, GroupStatus
+from causeway.translation.translator import Translator
 
 _log = logging.getLogger("causeway.control")
 _ACLS = "ACLs"
@@ -234,7 +235,7 @@ class ControlPlane:
         random.shuffle(rows)
         committed = self._link.fetch.read_committed
         try:
-            ends = held.known_ends(
+            ends = open_transactions.known_ends(
                 self._sides.source,
                 [row.progress.source for row in rows[:_MOST_DATES]],
                 read_committed=committed,
@@ -246,7 +247,7 @@ class ControlPlane:
 
     def _explain_transactions(self) -> Outcome:
         long = self._registry.held()
-        self._registry.explain(long, held.explain(self._sides.source, long))
+        self._registry.explain(long, open_transactions.explain(self._sides.source, long))
         return DONE
 
     def _write_mirror_maker(self) -> Outcome:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from causeway.cluster.cluster import CommitResults, GroupListing, OffsetAt
+from causeway.cluster.offsets import LATEST
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
 from causeway.control.formats import Checkpoint
@@ -22,16 +24,14 @@ from causeway.control.groups import (
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.recent import Recent
-from causeway.daemon.status import CheckpointTiming, GroupStatus
-from causeway.daemon.tasks.places import inexact, stands, wanted
 from causeway.daemon.tasks.schedule import Outcome
-from causeway.daemon.tasks.translation import Translator
-from causeway.daemon.tasks.unread import UnreadRecords
 from causeway.errors import CausewayError
+from causeway.link_topics.topic_log import TopicLog
 from causeway.model import Spread, TopicPartition
-from causeway.relay.topic_log import TopicLog
-from causeway.wire.cluster import CommitResults, GroupListing, OffsetAt
-from causeway.wire.offsets import LATEST
+from causeway.status.snapshot import CheckpointTiming, GroupStatus
+from causeway.translation.places import inexact, stands, wanted
+from causeway.translation.translator import Translator
+from causeway.translation.unread import UnreadRecords
 
 # What a person should know of; the other reasons are as the file has it.
 _WORTH_KNOWING = frozenset({Why.UNDECIDED, Why.UNREADABLE, Why.HAS_MEMBERS, Why.NOT_TRANSLATED})

@@ -8,20 +8,20 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from causeway.cluster import disks, rights
+from causeway.cluster.cluster import Cluster, SecurityDisabled
+from causeway.cluster.producers import active_producers, transactional_ids
 from causeway.config.settings import LinkSettings
 from causeway.control import configs, fences, groups, paused, topics
 from causeway.control.collisions import begun_by
-from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import Scope
 from causeway.control.fences import FencePlan
 from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
 from causeway.errors import CausewayError, ConfigError
+from causeway.link_topics.directive_log import DirectiveLog
+from causeway.link_topics.directives import Scope
+from causeway.link_topics.progress import ProgressTopic
 from causeway.model import TopicPartition, age_ms
 from causeway.operate.cutover.values import Check, Mark, Wishes
-from causeway.relay.progress import ProgressTopic
-from causeway.wire import disks, rights
-from causeway.wire.cluster import Cluster, SecurityDisabled
-from causeway.wire.producers import active_producers, transactional_ids
 
 _LEAST_FREE: Final = 0.05  # of a disk of the target
 _LATELY_MS: Final = 3_600_000

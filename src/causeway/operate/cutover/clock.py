@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from causeway.operate.status import Driver, driver_of
-from causeway.relay.progress import LeaseRecord
+from causeway.link_topics.progress import LeaseRecord
+from causeway.status.from_clusters import Driver, driver_of
 
 _RENEWALS: Final = 3  # the newest ones count, so that a corrected clock counts soon
 

@@ -8,18 +8,23 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
+from causeway.cluster.acls import AclFilter
+from causeway.cluster.acls import describe_acls as describe_acls_at
+from causeway.cluster.cluster import Committed, Leader
+from causeway.cluster.offsets import OffsetAt
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences, groups
-from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import THE_LINK, Directive, Kind, Scope, Standing
 from causeway.control.groups import Commits, Stand
-from causeway.control.held import Ends, both_ends
+from causeway.control.open_transactions import Ends, both_ends
 from causeway.errors import CausewayError
+from causeway.link_topics.directive_log import DirectiveLog
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
+from causeway.link_topics.progress import Contents, Progress, ProgressTopic
 from causeway.model import ENDED, TopicPartition
 from causeway.operate.ahead import Ahead
 from causeway.operate.clusters import Connect, recognise
-from causeway.operate.cutover.chosen import sharers_of
 from causeway.operate.cutover.clock import DriverClock
+from causeway.operate.cutover.link_choice import sharers_of
 from causeway.operate.cutover.places import Places
 from causeway.operate.cutover.values import (
     Check,
@@ -33,13 +38,8 @@ from causeway.operate.cutover.values import (
 )
 from causeway.operate.cutover.watch import Watch
 from causeway.operate.cutover.writers import writers
-from causeway.operate.scopes import reverse_of
-from causeway.operate.unread import UnreadByProgress
-from causeway.relay.progress import Contents, Progress, ProgressTopic
-from causeway.wire.acls import AclFilter
-from causeway.wire.acls import describe_acls as describe_acls_at
-from causeway.wire.cluster import Committed, Leader
-from causeway.wire.offsets import OffsetAt
+from causeway.operate.directives.scopes import reverse_of
+from causeway.translation.unread_by_progress import UnreadByProgress
 
 _DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")
 _IDLE = ("Empty", "Dead")
@@ -47,7 +47,7 @@ _GROUPS_S = 1.0  # so often groups are asked for
 _LOOK_S = 10.0  # the time of a look through the records of others
 
 
-class Eyes:
+class Observer:
     """Of one cutover. `topics`: by name on the source, that on the target. Not thread-safe."""
 
     def __init__(

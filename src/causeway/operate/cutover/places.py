@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from causeway.cluster.cluster import Committed
 from causeway.config.settings import LinkSettings, Settings
 from causeway.model import TopicPartition
-from causeway.operate.translate import Place, Question, translate
-from causeway.wire.cluster import Committed
+from causeway.translation.answers import Place, Question, translate
 
 Commits = Mapping[TopicPartition, Committed]
 

@@ -11,26 +11,26 @@ from typing import Final
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences
-from causeway.control.directives import Directive, Standing
 from causeway.control.topics import TopicPlan
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
+from causeway.link_topics.directives import Directive, Standing
 from causeway.operate.clusters import clusters
 from causeway.operate.cutover import checks as checking
-from causeway.operate.cutover.chosen import the_one
 from causeway.operate.cutover.compared import under_way, verified
+from causeway.operate.cutover.link_choice import the_one
+from causeway.operate.cutover.lock import TURN_S, CutoverLock, persist
 from causeway.operate.cutover.memory import memory
-from causeway.operate.cutover.observe import Eyes
+from causeway.operate.cutover.observe import Observer
 from causeway.operate.cutover.outcome import End, Result, pause_ms_of, result_of
 from causeway.operate.cutover.plan import BEFORE_THE_END, plan
-from causeway.operate.cutover.turn import TURN_S, Turn, persist
 from causeway.operate.cutover.values import Act, Checklist, Look, State, Step, Wishes
 from causeway.operate.cutover.watch import AGO_S
-from causeway.operate.directives import whoever
-from causeway.operate.moves.ending import refuse_mingled
-from causeway.operate.moves.failback import failback
-from causeway.operate.moves.failed_back import Step as Back
-from causeway.operate.moves.promote import promote
-from causeway.operate.scopes import reverse_of
+from causeway.operate.directives.act import whoever
+from causeway.operate.directives.scopes import reverse_of
+from causeway.operate.failover.ending import refuse_mingled
+from causeway.operate.failover.failback import failback
+from causeway.operate.failover.failback_result import Step as Back
+from causeway.operate.failover.promote import promote
 from causeway.operate.verify import Progress, verify
 
 _POLL_S: Final = 0.25
@@ -75,7 +75,7 @@ def cutover(
             raise ConfigError("cut over", f"topic {lacking[0]}", "it is not mirrored")
         if not mirrors:
             raise ConfigError("cut over", chosen.name, "it mirrors no topics")
-        eyes = Eyes(settings, chosen, mirrors, connect, wishes.reset_groups)
+        eyes = Observer(settings, chosen, mirrors, connect, wishes.reset_groups)
         look = eyes.look()
         checked = checking.checks(
             chosen,
@@ -87,7 +87,7 @@ def cutover(
             look.fences,
             reverse_of(settings, chosen),
         )
-        turn = Turn(target, chosen, who or whoever())
+        turn = CutoverLock(target, chosen, who or whoever())
         time.sleep(max(0.0, AGO_S - look.still_s))  # so that it is seen who writes
         look = eyes.look(checked)
         if not act:
@@ -118,8 +118,8 @@ class _Run:
     def __init__(
         self,
         settings: Settings,
-        eyes: Eyes,
-        turn: Turn,
+        eyes: Observer,
+        turn: CutoverLock,
         wishes: Wishes,
         who: str,
         told: Told,

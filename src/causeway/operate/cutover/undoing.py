@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import directive_log, fences
-from causeway.control.directive_log import DirectiveLog
-from causeway.control.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
+from causeway.control import fences
 from causeway.errors import CausewayError
+from causeway.link_topics import directive_log
+from causeway.link_topics.directive_log import DirectiveLog
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
 from causeway.model import State
 from causeway.operate.clusters import clusters
-from causeway.operate.cutover.chosen import sharers_of, the_one
-from causeway.operate.cutover.turn import Turn, persist
-from causeway.operate.directives import whoever
+from causeway.operate.cutover.link_choice import sharers_of, the_one
+from causeway.operate.cutover.lock import CutoverLock, persist
+from causeway.operate.directives.act import whoever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ def undo(
         errors: dict[str, CausewayError | None] = dict.fromkeys(found)
         changes = act and bool(found or held or at_it)
         if changes:
-            with Turn(target, chosen, who or whoever(), takes=True) as turn, turn.writing():
+            with CutoverLock(target, chosen, who or whoever(), takes=True) as turn, turn.writing():
                 # Whoever was at it may have gone on until now.
                 log.look()
                 found = fences.fences(log.standing, names or None)

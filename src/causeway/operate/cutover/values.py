@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from causeway.control.directives import Directive
+from causeway.link_topics.directives import Directive
 from causeway.model import TopicPartition
 
 

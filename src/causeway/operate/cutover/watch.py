@@ -7,16 +7,16 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from causeway.errors import CausewayError
-from causeway.model import TopicPartition
-from causeway.operate.cutover.values import Producer, Stretch
-from causeway.wire.cluster import Cluster
-from causeway.wire.producers import (
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.producers import (
     ActiveProducer,
     active_producers,
     open_transactions,
     transactional_ids,
 )
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+from causeway.operate.cutover.values import Producer, Stretch
 
 AGO_S: Final = 2.0  # so old are the ends that lag is measured by
 _RATE_S = 20.0  # over so long the lag's change is measured

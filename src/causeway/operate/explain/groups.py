@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from causeway.cluster.cluster import GroupListing
 from causeway.config.settings import LinkSettings
 from causeway.control import groups
 from causeway.control.groups import HELD_BACK, Commits, Why
 from causeway.errors import CausewayError
 from causeway.filters import Rule, Verdict, by_name
+from causeway.link_topics.progress import Progress, TaskRecord
 from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
 from causeway.operate.explain.topics import UNKNOWN, stamp
 from causeway.operate.explain.values import Explanation, Fact, FileRule, Kind
-from causeway.relay.progress import Progress, TaskRecord
-from causeway.wire.cluster import GroupListing
 
 OFF: Final = "off"
 NO_OFFSETS: Final = "no-offsets"

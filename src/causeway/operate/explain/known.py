@@ -7,24 +7,25 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from causeway.cluster.cluster import Cluster, GroupListing
+from causeway.cluster.metadata import TopicMetadata
 from causeway.config import origins
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import visible
-from causeway.control.directives import Directive, Standing
 from causeway.control.groups import Commits
 from causeway.errors import CausewayError
+from causeway.link_topics.directives import Directive, Standing
+from causeway.link_topics.progress import Contents, ProgressTopic
 from causeway.model import ENDED
-from causeway.operate import ahead, status
-from causeway.operate.asked import Asked, asked
+from causeway.operate import ahead
 from causeway.operate.clusters import Connect, recognise
+from causeway.operate.directives.active import Asked, asked
 from causeway.operate.explain import groups, topics
 from causeway.operate.explain.groups import GroupFacts
 from causeway.operate.explain.topics import PartitionFact, TopicFacts, stamp
 from causeway.operate.explain.values import Explanation
-from causeway.operate.status import Driver, LinkStatus, driver_of
-from causeway.relay.progress import Contents, ProgressTopic
-from causeway.wire.cluster import Cluster, GroupListing
-from causeway.wire.metadata import TopicMetadata
+from causeway.status import from_clusters
+from causeway.status.from_clusters import Driver, LinkStatus, driver_of
 
 _GROUPS = "groups"  # the driver's task
 
@@ -168,7 +169,7 @@ class Known:
             return None
         retention_s = self._settings.run.deleted_topics_retention_s
         try:
-            return status.status_of(self.link, self._connect, retention_s, {topic})
+            return from_clusters.status_of(self.link, self._connect, retention_s, {topic})
         except CausewayError as error:
             self.unknown.append(f"where it stands: {error}")
             return None

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from causeway.config.settings import LinkSettings
-from causeway.control.directives import Directive, Kind, Scope, Standing
-from causeway.daemon.states import NO_DRIVER, worst
 from causeway.filters import TopicDecision
+from causeway.link_topics.directives import Directive, Kind, Scope, Standing
 from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
 from causeway.operate.explain.values import Explanation, Fact
 from causeway.operate.explain.values import Kind as Subject
+from causeway.status.states import NO_DRIVER, worst
 
 MISSING: Final = "missing"
 DELETED: Final = "deleted"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from causeway.config.settings import LinkSettings, Settings
-from causeway.operate import scopes
+from causeway.link_topics.progress import EventRecord, ProgressTopic
 from causeway.operate.clusters import Connect, clusters
-from causeway.operate.listing.chosen import Listed, fits, listed, refuse_unknown
-from causeway.operate.side_by_side import reach
-from causeway.relay.progress import EventRecord, ProgressTopic
+from causeway.operate.directives import scopes
+from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
+from causeway.operate.parallel import reach
 
 LEVELS: Final = ("info", "warning", "error")
 

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import CausewayError
-from causeway.operate import scopes
 from causeway.operate.clusters import Connect, clusters
+from causeway.operate.directives import scopes
 from causeway.operate.explain.groups import CODES
 from causeway.operate.explain.known import Known
 from causeway.operate.explain.values import Explanation
-from causeway.operate.listing.chosen import Listed, fits, listed, refuse_unknown
-from causeway.operate.side_by_side import silent
+from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
+from causeway.operate.parallel import silent
 
 
 def groups(

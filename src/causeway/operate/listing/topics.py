@@ -9,11 +9,12 @@ from itertools import groupby
 from typing import Any, Final
 
 from causeway.config.settings import Settings
-from causeway.daemon.states import RANKING
-from causeway.operate import scopes, status
 from causeway.operate.clusters import clusters
-from causeway.operate.listing.chosen import Listed, fits, listed, refuse_unknown
-from causeway.operate.status import LinkStatus, PartitionStatus
+from causeway.operate.directives import scopes
+from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
+from causeway.status import from_clusters
+from causeway.status.from_clusters import LinkStatus, PartitionStatus
+from causeway.status.states import RANKING
 
 _PROBLEM: Final = "problem"  # of a topic that cannot be mirrored
 _STATES: Final = frozenset({*RANKING, _PROBLEM})
@@ -53,7 +54,7 @@ def topics(
             chosen,
             lambda link: (
                 one
-                for one in lines(status.status_of(link, connect, retention_s))
+                for one in lines(from_clusters.status_of(link, connect, retention_s))
                 if fits(one.topic, match) and _is_in(one, states)
             ),
         )

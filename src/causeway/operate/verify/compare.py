@@ -16,6 +16,7 @@ from itertools import chain, takewhile
 
 from google_crc32c import value as crc32c
 
+from causeway.cluster.cluster import Cluster
 from causeway.errors import BrokerError, ProtocolError
 from causeway.operate.verify import differ
 from causeway.operate.verify.differ import Odd, Stretch
@@ -24,9 +25,8 @@ from causeway.operate.verify.logs import Piece, Seen, of_source, of_target
 from causeway.operate.verify.outcome import Difference, Kind, Outcome
 from causeway.operate.verify.ranges import Range
 from causeway.operate.verify.sides import Side, size_of, without_times
-from causeway.relay.walk import Content
+from causeway.relay.log_reader import Content
 from causeway.wire.batches import SEQUENCE_SPACE, distance
-from causeway.wire.cluster import Cluster
 from causeway.wire.codes import OFFSET_OUT_OF_RANGE
 
 MOST_DIFFERENCES = 1_000  # of one range that are told; the rest is counted

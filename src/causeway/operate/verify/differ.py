@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from causeway.operate.verify.outcome import Difference, Kind
 from causeway.operate.verify.sides import UNREADABLE
-from causeway.relay.walk import Content
+from causeway.relay.log_reader import Content
 
 FIT = 3  # so many records in a row must be equal for both sides to fit again
 _MOST_SORTED_OUT = 2_000  # records of a stretch that are compared each with each

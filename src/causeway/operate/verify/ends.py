@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.cluster.sampled import bytes_an_offset
 from causeway.config.settings import LinkSettings
-from causeway.control.held import both_ends
+from causeway.control.open_transactions import both_ends
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.rows import place_of
 from causeway.errors import CausewayError
+from causeway.link_topics.progress import Contents
 from causeway.model import TopicPartition
 from causeway.operate.verify.stretches import Logs
-from causeway.relay.progress import Contents
-from causeway.wire.cluster import Cluster
-from causeway.wire.offsets import EARLIEST, LATEST, OffsetAt
-from causeway.wire.sampled import bytes_an_offset
 
 _MANY = 20_000  # offsets, from which on it is worth while to know how much one takes
 _SAMPLED_AT_ONCE = 8

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from causeway.cluster.cluster import Cluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from causeway.operate.verify.fetching import Fetching, Spent
 from causeway.operate.verify.ranges import Feed
+from causeway.relay.log_reader import Content, content_of
 from causeway.relay.shares import shares
 from causeway.relay.source import keep
 from causeway.relay.treatment import Topics, treat_batch, treatment_of
-from causeway.relay.walk import Content, content_of
 from causeway.wire.batches import (
     CODEC_MASK,
     CONTROL,
@@ -29,7 +30,6 @@ from causeway.wire.batches import (
     checksum,
     read,
 )
-from causeway.wire.cluster import Cluster
 from causeway.wire.records import decode, records_of
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from causeway.cluster.admin import ConfigEntry
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics as planning
 from causeway.control.collisions import begun_by
@@ -21,17 +22,16 @@ from causeway.daemon.partitions.assigning import assignment, steps_of
 from causeway.daemon.partitions.rows import offset_maps_of, place_of
 from causeway.daemon.partitions.transforms import with_treatments
 from causeway.errors import CausewayError
+from causeway.link_topics.progress import Contents, Progress, ProgressTopic
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
 from causeway.operate.clusters import Connect, recognise
-from causeway.operate.scopes import links_of, unknown
-from causeway.operate.status import driver_of
+from causeway.operate.directives.scopes import links_of, unknown
 from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.ranges import Feed, Range
 from causeway.operate.verify.state import Agreed
 from causeway.operate.verify.stretches import Logs, behind_all, cut, earlier
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Contents, Progress, ProgressTopic
-from causeway.wire.admin import ConfigEntry
+from causeway.status.from_clusters import driver_of
 
 _NOBODY = -2  # a producer id that no record has
 _POLICY = "cleanup.policy"

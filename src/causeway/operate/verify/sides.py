@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from causeway.errors import ProtocolError
 from causeway.operate.verify.logs import Piece
-from causeway.relay.walk import Content
+from causeway.relay.log_reader import Content
 
 # In place of a record's headers: a batch that cannot be unpacked. Equal to no other record's.
 UNREADABLE: dict[str, tuple[tuple[str, bytes | None], ...]] = {

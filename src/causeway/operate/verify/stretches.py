@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from causeway.link_topics.offset_map import Span
 from causeway.model import Pair
 from causeway.operate.verify.ranges import Feed, Range
-from causeway.relay.offset_map import Span
 from causeway.wire.batches import advance
 
 RANGE_BYTES = 64 * 1024 * 1024  # of the source, about

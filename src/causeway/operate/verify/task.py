@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from cryptography.fernet import Fernet
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.settings import ClientSettings
 from causeway.config.transport import from_wire, to_wire
 from causeway.errors import CausewayError
@@ -18,7 +19,6 @@ from causeway.operate.verify.compare import compare
 from causeway.operate.verify.outcome import Outcome
 from causeway.operate.verify.ranges import Range
 from causeway.relay.control import SECRET_VARIABLE
-from causeway.wire.cluster import Cluster
 
 Answer = Outcome | CausewayError
 

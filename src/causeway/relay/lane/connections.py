@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from causeway.cluster.cluster import Cluster
 from causeway.config.transport import from_wire
 from causeway.errors import CausewayError
 from causeway.relay.lane import distance
@@ -23,7 +24,6 @@ from causeway.relay.lane.target import TargetConnection
 from causeway.relay.messages import Assignment, Clusters, Renewed
 from causeway.wire import fetch, produce
 from causeway.wire.buffers import Buffers
-from causeway.wire.cluster import Cluster
 from causeway.wire.connection import Connection
 from causeway.wire.fetch import FetchSession
 from causeway.wire.round_trip import round_trip_s

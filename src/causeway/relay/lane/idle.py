@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import LATEST
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.helpers import Helpers
+from causeway.relay.log_reader import offsets_at
 from causeway.relay.recovery.survey import place_of
-from causeway.relay.walk import offsets_at
-from causeway.wire.cluster import Cluster
-from causeway.wire.offsets import LATEST
 
 # Ends are used a look later, of outlets that sent nothing meanwhile: the newest records are those
 # that a target may lose, and a pair beyond its end takes more to recover from.

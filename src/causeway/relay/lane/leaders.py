@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+from causeway.cluster.client import Leader
+from causeway.cluster.cluster import Cluster
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
-from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
-from causeway.wire.client import Leader
-from causeway.wire.cluster import Cluster
+from causeway.relay.lane.responses import NeedsRecovery
 
 NO_FLOW_S = 1.0  # how often to look for flows if there are none
 LEAST_S = 0.5  # the least time between two questions
@@ -27,7 +27,7 @@ _Key = tuple[str, int]  # of a cluster, and a broker's node
 class Leaders:
     """Not thread-safe; belongs to one lane's loop. `doubt`: called if another broker leads."""
 
-    def __init__(self, helpers: Helpers, doubt: Callable[[Flow, Doubt], None]) -> None:
+    def __init__(self, helpers: Helpers, doubt: Callable[[Flow, NeedsRecovery], None]) -> None:
         self._helpers = helpers
         self._doubt = doubt
         self._look_at = 0.0
@@ -69,7 +69,7 @@ class Leaders:
                 continue
             if flow.state is State.RUNNING and not flow.leaving and _moved(flow, found):
                 reason = f"broker {found.node_id} leads its source partition now"
-                self._doubt(flow, Doubt(reason, failure=False))
+                self._doubt(flow, NeedsRecovery(reason, failure=False))
 
 
 def _moved(flow: Flow, found: Leader) -> bool:

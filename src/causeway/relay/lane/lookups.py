@@ -8,16 +8,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from causeway.cluster.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.relay import lookup
+from causeway.link_topics.offset_map import Span
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lookup import Sought
 from causeway.relay.messages import Assignment, LookedUp, Lookup, sayable
-from causeway.relay.offset_map import Span
 from causeway.relay.recovery.survey import place_of
 from causeway.relay.series import Series
+from causeway.translation import lookup
+from causeway.translation.lookup import Sought
 from causeway.wire.batches import Batch
-from causeway.wire.cluster import Cluster
 
 AT_ONCE = 2  # of those that wait for stages, which have records to treat as well
 

@@ -16,8 +16,7 @@ from typing import TypeVarTuple, Unpack
 
 from causeway.errors import CausewayError
 from causeway.model import State
-from causeway.relay.lane import arrivals
-from causeway.relay.lane.arrivals import Doubt, Halt
+from causeway.relay.lane import responses
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
@@ -27,9 +26,10 @@ from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.lookups import Look, look_for
 from causeway.relay.lane.memory import Memory
 from causeway.relay.lane.on_the_way import OnTheWay
-from causeway.relay.lane.places import Places
 from causeway.relay.lane.quotas import Quotas
 from causeway.relay.lane.reader import Allowance, SourceConnection
+from causeway.relay.lane.recovery_queue import Places
+from causeway.relay.lane.responses import NeedsRecovery, StopPartition
 from causeway.relay.lane.stages import Stages
 from causeway.relay.lane.target import TargetConnection
 from causeway.relay.lane.throttle import Throttles, whole
@@ -214,7 +214,7 @@ class Relay:
         self.abandon()
         for flow in flows:
             if flow.state is State.RUNNING:
-                self._places.doubt(flow, Doubt("the lease ran out", failure=False))
+                self._places.doubt(flow, NeedsRecovery("the lease ran out", failure=False))
 
     def _allowance(self, now: float) -> Allowance:
         outboxes = [target.connection.outbox for target in self._connections.targets]
@@ -262,10 +262,10 @@ class Relay:
     def _lose(self, connection: SourceConnection | TargetConnection, reason: str) -> None:
         unsettled = isinstance(connection, TargetConnection)
         for flow in self._connections.drop(connection):
-            self._places.doubt(flow, Doubt(reason, unsettled=unsettled))
+            self._places.doubt(flow, NeedsRecovery(reason, unsettled=unsettled))
 
     def _on_failure(self, flow: Flow, reason: str) -> None:
-        self._places.doubt(flow, Doubt(reason))
+        self._places.doubt(flow, NeedsRecovery(reason))
 
     # -- what arrives -----------------------------------------------------------------------------
 
@@ -291,11 +291,11 @@ class Relay:
             return
         self._touched[flow] = None
         try:
-            kept, touched = arrivals.take_in(flow, fetched)
-        except Halt as halt:
+            kept, touched = responses.take_in(flow, fetched)
+        except StopPartition as halt:
             self._places.stop(flow, str(halt))
             return
-        except Doubt as doubt:
+        except NeedsRecovery as doubt:
             self._places.doubt(flow, doubt)
             return
         for outlet in touched:
@@ -312,8 +312,8 @@ class Relay:
             self._guard(target, self._read_target, target)
 
     def _read_target(self, target: TargetConnection) -> None:
-        now_ms = arrivals.wall_ms()
-        touched, running, account = self._touched, State.RUNNING, arrivals.account
+        now_ms = responses.wall_ms()
+        touched, running, account = self._touched, State.RUNNING, responses.account
         for answer in target.receive(time.monotonic()):
             told: dict[Flow, None] = {}
             for (flow, outlet, sent), produced in answer:
@@ -322,7 +322,7 @@ class Relay:
                 touched[flow] = None
                 try:
                     account(flow, outlet, sent, produced, now_ms)
-                except Doubt as doubt:
+                except NeedsRecovery as doubt:
                     self._places.doubt(flow, doubt)
                 else:
                     if flow.on_the_way is not None or flow.assignment.stop_at is not None:

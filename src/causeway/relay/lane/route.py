@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from causeway.cluster.producer_expiry import young_since_ms
 from causeway.errors import CausewayError
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.shares import part_of, shares
@@ -10,7 +11,6 @@ from causeway.relay.treatment import topics_of, treat_kept
 from causeway.wire.batches import Batch
 from causeway.wire.fetch import Fetched
 from causeway.wire.records import UNPACKED_BYTES, records_of
-from causeway.wire.remembering import young_since_ms
 from causeway.wire.unpack import unpacked_total
 
 

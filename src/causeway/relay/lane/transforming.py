@@ -13,14 +13,14 @@ from functools import partial
 
 from causeway.errors import CausewayError
 from causeway.model import State
-from causeway.relay.lane.arrivals import Doubt
 from causeway.relay.lane.chunks import DIES, Piece, Work
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.dead_letters import write
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.late import must_wait
+from causeway.relay.lane.late_requests import must_wait
 from causeway.relay.lane.on_the_way import OnTheWay
+from causeway.relay.lane.responses import NeedsRecovery
 from causeway.relay.lane.route import from_offset
 from causeway.relay.lane.stage import Stage
 from causeway.relay.messages import Assignment, Outlet, Transformed, Want
@@ -43,7 +43,7 @@ class Transforming:
         connections: Connections,
         helpers: Helpers,
         *,
-        doubt: Callable[[Flow, Doubt], None],
+        doubt: Callable[[Flow, NeedsRecovery], None],
         stop: Callable[[Flow, str], None],
         settled: Callable[[Flow], object],
     ) -> None:
@@ -117,7 +117,7 @@ class Transforming:
             if flow.recoveries != counted or flow.state is not State.RUNNING or flow.leaving:
                 return  # it will come to this record again
             if answer is not None:
-                self._doubt(flow, Doubt(f"its dead letters could not be written: {answer}"))
+                self._doubt(flow, NeedsRecovery(f"its dead letters could not be written: {answer}"))
                 return
             on_the_way.writing = False
             on_the_way.take()
@@ -138,13 +138,15 @@ class Transforming:
             flow.wants = wants
             # Unnamed: until the driver has looked at them, names may be anything of a record.
             reason = f"waits for {len(wants)} more target partitions that its transform leads to"
-            self._doubt(flow, Doubt(reason, failure=False))
+            self._doubt(flow, NeedsRecovery(reason, failure=False))
             return False
         batches = [output.batch for output in outputs]
         if must_wait(flow, batches):
             # As arrivals.take_in: a transform may give records a time that is long gone.
             reason = "its transformed records are so old that the target may have forgotten them"
-            self._doubt(flow, Doubt(reason, unsettled=True, failure=False, not_before=flow.late_by))
+            self._doubt(
+                flow, NeedsRecovery(reason, unsettled=True, failure=False, not_before=flow.late_by)
+            )
             return False
         touched: dict[OutletState, None] = {}
         for output in outputs:
@@ -152,7 +154,7 @@ class Transforming:
             try:
                 batch = from_offset(output.batch, outlet.start)
             except CausewayError as error:  # one record became more than can be unpacked again
-                self._doubt(flow, Doubt(str(error)))
+                self._doubt(flow, NeedsRecovery(str(error)))
                 return False
             if batch is not None:
                 outlet.put(batch)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import LATEST
 from causeway.errors import BrokerError, TooLargeError
 from causeway.model import Loss, TopicPartition
+from causeway.relay.log_reader import offsets_at, value_of
 from causeway.relay.source import keep
-from causeway.relay.walk import offsets_at, value_of
 from causeway.wire.batches import HEADER_SIZE, LENGTH_OVERHEAD
-from causeway.wire.cluster import Cluster
 from causeway.wire.codes import CORRUPT_MESSAGE
-from causeway.wire.offsets import LATEST
 from causeway.wire.records import records_of
 
 # The number of offsets that are tried one by one if the broker itself cannot read a batch.

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import EARLIEST, LATEST
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import TopicPartition, same_topic
-from causeway.relay import walk
+from causeway.relay import log_reader
+from causeway.relay.log_reader import offsets_at
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.series import Series, as_relayed
-from causeway.relay.walk import offsets_at
 from causeway.wire.apis import is_unsupported
 from causeway.wire.batches import HEADER
-from causeway.wire.cluster import Cluster
 from causeway.wire.codes import UNKNOWN_LEADER_EPOCH as OUTDATED
-from causeway.wire.offsets import EARLIEST, LATEST
 from causeway.wire.sockets import user_timeout_of
 
 T = TypeVar("T")
@@ -261,7 +261,7 @@ def _grew_by_ours(
 ) -> bool:
     return after < before or any(
         HEADER.unpack_from(raw)[9] in producers
-        for raw in walk.raw_batches(target, place, before, after)
+        for raw in log_reader.raw_batches(target, place, before, after)
     )
 
 

@@ -14,12 +14,12 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from causeway.config.causeway_yaml import shape
-from causeway.config.causeway_yaml.shape import Section
-from causeway.config.convert import Converted, convert
-from causeway.config.load import Form, load
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
+from causeway.formats.causeway_yaml import shape
+from causeway.formats.causeway_yaml.shape import Section
+from causeway.formats.convert import Converted, convert
+from causeway.formats.load import Form, load
 from tests.harness.examples import examples
 from tests.unit.config.pems import make_pem
 from tests.unit.config.strimzi.test_read import EXAMPLES, RESOURCES, mount

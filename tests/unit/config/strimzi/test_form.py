@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from causeway.config.strimzi import shape
+from causeway.formats.strimzi import shape
 
 RESOURCES = Path(__file__).parent / "resources"
 DEFINED = {

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from causeway.config.load import load
+from causeway.cluster.cluster import Committed, GroupListing
 from causeway.config.settings import LinkSettings
 from causeway.control import groups as control
 from causeway.errors import AuthorizationError
+from causeway.formats.load import load
+from causeway.link_topics.progress import Progress, TaskRecord
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.explain import groups
 from causeway.operate.explain.groups import GroupFacts
 from causeway.operate.explain.values import Explanation
 from causeway.relay.messages import Outlet
-from causeway.relay.progress import Progress, TaskRecord
-from causeway.wire.cluster import Committed, GroupListing
 
 FILE = """\
 clusters = A, B

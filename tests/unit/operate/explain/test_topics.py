@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from causeway.config.load import load
 from causeway.config.settings import LinkSettings
-from causeway.control.directives import Directive, Kind, Scope, Standing
-from causeway.daemon.states import NO_DRIVER
 from causeway.errors import AuthorizationError
+from causeway.formats.load import load
+from causeway.link_topics.directives import Directive, Kind, Scope, Standing
 from causeway.model import State
 from causeway.operate.explain import topics
 from causeway.operate.explain.topics import PartitionFact, TopicFacts
 from causeway.operate.explain.values import Explanation, as_json_of
+from causeway.status.states import NO_DRIVER
 
 FILE = """\
 clusters = A, B

@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from causeway.errors import CausewayError
+from causeway.link_topics.progress import Progress
 from causeway.model import State, TopicPartition
 from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.plan import Why, _behind
-from causeway.relay.progress import Progress
 
 UNKNOWN = CausewayError("list offsets of", "t-0", "it has no leader", retriable=True)
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.cluster.cluster import Cluster
 from causeway.model import Pair, TopicPartition
 from causeway.operate.verify.compare import compare
 from causeway.operate.verify.outcome import Difference, Kind, Outcome
 from causeway.operate.verify.ranges import Feed, Range
 from causeway.relay.messages import Assignment, Outlet, TreatmentStep
 from causeway.relay.shares import partition_of
-from causeway.wire.cluster import Cluster
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, damaged, marker
 from tests.harness.world import (
     FOREIGN,

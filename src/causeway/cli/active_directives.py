@@ -1,0 +1,42 @@
+"""Directives that stand, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from causeway.cli.words import moment, printable, size
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from causeway.link_topics.directives import Directive
+
+
+def standing(directives: Iterable[Directive]) -> Iterator[Text]:
+    """A line for each, but for what is chosen, and for the topics of a link that has ended as a
+    whole."""
+    from rich.text import Text
+
+    from causeway.control.geo_topics import asked
+    from causeway.link_topics.directives import THE_LINK, Kind
+
+    directives = asked(directives)
+    ended = any(each.key == (Kind.END, THE_LINK) for each in directives)
+    for each in directives:
+        if each.kind is Kind.BEGIN:
+            continue  # done once, and of no matter since
+        if each.kind is Kind.END and ended and each.scope != THE_LINK:
+            continue
+        if each.kind.value == "throttle":
+            to = "no limit" if each.bytes_per_s is None else f"{size(each.bytes_per_s)}/s"
+            what, about = "throttled", f"{each.scope} to {to}"
+        elif each.kind.value == "fence":
+            what, about = "fenced", f"{each.scope} until {moment(each.until)} (driver's clock)"
+        elif each.kind.value == "cutover":
+            what, about = "cut over", str(each.scope)
+        elif each.kind is Kind.END:
+            what, about = each.how.value, str(each.scope)
+        else:
+            what, about = ("paused" if each.paused else "not paused"), str(each.scope)
+        yield Text.assemble((what, "magenta"), " ", printable(f"{about} {each.by}"))

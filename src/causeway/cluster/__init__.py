@@ -1,0 +1,1 @@
+"""Asks one cluster: topics, groups, offsets, ACLs, producers, transactions."""

@@ -1,0 +1,236 @@
+"""Access control lists, in bulk. Resources, operations and so on by the names of Kafka's enums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+
+from causeway.errors import BrokerError, CausewayError
+from causeway.wire.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+from causeway.wire.codes import broker_error
+from causeway.wire.deadline import Deadline
+
+if TYPE_CHECKING:
+    from causeway.cluster.client import Client
+
+BINDINGS_A_REQUEST = 1_000
+_SECURITY_DISABLED = 54
+# The numbers of org.apache.kafka.common.{resource,acl} are the places in these.
+_RESOURCE_TYPES = (
+    "UNKNOWN",
+    "ANY",
+    "TOPIC",
+    "GROUP",
+    "CLUSTER",
+    "TRANSACTIONAL_ID",
+    "DELEGATION_TOKEN",
+    "USER",
+)
+_PATTERNS = ("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")
+OPERATIONS = (
+    "UNKNOWN",
+    "ANY",
+    "ALL",
+    "READ",
+    "WRITE",
+    "CREATE",
+    "DELETE",
+    "ALTER",
+    "DESCRIBE",
+    "CLUSTER_ACTION",
+    "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS",
+    "IDEMPOTENT_WRITE",
+    "CREATE_TOKENS",
+    "DESCRIBE_TOKENS",
+    "TWO_PHASE_COMMIT",
+)
+_PERMISSIONS = ("UNKNOWN", "ANY", "DENY", "ALLOW")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclBinding:
+    """One rule: `permission` (ALLOW or DENY) for `principal` (`User:ann`, `User:*`) from `host`
+    (`*` for all) to do `operation` on the resource `name`, or with `pattern` PREFIXED on all that
+    begin so. A LITERAL `*` stands for every name."""
+
+    resource_type: str
+    name: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.permission} {self.operation} on {self.pattern} {self.resource_type} {self.name}"
+            f" for {self.principal} from {self.host}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclFilter:
+    """Which rules: None and ANY match all; the `pattern` MATCH takes whatever applies to `name`."""
+
+    resource_type: str = "ANY"
+    name: str | None = None
+    pattern: str = "ANY"
+    principal: str | None = None
+    host: str | None = None
+    operation: str = "ANY"
+    permission: str = "ANY"
+
+
+ANY_TOPIC = AclFilter(resource_type="TOPIC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityDisabled:
+    """The answer of a cluster without an authorizer: it has no rules, and all may do everything."""
+
+    cluster: str
+
+
+def describe_acls(
+    cluster: Client, which: AclFilter = ANY_TOPIC, node_id: int | None = None
+) -> frozenset[AclBinding] | SecurityDisabled:
+    """The rules there are, as broker `node_id` goes by (any one if None). Raises AuthorizationError
+    without DESCRIBE on the cluster."""
+    request = DescribeAclsRequest(
+        resource_type_filter=_RESOURCE_TYPES.index(which.resource_type),
+        resource_name_filter=which.name,
+        pattern_type_filter=_PATTERNS.index(which.pattern),
+        principal_filter=which.principal,
+        host_filter=which.host,
+        operation=OPERATIONS.index(which.operation),
+        permission_type=_PERMISSIONS.index(which.permission),
+        min_version=DESCRIBE_ACLS.lowest,
+    )
+    answer = cluster.call(request, node_id)
+    if answer.error_code == _SECURITY_DISABLED:
+        return SecurityDisabled(cluster=str(cluster))
+    if answer.error_code:
+        raise broker_error(
+            answer.error_code,
+            "list the ACLs of",
+            str(cluster),
+            answer.error_message,
+            needs="DESCRIBE on the cluster",
+        )
+    return frozenset(
+        AclBinding(
+            resource_type=_name(_RESOURCE_TYPES, resource.resource_type),
+            name=resource.resource_name,
+            pattern=_name(_PATTERNS, resource.pattern_type),
+            principal=acl.principal,
+            host=acl.host,
+            operation=_name(OPERATIONS, acl.operation),
+            permission=_name(_PERMISSIONS, acl.permission_type),
+        )
+        for resource in answer.resources
+        for acl in resource.acls
+    )
+
+
+def _name(names: tuple[str, ...], number: int) -> str:
+    """UNKNOWN for what a newer broker has."""
+    return names[number] if 0 <= number < len(names) else names[0]
+
+
+def create_acls(
+    cluster: Client, bindings: Collection[AclBinding]
+) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
+    """Adds rules; one that is there already counts as done (None)."""
+
+    def request(chunk: list[AclBinding]) -> Any:
+        return CreateAclsRequest(
+            creations=[
+                CreateAclsRequest.AclCreation(
+                    resource_type=_RESOURCE_TYPES.index(binding.resource_type),
+                    resource_name=binding.name,
+                    resource_pattern_type=_PATTERNS.index(binding.pattern),
+                    principal=binding.principal,
+                    host=binding.host,
+                    operation=OPERATIONS.index(binding.operation),
+                    permission_type=_PERMISSIONS.index(binding.permission),
+                )
+                for binding in chunk
+            ],
+            min_version=CREATE_ACLS.lowest,
+        )
+
+    return _each(cluster, "create", bindings, request, lambda answer: answer.results)
+
+
+def delete_acls(
+    cluster: Client, bindings: Collection[AclBinding]
+) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
+    """Takes exactly these rules away; one that is not there counts as done (None)."""
+
+    def request(chunk: list[AclBinding]) -> Any:
+        return DeleteAclsRequest(
+            filters=[
+                DeleteAclsRequest.DeleteAclsFilter(
+                    resource_type_filter=_RESOURCE_TYPES.index(binding.resource_type),
+                    resource_name_filter=binding.name,
+                    pattern_type_filter=_PATTERNS.index(binding.pattern),
+                    principal_filter=binding.principal,
+                    host_filter=binding.host,
+                    operation=OPERATIONS.index(binding.operation),
+                    permission_type=_PERMISSIONS.index(binding.permission),
+                )
+                for binding in chunk
+            ],
+            min_version=DELETE_ACLS.lowest,
+        )
+
+    return _each(cluster, "delete", bindings, request, lambda answer: answer.filter_results)
+
+
+def _each(
+    cluster: Client,
+    operation: str,
+    bindings: Collection[AclBinding],
+    request: Callable[[list[AclBinding]], Any],
+    results_of: Callable[[Any], list[Any]],
+) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
+    """One operation on many rules, in chunks, retried rule by rule: answers come in the order of
+    the request, and doing it twice does no harm."""
+
+    def attempt(
+        left: list[AclBinding], deadline: Deadline
+    ) -> dict[AclBinding, CausewayError | None]:
+        results: dict[AclBinding, CausewayError | None] = {}
+        for start in range(0, len(left), BINDINGS_A_REQUEST):
+            chunk = left[start : start + BINDINGS_A_REQUEST]
+            answer = cluster.once(request(chunk), None, deadline)
+            for binding, result in zip(chunk, results_of(answer), strict=True):
+                results[binding] = _error(cluster, operation, binding, result)
+        return results
+
+    unique = list(dict.fromkeys(bindings))
+    found = cluster.retry_each(unique, attempt, topic_of=str, unknown_topic_grace_s=0)
+    for error in found.values():
+        if isinstance(error, BrokerError) and error.code == _SECURITY_DISABLED:
+            return SecurityDisabled(cluster=str(cluster))
+    return found
+
+
+def _error(
+    cluster: Client, operation: str, binding: AclBinding, result: Any
+) -> CausewayError | None:
+    matching = getattr(result, "matching_acls", ())
+    failed = next((each for each in (result, *matching) if each.error_code), None)
+    if failed is None:
+        return None
+    return broker_error(
+        failed.error_code,
+        f"{operation} ACL",
+        f"{binding} on {cluster}",
+        failed.error_message,
+        needs="ALTER on the cluster",
+    )

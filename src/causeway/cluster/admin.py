@@ -1,0 +1,348 @@
+"""Topics and their configuration, in bulk: a result or an error for each item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+
+from causeway.errors import BrokerError, CausewayError
+from causeway.wire.apis import CREATE_TOPICS, DESCRIBE_CONFIGS
+from causeway.wire.codes import (
+    POLICY_VIOLATION,
+    REQUEST_TIMED_OUT,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    broker_error,
+)
+from causeway.wire.deadline import Deadline
+
+if TYPE_CHECKING:
+    from causeway.cluster.client import Client
+
+TOPICS_A_REQUEST = 500
+# A KRaft controller writes at most 10,000 records for one request: each topic, partition and config
+# is a record. It refuses the items beyond that with POLICY_VIOLATION.
+RECORDS_A_REQUEST = 5_000
+# The size of a request cannot be the reason for a refusal below this number of records.
+_SURELY_SMALL = 500
+_TOPIC, _BROKER = 2, 4
+_SET, _DELETE = 0, 1
+_SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """`value` is None where it is sensitive. `source`: Kafka's constant, as DYNAMIC_TOPIC_CONFIG.
+    `default`: nobody has set it, neither on the topic nor on the broker."""
+
+    value: str | None
+    source: str
+    read_only: bool = False
+    sensitive: bool = False
+    default: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """-1 for `partitions` or `replication_factor`: the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def describe_configs(
+    cluster: Client, topics: Collection[str], names: Collection[str] | None = None
+) -> dict[str, dict[str, ConfigEntry] | CausewayError]:
+    """The configuration of each topic: all of it, or the `names` alone."""
+
+    def attempt(
+        left: list[str], deadline: Deadline
+    ) -> dict[str, dict[str, ConfigEntry] | CausewayError]:
+        results: dict[str, dict[str, ConfigEntry] | CausewayError] = {}
+        for chunk in _chunks(left):
+            request = _describe_request(_TOPIC, chunk, names)
+            for result in cluster.once(request, None, deadline).results:
+                results[result.resource_name] = _entries(cluster, "topic", result)
+        return results
+
+    return cluster.retry_each(list(dict.fromkeys(topics)), attempt, unknown_topic_grace_s=0)
+
+
+def broker_configs(cluster: Client, node_id: int) -> dict[str, ConfigEntry]:
+    """The configuration of one broker. Raises BrokerError, AuthorizationError."""
+    response = cluster.call(_describe_request(_BROKER, [str(node_id)], None), node_id)
+    entries = _entries(cluster, "broker", response.results[0])
+    if isinstance(entries, CausewayError):
+        raise entries
+    return entries
+
+
+def _describe_request(kind: int, resources: list[str], names: Collection[str] | None) -> Any:
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configuration_keys=None if names is None else list(names),
+            )
+            for name in resources
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+        min_version=DESCRIBE_CONFIGS.lowest,
+    )
+
+
+def _entries(cluster: Client, kind: str, result: Any) -> dict[str, ConfigEntry] | CausewayError:
+    if result.error_code:
+        needs = "DESCRIBE_CONFIGS on the cluster"
+        if kind == "topic":
+            needs = f"DESCRIBE_CONFIGS on topic {result.resource_name}"
+        return broker_error(
+            result.error_code,
+            f"read the configuration of {kind}",
+            f"{result.resource_name} on {cluster}",
+            result.error_message,
+            needs=needs,
+        )
+    return {
+        entry.name: ConfigEntry(
+            value=entry.value,
+            source=_SOURCES.get(entry.config_source, "UNKNOWN"),
+            read_only=entry.read_only,
+            sensitive=entry.is_sensitive,
+            default=entry.config_source == 5,
+        )
+        for entry in result.configs
+    }
+
+
+def create_topics(
+    cluster: Client, topics: Sequence[NewTopic], validate_only: bool = False
+) -> dict[str, CausewayError | None]:
+    """Creates, or with `validate_only` asks whether it would work. None: done.
+
+    TOPIC_ALREADY_EXISTS (36) is an error, save where an attempt of this very call whose answer got
+    lost may have made the topic.
+    """
+    by_name = {topic.name: topic for topic in topics}
+
+    def request(names: list[str], timeout_ms: int) -> Any:
+        kind = CreateTopicsRequest.CreatableTopic
+        return CreateTopicsRequest(
+            topics=[
+                kind(
+                    name=name,
+                    num_partitions=by_name[name].partitions,
+                    replication_factor=by_name[name].replication_factor,
+                    assignments=[],
+                    configs=[
+                        kind.CreatableTopicConfig(name=key, value=value)
+                        for key, value in by_name[name].configs.items()
+                    ],
+                )
+                for name in names
+            ],
+            timeout_ms=timeout_ms,
+            validate_only=validate_only,
+            # An older version has no dry run: the topic would be created.
+            min_version=CREATE_TOPICS.lowest,
+        )
+
+    return _on_controller(
+        cluster,
+        "create topic",
+        list(by_name),
+        request,
+        lambda response: ((r.name, r) for r in response.topics),
+        needs="CREATE on topic {0}, and ALTER_CONFIGS if it sets any",
+        weight=lambda name: 1 + max(by_name[name].partitions, 1) + len(by_name[name].configs),
+        done_in_doubt=0 if validate_only else TOPIC_ALREADY_EXISTS,
+    )
+
+
+def create_partitions(
+    cluster: Client, counts: Mapping[str, int]
+) -> dict[str, CausewayError | None]:
+    """Raises each topic's number of partitions to the count. INVALID_PARTITIONS (37): it has as
+    many or more."""
+
+    def request(names: list[str], timeout_ms: int) -> Any:
+        kind = CreatePartitionsRequest.CreatePartitionsTopic
+        return CreatePartitionsRequest(
+            topics=[kind(name=name, count=counts[name], assignments=None) for name in names],
+            timeout_ms=timeout_ms,
+            validate_only=False,
+        )
+
+    return _on_controller(
+        cluster,
+        "add partitions to",
+        list(counts),
+        request,
+        lambda response: ((r.name, r) for r in response.results),
+        needs="ALTER on topic {0}",
+        weight=lambda name: counts[name],
+    )
+
+
+def alter_configs(
+    cluster: Client, changes: Mapping[str, Mapping[str, str | None]]
+) -> dict[str, CausewayError | None]:
+    """Sets the named configs of each topic, None: back to the default; leaves others alone."""
+
+    def request(names: list[str], _timeout_ms: int) -> Any:
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        return IncrementalAlterConfigsRequest(
+            resources=[
+                kind(
+                    resource_type=_TOPIC,
+                    resource_name=name,
+                    configs=[
+                        kind.AlterableConfig(
+                            name=key,
+                            config_operation=_DELETE if value is None else _SET,
+                            value=value,
+                        )
+                        for key, value in changes[name].items()
+                    ],
+                )
+                for name in names
+            ],
+            validate_only=False,
+        )
+
+    return _on_controller(
+        cluster,
+        "configure topic",
+        list(changes),
+        request,
+        lambda response: ((r.resource_name, r) for r in response.responses),
+        needs="ALTER_CONFIGS on topic {0}",
+        weight=lambda name: len(changes[name]),
+    )
+
+
+def delete_topics(cluster: Client, topics: Collection[str]) -> dict[str, CausewayError | None]:
+    """Deletes by name. UNKNOWN_TOPIC_OR_PARTITION (3): there is no such topic."""
+
+    def request(names: list[str], timeout_ms: int) -> Any:
+        kind = DeleteTopicsRequest.DeleteTopicState
+        return DeleteTopicsRequest(
+            topics=[kind(name=name, topic_id=None) for name in names],
+            topic_names=names,
+            timeout_ms=timeout_ms,
+        )
+
+    return _on_controller(
+        cluster,
+        "delete topic",
+        list(dict.fromkeys(topics)),
+        request,
+        lambda response: ((r.name, r) for r in response.responses),
+        needs="DELETE on topic {0}",
+        done_in_doubt=UNKNOWN_TOPIC_OR_PARTITION,
+    )
+
+
+def _on_controller(
+    cluster: Client,
+    operation: str,
+    topics: list[str],
+    request: Callable[[list[str], int], Any],
+    results_of: Callable[[Any], Iterator[tuple[str, Any]]],
+    *,
+    needs: str,
+    weight: Callable[[str], int] = lambda _: 1,
+    done_in_doubt: int = 0,
+) -> dict[str, CausewayError | None]:
+    """One operation on many topics, in chunks, retried item by item.
+
+    `weight`: the records that the controller writes for a topic. Sends items that the controller
+    refused by POLICY_VIOLATION again in chunks of half the weight, as its limit may be lower than
+    ours. `done_in_doubt`: the code that a repetition gets if the lost first attempt had worked.
+    """
+    doubtful: set[str] = set()
+
+    def attempt(left: list[str], _: Deadline) -> dict[str, CausewayError | None]:
+        results: dict[str, CausewayError | None] = {}
+        waiting = list(_chunks(left, weight))
+        while waiting:
+            chunk = waiting.pop()
+            # Each chunk has the whole time: thousands of topics take a controller a while.
+            deadline = Deadline(cluster.timeout_s)
+            try:
+                response = cluster.controller_once(
+                    request(chunk, int(cluster.timeout_s * 1000)), deadline
+                )
+            except CausewayError as failure:
+                doubtful.update(chunk)
+                results.update(dict.fromkeys(chunk, failure))
+                continue
+            refused = []
+            for name, result in results_of(response):
+                error = _error(cluster, operation, name, result, needs)
+                code = error.code if isinstance(error, BrokerError) else 0
+                if code == POLICY_VIOLATION:
+                    refused.append(name)
+                if name in doubtful and code and code == done_in_doubt:
+                    error = None
+                if code == REQUEST_TIMED_OUT:
+                    doubtful.add(name)
+                results[name] = error
+            total = sum(map(weight, chunk))
+            if len(chunk) > 1 and total > _SURELY_SMALL:
+                waiting += _chunks(refused, weight, total // 2)
+        return results
+
+    return cluster.retry_each(topics, attempt, unknown_topic_grace_s=0)
+
+
+def _error(
+    cluster: Client, operation: str, name: str, result: Any, needs: str
+) -> CausewayError | None:
+    if not result.error_code:
+        return None
+    return broker_error(
+        result.error_code,
+        operation,
+        f"{name} on {cluster}",
+        result.error_message,
+        needs=needs.format(name),
+    )
+
+
+def _chunks(
+    topics: list[str], weight: Callable[[str], int] = lambda _: 1, limit: int | None = None
+) -> Iterator[list[str]]:
+    """Cuts into requests of at most `limit` records, by default RECORDS_A_REQUEST; `weight` is a
+    topic's records. A topic above the limit has a request of its own."""
+    limit = RECORDS_A_REQUEST if limit is None else limit
+    chunk: list[str] = []
+    total = 0
+    for topic in topics:
+        if chunk and (len(chunk) == TOPICS_A_REQUEST or total + weight(topic) > limit):
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(topic)
+        total += weight(topic)
+    if chunk:
+        yield chunk

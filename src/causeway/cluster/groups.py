@@ -1,0 +1,350 @@
+"""Consumer groups, in bulk: which there are, what they have committed, and committing for them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from causeway.errors import BrokerError, CausewayError
+from causeway.model import TopicPartition
+from causeway.wire.apis import FIND_COORDINATOR, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
+from causeway.wire.codes import broker_error
+from causeway.wire.deadline import Deadline
+
+if TYPE_CHECKING:
+    from causeway.cluster.client import Client
+
+GROUP = 0
+GROUPS_A_REQUEST = 500
+# A broker answers a connection's requests one at a time, and a commit waits for its replicas.
+COMMITTING_CONNECTIONS = 16
+FETCHING_CONNECTIONS = 16  # to a broker each
+# So long a group may keep the others waiting: its coordinator moves, or a transaction of its own
+# is about to commit offsets. What was read of the others grows old meanwhile.
+PATIENCE_S = 5.0
+
+_COORDINATOR_NOT_AVAILABLE = 15
+_UNKNOWN_MEMBER_ID = 25
+_GROUP_ID_NOT_FOUND = 69
+# Codes of a partition in a commit's answer that speak of the whole group.
+_OF_GROUP = frozenset((14, 15, 16, 22, 24, 25, 27, 30, 69, 82, 110, 113))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """`state` as Kafka has it: Empty, Stable, PreparingRebalance, …; `type`: classic, consumer,
+    share or streams; `protocol_type`: consumer, connect, …, or empty where no member ever joined
+    and offsets were only committed."""
+
+    name: str
+    state: str
+    type: str
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """`offset` is the next one to read; `leader_epoch` that of the record before it, -1 for
+    unknown; `metadata` is the group's own text."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+Offsets = dict[TopicPartition, Committed]
+CommitResults = dict[TopicPartition, CausewayError | None]
+
+
+def list_groups(cluster: Client) -> dict[str, GroupListing]:
+    """Every group that we may DESCRIBE, of any type.
+
+    A broker knows only the groups that it coordinates, so a list without one of them would be
+    wrong: raises a CausewayError where any cannot be asked.
+    """
+    deadline = Deadline(cluster.timeout_s)
+    found: dict[str, GroupListing] = {}
+    for node_id in cluster.metadata([]).brokers:
+        found |= cluster.retry(deadline, lambda node=node_id: _list(cluster, node, deadline))  # type: ignore[misc]
+    return found
+
+
+def _list(cluster: Client, node_id: int, deadline: Deadline) -> dict[str, GroupListing]:
+    request = ListGroupsRequest(states_filter=[], types_filter=[], min_version=LIST_GROUPS.lowest)
+    answer = cluster.once(request, node_id, deadline)
+    if answer.error_code:
+        raise broker_error(
+            answer.error_code,
+            "list the groups of",
+            f"broker {node_id} of {cluster}",
+            needs="DESCRIBE on the cluster, or on each group",
+        )
+    return {
+        listed.group_id: GroupListing(
+            name=listed.group_id,
+            state=listed.group_state,
+            type=(listed.group_type or "classic").lower(),  # Kafka 3.8 was the first to say it
+            protocol_type=listed.protocol_type,
+        )
+        for listed in answer.groups
+    }
+
+
+def committed_offsets(cluster: Client, group: str) -> dict[TopicPartition, int]:
+    """Everything that `group` has committed; nothing where there is no such group.
+
+    Waits for offsets that a transaction is about to commit. Raises AuthorizationError without
+    DESCRIBE on the group, else CausewayError.
+    """
+    found = committed_offsets_of(cluster, [group], cluster.timeout_s)[group]
+    if isinstance(found, CausewayError):
+        raise found
+    return {at: committed.offset for at, committed in found.items()}
+
+
+def committed_offsets_of(
+    cluster: Client, groups: Collection[str], patience_s: float = PATIENCE_S
+) -> dict[str, Offsets | CausewayError]:
+    """Everything that each group has committed, on topics that we may DESCRIBE; nothing where there
+    is no such group.
+
+    A group that can't be told is waited for `patience_s`, and so is a broker that does not answer,
+    for each GROUPS_A_REQUEST that it is asked for; brokers are not waited for in turn. Where a
+    transaction is about to commit over an older offset, the group then answers
+    UNSTABLE_OFFSET_COMMIT (88); a partition's first commit is seen once it is done.
+    AuthorizationError without DESCRIBE on the group.
+    """
+
+    def attempt(left: list[str], deadline: Deadline) -> dict[str, Offsets | CausewayError]:
+        by_node, errors = _coordinators(cluster, left, deadline, patience_s)
+        results: dict[str, Offsets | CausewayError] = {**errors}
+        with ThreadPoolExecutor(FETCHING_CONNECTIONS) as pool:
+            fetches = [
+                pool.submit(_fetch, cluster, node_id, names, _share(deadline, patience_s, names))
+                for node_id, names in by_node.items()
+            ]
+        for fetch in fetches:
+            results |= fetch.result()
+        return results
+
+    names = list(dict.fromkeys(groups))
+    return cluster.retry_each(names, attempt, unknown_topic_grace_s=0, patience_s=patience_s)
+
+
+def _fetch(
+    cluster: Client, node_id: int, groups: list[str], share_s: float
+) -> dict[str, Offsets | CausewayError]:
+    deadline = Deadline(share_s)
+    try:
+        with cluster.lease(node_id, deadline) as connection:
+            bulk = connection.api_version(OffsetFetchRequest.API_KEY, 8) == 8
+            chunks = list(_cut(groups, GROUPS_A_REQUEST if bulk else 1))
+            requests = [_fetch_request(chunk) for chunk in chunks]
+            answers = connection.call_many(requests, deadline.left())
+    except CausewayError as error:
+        return dict.fromkeys(groups, error)
+    return {
+        name: _offsets(cluster, name, answer)
+        for chunk, whole in zip(chunks, answers, strict=True)
+        for name, answer in ([(g.group_id, g) for g in whole.groups] or [(chunk[0], whole)])
+    }
+
+
+def _fetch_request(groups: list[str]) -> Any:
+    kind = OffsetFetchRequest.OffsetFetchRequestGroup
+    return OffsetFetchRequest(
+        group_id=groups[0],
+        topics=None,  # all of them
+        groups=[kind(group_id=group, topics=None) for group in groups],
+        require_stable=True,
+        min_version=OFFSET_FETCH.lowest,
+        max_version=OFFSET_FETCH.highest,  # later ones add only what members need, and topics by id
+    )
+
+
+def _offsets(cluster: Client, group: str, answer: Any) -> Offsets | CausewayError:
+    parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
+    codes = (answer.error_code, *(part.error_code for _, part in parts))
+    wrong = next((code for code in codes if code and code != _GROUP_ID_NOT_FOUND), 0)
+    if wrong:
+        return broker_error(
+            wrong,
+            "read the offsets of",
+            f"group {group} on {cluster}",
+            needs=f"DESCRIBE on group {group}",
+        )
+    return {
+        TopicPartition(topic, part.partition_index): Committed(
+            offset=part.committed_offset,
+            leader_epoch=part.committed_leader_epoch,
+            metadata=part.metadata or "",
+        )
+        for topic, part in parts
+        if part.committed_offset >= 0
+    }
+
+
+def commit_offsets(
+    cluster: Client, commits: Mapping[str, Mapping[TopicPartition, Committed]]
+) -> dict[str, CommitResults | CausewayError]:
+    """Commits for groups that have no members, as an administrator. None: done.
+
+    A group with members is left as it is and answers UNKNOWN_MEMBER_ID (25). AuthorizationError
+    without READ on the group; for single partitions without READ on the topic. A commit whose
+    answer got lost is not sent again: by then a consumer may have come, read on and gone. For the
+    same reason none is tried for longer than PATIENCE_S.
+    """
+    doubtful: dict[str, CausewayError] = {}
+
+    def attempt(left: list[str], deadline: Deadline) -> dict[str, CommitResults | CausewayError]:
+        by_node, errors = _coordinators(cluster, left, deadline, PATIENCE_S)
+        results: dict[str, CommitResults | CausewayError] = {**errors}
+        connections = max(1, COMMITTING_CONNECTIONS // max(1, len(by_node)))
+        shares = [
+            (node_id, {name: commits[name] for name in names[start::connections]})
+            for node_id, names in by_node.items()
+            for start in range(min(connections, len(names)))
+        ]
+        with ThreadPoolExecutor(COMMITTING_CONNECTIONS) as pool:
+            futures = [
+                pool.submit(_commit, cluster, node_id, share, doubtful, deadline)
+                for node_id, share in shares
+            ]
+        for future in futures:
+            results |= future.result()
+        return results | {name: {} for name in doubtful}  # so that they are not tried again
+
+    results = cluster.retry_each(
+        list(commits), attempt, unknown_topic_grace_s=0, patience_s=PATIENCE_S
+    )
+    return results | doubtful
+
+
+def _commit(
+    cluster: Client,
+    node_id: int,
+    commits: Mapping[str, Mapping[TopicPartition, Committed]],
+    doubtful: dict[str, CausewayError],
+    deadline: Deadline,
+) -> dict[str, CommitResults | CausewayError]:
+    """Those whose answers got lost go to `doubtful`."""
+    requests = [_commit_request(group, offsets) for group, offsets in commits.items()]
+    try:
+        with cluster.lease(node_id, deadline) as connection:
+            try:
+                answers = connection.call_many(requests, deadline.left())
+            except CausewayError as lost:
+                doubtful.update(dict.fromkeys(commits, lost))
+                return {}
+    except CausewayError as error:
+        return dict.fromkeys(commits, error)
+    results = {}
+    for group, answer in zip(commits, answers, strict=True):
+        found = _commit_results(cluster, group, answer)
+        # Also said where the write took too long, and may be done yet.
+        if isinstance(found, BrokerError) and found.code == _COORDINATOR_NOT_AVAILABLE:
+            doubtful[group] = found
+        else:
+            results[group] = found
+    return results
+
+
+def _commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> Any:
+    kind = OffsetCommitRequest.OffsetCommitRequestTopic
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for at, committed in offsets.items():
+        by_topic[at.topic].append(
+            kind.OffsetCommitRequestPartition(
+                partition_index=at.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[kind(name=topic, partitions=parts) for topic, parts in by_topic.items()],
+        min_version=OFFSET_COMMIT.lowest,
+        max_version=OFFSET_COMMIT.highest,  # later ones name topics by id
+    )
+
+
+def _commit_results(cluster: Client, group: str, answer: Any) -> CommitResults | CausewayError:
+    results: CommitResults = {}
+    for topic in answer.topics:
+        for part in topic.partitions:
+            code, where = part.error_code, TopicPartition(topic.name, part.partition_index)
+            subject = f"group {group} on {cluster}"
+            if code in _OF_GROUP:
+                return broker_error(
+                    code,
+                    "commit offsets of",
+                    subject,
+                    "it has members" if code == _UNKNOWN_MEMBER_ID else None,
+                    needs=f"READ on group {group}",
+                )
+            results[where] = (
+                broker_error(
+                    code, f"commit {where} of", subject, needs=f"READ on topic {topic.name}"
+                )
+                if code
+                else None
+            )
+    return results
+
+
+def _coordinators(
+    cluster: Client, groups: Sequence[str], deadline: Deadline, patience_s: float
+) -> tuple[dict[int, list[str]], dict[str, CausewayError]]:
+    """The groups by the broker that coordinates them, and those for which there is none now."""
+    by_node: dict[int, list[str]] = defaultdict(list)
+    errors: dict[str, CausewayError] = {}
+    share = Deadline(_share(deadline, patience_s, groups))
+    with cluster.lease(None, share) as connection:
+        bulk = connection.api_version(FindCoordinatorRequest.API_KEY, 4) == 4
+        chunks = list(_cut(groups, GROUPS_A_REQUEST if bulk else 1))
+        requests = [
+            FindCoordinatorRequest(
+                key=chunk[0],
+                key_type=GROUP,
+                coordinator_keys=chunk,
+                min_version=FIND_COORDINATOR.lowest,
+                max_version=4,
+            )
+            for chunk in chunks
+        ]
+        answers = connection.call_many(requests, share.left())
+    for chunk, whole in zip(chunks, answers, strict=True):
+        for group, found in [(c.key, c) for c in whole.coordinators] or [(chunk[0], whole)]:
+            if found.error_code:
+                errors[group] = broker_error(
+                    found.error_code,
+                    "find the coordinator of",
+                    f"group {group} on {cluster}",
+                    found.error_message,
+                    needs=f"DESCRIBE on group {group}",
+                )
+            else:
+                by_node[found.node_id].append(group)
+    return by_node, errors
+
+
+def _share(deadline: Deadline, patience_s: float, groups: Sequence[str]) -> float:
+    """How long one broker may take to tell of `groups`: as in Client.once at most half of the time,
+    so that one frozen broker leaves the others some."""
+    requests = math.ceil(len(groups) / GROUPS_A_REQUEST)
+    return max(0.05, min(deadline.left(), deadline.seconds / 2, patience_s * requests))
+
+
+def _cut(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    return (list(items[start : start + size]) for start in range(0, len(items), size))

@@ -1,8 +1,0 @@
-"""causeway.yaml: the settings of a property file in a form of our own.
-
- causeway.yaml ─ document.py ─► values with their places ─ read.py ─► entries ─► config/mm2.py
- entries ─ write.py ─► causeway.yaml          entries ─ properties.py ─► property file
-
-Each leaf of the form stands for one key of keys.py (`shape.py`): types, defaults and checks are the
-property file's, and so are `${...}` and what is kept secret.
-"""

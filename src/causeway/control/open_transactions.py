@@ -1,0 +1,98 @@
+"""Open transactions: how much they hold back, and why a last stable offset does not move.
+Readers of committed data see nothing of what lies behind an open transaction, neither a mirror nor
+its lag."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import LATEST, OffsetAt
+from causeway.cluster.producers import OpenTransaction, open_transactions
+from causeway.errors import CausewayError
+from causeway.model import TopicPartition
+
+Ends = dict[TopicPartition, OffsetAt | CausewayError]
+HELD_MS: Final = 60_000  # a transaction may take so long before it is worth a word
+
+
+class Held(NamedTuple):
+    """`stable`: the last stable offset. `since_ms`: how long it has been seen to stand; or, if
+    `dated`, how long ago the record there is dated, which may be any event's time."""
+
+    stable: int
+    high_watermark: int
+    since_ms: float
+    dated: bool = False
+
+
+def both_ends(
+    source: Cluster,
+    places: Collection[TopicPartition],
+    *,
+    read_committed: bool,
+    patience_s: float | None = None,
+) -> tuple[Ends, Ends]:
+    """The ends of partitions for the link's readers (with `read_committed` the last stable offset),
+    and their high watermarks, never below. An open transaction holds back all records between the
+    two: the high watermark is asked for first, so that records which arrive between the two
+    questions do not look held. `patience_s`: see Cluster.list_offsets. Raises CausewayError."""
+    tops = source.list_offsets(list(places), LATEST, patience_s=patience_s)
+    if not read_committed:
+        return tops, tops
+    stable = source.list_offsets(list(places), LATEST, read_committed=True, patience_s=patience_s)
+    return stable, {at: _higher(top, stable.get(at)) for at, top in tops.items()}
+
+
+def known_ends(
+    source: Cluster,
+    places: Collection[TopicPartition],
+    *,
+    read_committed: bool,
+    patience_s: float | None = None,
+) -> dict[TopicPartition, tuple[int, int]]:
+    """As `both_ends`: end and high watermark, of the partitions whose brokers told both."""
+    ends, tops = both_ends(source, places, read_committed=read_committed, patience_s=patience_s)
+    return {
+        at: (end.offset, top.offset)
+        for at, end in ends.items()
+        if isinstance(end, OffsetAt) and isinstance(top := tops[at], OffsetAt)
+    }
+
+
+def _higher(
+    top: OffsetAt | CausewayError, stable: OffsetAt | CausewayError | None
+) -> OffsetAt | CausewayError:
+    if isinstance(top, OffsetAt) and isinstance(stable, OffsetAt) and stable.offset > top.offset:
+        return stable
+    return top
+
+
+def explain(source: Cluster, held: Mapping[TopicPartition, Held]) -> dict[TopicPartition, str]:
+    """What a person should know of each: the transaction that it waits for, where we may ask."""
+    if not held:
+        return {}
+    transactions = open_transactions(source, list(held))
+    return {at: reason(one, transactions[at]) for at, one in held.items()}
+
+
+def reason(held: Held, transactions: tuple[OpenTransaction, ...] | CausewayError) -> str:
+    who = "an open transaction"
+    if isinstance(transactions, CausewayError):
+        who += f" (of which producer is not known: {transactions})"
+    elif transactions:
+        first = transactions[0]
+        who += f" of producer {first.producer_id}, epoch {first.producer_epoch},"
+    ago = _minutes(held.since_ms)
+    if held.dated:
+        what, advice = f"holds offset {held.stable}, a record dated {ago} ago", ""
+    else:
+        what = f"has held offset {held.stable} for {ago}"
+        advice = " (end its producer, or abort it with kafka-transactions.sh)"
+    behind = held.high_watermark - held.stable
+    return f"{who} {what}: {behind:,} offsets from there on are mirrored once it ends{advice}"
+
+
+def _minutes(ms: float) -> str:
+    return f"{ms / 60_000:.0f} min" if ms < 7_200_000 else f"{ms / 3_600_000:.0f} h"

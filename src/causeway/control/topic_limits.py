@@ -1,0 +1,158 @@
+"""Configs of a mirrored topic: those copied from the source, and the limits it needs.
+
+Pure. A mirror must take every batch as it lies on the source: its size, its timestamps (which a
+target's clock may find too old or too new) and its codec (another `compression.type` would make
+the target's broker pack every batch anew). And its log must have batches that know their producer,
+which only an old broker's setting denies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Literal
+
+from causeway.cluster import log_format
+from causeway.cluster.admin import ConfigEntry
+from causeway.filters import excludes
+from causeway.patterns import Pattern
+
+LONG_MAX: Final = 2**63 - 1
+
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
+COMPRESSION_TYPE: Final = "compression.type"
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
+# before/after exist since Kafka 3.6; difference was the only one before and is gone since 4.0.
+TIMESTAMP_LIMITS: Final = (
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.difference.max.ms",
+)
+MESSAGE_FORMAT: Final = log_format.TOPIC_CONFIG  # of a log, not of records, so never copied
+LIMIT_NAMES: Final = (
+    MAX_MESSAGE_BYTES,
+    COMPRESSION_TYPE,
+    TIMESTAMP_TYPE,
+    MESSAGE_FORMAT,
+    *TIMESTAMP_LIMITS,
+)
+
+# What a person is told of each, where a plan sets it.
+_ANY_AGE: Final = "a mirror takes records as they are, however old or far ahead their times are"
+REASONS: Final[Mapping[str, str]] = {
+    MAX_MESSAGE_BYTES: "a mirror takes batches as big as the source's",
+    COMPRESSION_TYPE: "a mirror takes batches as they were packed",
+    TIMESTAMP_TYPE: "a mirror keeps the times that its records have on the source",
+    MESSAGE_FORMAT: "a mirror's batches tell who wrote them, by which none comes twice",
+    **dict.fromkeys(TIMESTAMP_LIMITS, _ANY_AGE),
+}
+
+# The broker's config that is a topic's default, for the few that limits are computed from.
+BROKER_DEFAULTS: Final[Mapping[str, str]] = {
+    "message.max.bytes": MAX_MESSAGE_BYTES,
+    "compression.type": COMPRESSION_TYPE,
+    "log.message.timestamp.type": TIMESTAMP_TYPE,
+    **{f"log.{name}": name for name in (MESSAGE_FORMAT, *TIMESTAMP_LIMITS)},
+}
+
+
+def copied(
+    source: Mapping[str, ConfigEntry],
+    exclude: Sequence[Pattern],
+    use_defaults_from: Literal["source", "target"],
+) -> dict[str, str]:
+    """The source's configs that a new mirror is created with, by MirrorMaker 2's rules."""
+    return {
+        name: entry.value
+        for name, entry in source.items()
+        if entry.value is not None
+        and name != MESSAGE_FORMAT
+        and not entry.read_only
+        and not entry.sensitive
+        and entry.source != "STATIC_BROKER_CONFIG"
+        and (not entry.default or use_defaults_from == "source")
+        and not excludes(exclude, name)
+    }
+
+
+def topic_defaults(broker: Mapping[str, ConfigEntry]) -> dict[str, str]:
+    """What a topic without configs of its own would have, of the names limits are computed from."""
+    return {
+        topic_name: broker[broker_name].value or ""
+        for broker_name, topic_name in BROKER_DEFAULTS.items()
+        if broker_name in broker
+    }
+
+
+def effective(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
+    """A topic's values as they are in force, whether its own or its broker's."""
+    return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+
+def needed(
+    source: Mapping[str, str], target: Mapping[str, str], names: Collection[str] | None = None
+) -> dict[str, str]:
+    """What must be set on the mirror so that it takes everything `source` holds.
+
+    Both are values in force; `names`: the configs that the target knows, as far as anybody can say.
+    Where no value of the target is known (no right to describe its brokers), all limits are set,
+    timestamp limits by the `names`, or else by those the source knows. Values that are wide enough
+    already are left alone, so the result is empty for a mirror in order.
+    """
+    changes: dict[str, str] = {}
+    size = source.get(MAX_MESSAGE_BYTES)
+    if size is not None and _number(target.get(MAX_MESSAGE_BYTES), -1) < int(size):
+        changes[MAX_MESSAGE_BYTES] = size
+    known = [name for name in TIMESTAMP_LIMITS if name in target] or [
+        name for name in TIMESTAMP_LIMITS if name in (source if names is None else names)
+    ]
+    for name in known:
+        if _number(target.get(name), -1) < LONG_MAX:
+            changes[name] = str(LONG_MAX)
+    if target.get(TIMESTAMP_TYPE) != "CreateTime":
+        changes[TIMESTAMP_TYPE] = "CreateTime"  # LogAppendTime would write over the records' times
+    if target.get(COMPRESSION_TYPE) not in ("producer", source.get(COMPRESSION_TYPE)):
+        changes[COMPRESSION_TYPE] = "producer"
+    if not log_format.knows_producers(target.get(MESSAGE_FORMAT)):
+        changes[MESSAGE_FORMAT] = log_format.KNOWN_TO_ALL
+    return changes
+
+
+def left_to_others(
+    needed: Mapping[str, str],
+    target: Mapping[str, str],
+    exclude: Sequence[Pattern],
+) -> dict[str, str]:
+    """Of what is `needed` on a topic that is there and that others may write to as well: what stays
+    as it is all the same, each with what follows, for people. How a topic keeps its records is its
+    owners' to say, and so is what `exclude` names. What it takes is widened, which harms nobody.
+    `target`: values in force."""
+    stays = {}
+    for name in needed:
+        value = f"{name}={target.get(name, '(default)')} stays"
+        if name in _KEEPING:
+            stays[name] = f"{value}, since others may write to it: {_KEEPING[name]}"
+        elif excludes(exclude, name):
+            stays[name] = (
+                f"{value}, since config.properties.exclude names it: what it does not take is"
+                " refused, and the partition says so"
+            )
+    return stays
+
+
+_KEEPING: Final = {
+    COMPRESSION_TYPE: "its brokers compress each batch again, and a batch that is too large then is"
+    " sent in smaller ones",
+    TIMESTAMP_TYPE: "records get the time of their arrival",
+}
+
+
+def max_message_bytes(values: Mapping[str, str]) -> int:
+    """In bytes, of a whole batch with its header; Kafka's default where the value is unknown."""
+    return _number(values.get(MAX_MESSAGE_BYTES), 1_048_588)
+
+
+def _number(value: str | None, otherwise: int) -> int:
+    try:
+        return int(value) if value is not None else otherwise
+    except ValueError:
+        return otherwise

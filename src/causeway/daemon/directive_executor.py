@@ -1,0 +1,377 @@
+"""Does what people ask of a link while this process leads it: looks at its directives topic twice
+a second, in a thread of its own.
+
+    what stands   pause, end: at once, here · throttle: told to the lanes · what is taken back: by
+                  the discoverer
+    what is chosen    the discoverer looks again, which takes up and lets go of topics
+    acts          restart: by the discoverer · step-down: by the link's leading thread
+    what is overdue   fences and promotions whose commands may have died: see overdue.py
+    done          how far it has come goes to the progress topic, where those who asked wait for it
+
+The discoverer is the one that gives partitions to lanes; it waits until what stands is known.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from causeway.config.settings import LinkSettings
+from causeway.control import fences, geo_topics
+from causeway.control.open_transactions import known_ends
+from causeway.daemon.overdue import Overdue
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.reconcile import Intake
+from causeway.daemon.partitions.registry import Registry
+from causeway.errors import AuthorizationError, CausewayError
+from causeway.link_topics.directive_log import DirectiveLog
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
+from causeway.link_topics.progress import DirectivesRecord
+from causeway.model import ENDED, HELD, NO_TOPIC_ID, same_topic
+from causeway.status.snapshot import Trouble
+
+_log = logging.getLogger("causeway.link")
+_LOOK_S = 0.5
+_ENDS_S = 2.0  # so often the lag of what is paused is measured
+_PATIENCE_S = 10.0  # with a broker that does not know the topic, as one that has just started
+_SOURCE_S = 2.0  # so long the source is asked who it is: pauses wait meanwhile
+_FIRST_S = 30.0  # so long a step-down waits for what was asked before
+_LOST = (
+    "the directives topic, or its newest records, are lost: people's earlier requests are not known"
+)
+_END_LOST = (
+    "but the directive for that is lost with the directives topic: going on could mirror into a "
+    "topic in use (`causeway failover` ends it again, `causeway restart --adopt` mirrors it again)"
+)
+_KINDS = tuple(kind.value for kind in Kind)
+_ENDS_SHARE = 20  # and no more of the time than a twentieth
+
+OnLimits = Callable[[Mapping[str | None, int]], None]
+
+
+class Directing:
+    """Of one time of leading a link, until `end`.
+
+    `known`: what stands has been read, or may not be; `wanted`: there is something for `carry_out`.
+    """
+
+    def __init__(
+        self,
+        link: LinkSettings,
+        sides: Sides,
+        registry: Registry,
+        intake: Intake,
+        on_limits: OnLimits,
+        before: DirectivesRecord | None,
+        sharers: Collection[fences.Sharer] = (),
+    ) -> None:
+        """`before`: how far the last leading driver had come; `sharers`: links that may fence the
+        same topics."""
+        self._link = link
+        self._sides = sides
+        self._registry = registry
+        self._intake = intake
+        self._on_limits = on_limits
+        self._overdue = Overdue(link, sides, sharers)
+        self._lock = threading.Lock()
+        self._log = DirectiveLog(sides.target, link.directives_topic)
+        self._over = threading.Event()
+        self.known = threading.Event()
+        self.wanted = threading.Event()
+        self._step_down: tuple[int, Directive] | None = None
+        self._restarts: set[Scope] = set()  # asked for
+        self._adopts: set[Scope] = set()  # scopes of restarts that acknowledge lost records
+        self._looking: set[Scope] = set()  # let go of, the next look takes them up
+        self._chosen = False  # others than before: a look has to follow
+        self._asked_at = 0.0  # the newest of them
+        self._patient_until = time.monotonic() + _PATIENCE_S
+        self._limits: Mapping[str | None, int] | None = None
+        self._applied = -1 if before is None else before.applied
+        self._topic_id = NO_TOPIC_ID if before is None else before.topic_id
+        self._reason = None if before is None else before.reason
+        self._lost: str | None = None
+        self._judged: Standing | None = None  # the directives at the last look for lost ends
+        self._unheard: str | None = None
+        self._told = before is not None and before.kinds == _KINDS  # what we know of
+        self._dirty = False
+        self._measure_at = 0.0
+        self._runs: dict[Kind, str] = {}  # of commands that renew their directive: logged once
+        self._cluster: str | None = None  # the source's id, once it was asked for
+        self._not_chosen: str | None = None
+        threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True).start()
+
+    def end(self) -> None:
+        self._over.set()
+
+    # -- for the discoverer -----------------------------------------------------------------------
+
+    def carry_out(self) -> bool:
+        """Resumes, and lets go of what is to be tried again; whether a look has to follow."""
+        self._intake.resume()
+        with self._lock:
+            scopes, adopts = set(self._restarts), set(self._adopts)
+        looks = set[Scope]()
+        if scopes and self._intake.restart(scopes, adopts):
+            looks |= scopes
+        # What is renewed is a restart of the link's, as far as the look after it goes.
+        if self._intake.renew():
+            looks.add(THE_LINK)
+        with self._lock:
+            # What was acknowledged meanwhile has to be asked for again.
+            self._restarts -= (looks & scopes) - (self._adopts - adopts)
+            self._adopts -= looks & adopts
+            if self._chosen:
+                self._chosen = False
+                looks.add(THE_LINK)
+            self._looking |= looks
+        return bool(looks)
+
+    def looked(self) -> None:
+        """At both clusters, since `carry_out`."""
+        with self._lock:
+            self._looking.clear()
+
+    def restarting(self, for_s: float) -> bool:
+        """Whether something is yet to be tried again, or looked at after that: since `for_s` at the
+        most."""
+        with self._lock:
+            recent = time.monotonic() - self._asked_at < for_s
+            return recent and bool(self._restarts or self._looking)
+
+    # -- for the leading thread -------------------------------------------------------------------
+
+    def standing(self) -> tuple[Directive, ...]:
+        return tuple(self._log.standing)
+
+    @property
+    def step_down(self) -> Directive | None:
+        """Whose wish it is that the lead be let go of; first is done what was asked before, unless
+        that takes long: what we cannot reach, another driver may."""
+        waits = self.restarting(_FIRST_S)
+        with self._lock:
+            return None if self._step_down is None or waits else self._step_down[1]
+
+    def stepped_down(self) -> None:
+        """Nobody is to do so again for the same wish."""
+        self.end()
+        with self._lock:
+            if self._step_down is not None:
+                self._applied = max(self._applied, self._step_down[0] + 1)
+                self._dirty = True
+
+    @property
+    def troubles(self) -> tuple[Trouble, ...]:
+        """Why nothing of the link is mirrored, where it is not known what stands."""
+        unknown = None if self.known.is_set() else self._reason
+        return () if unknown is None else (Trouble(topic="", reason=unknown),)
+
+    @property
+    def unheard(self) -> str | None:
+        """Why nothing that people ask is heard of, while the link is mirrored."""
+        return f"no pause, fence or end is heard of: {self._unheard}" if self._unheard else None
+
+    def take_dirty(self) -> list[DirectivesRecord]:
+        """What has to be written; `mark_all_dirty` if that fails."""
+        with self._lock:
+            if not self._dirty:
+                return []
+            self._dirty = False
+            return [
+                DirectivesRecord(
+                    link=self._link.name,
+                    topic_id=self._topic_id,
+                    applied=self._applied,
+                    reason=self._reason,
+                    kinds=_KINDS,
+                )
+            ]
+
+    def mark_all_dirty(self) -> None:
+        """All of it has to be written (again)."""
+        with self._lock:
+            self._dirty = self._log.end >= 0
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            unheard = None
+            try:
+                self._turn()
+                if not self._over.is_set():
+                    self._overdue.end(self._log.standing)
+                reason = self._lost or self._strange() or self._overdue.reason or self._not_chosen
+            except AuthorizationError as error:
+                # That its mirror has ended may stand in a topic that was there before.
+                if self._topic_id == NO_TOPIC_ID:
+                    self.known.set()  # nobody has asked anything of this link, as far as we can see
+                unheard = reason = str(error)
+            except CausewayError as error:
+                reason = str(error)
+            except Exception as error:
+                _log.error("internal error", exc_info=error, extra={"link": self._link.name})
+                reason = f"internal error: {error!r}"
+            self._unheard = unheard
+            self._tell(reason)
+            self._over.wait(_LOOK_S)
+
+    def _tell(self, reason: str | None) -> None:
+        with self._lock:
+            new, self._reason = reason != self._reason, reason
+            self._dirty |= new
+        if new and reason is not None:
+            about = {"link": self._link.name, "reason": reason}
+            _log.warning("directives not read", extra=about)
+
+    def _turn(self) -> None:
+        come = self._log.look()
+        if self._over.is_set():
+            return
+        if not self._find_topic():
+            return
+        self._see_to_loss()
+        for offset, directive in come:
+            if offset >= self._applied:
+                self._act(offset, directive)
+        self._choose_no_more()
+        self._intake.pauses.stand(self._log.standing)
+        self._choose()
+        limits = self._log.standing.limits(self._link.throttle_bytes_per_s)
+        if limits != self._limits:
+            self._on_limits(limits)
+            self._limits = limits
+        self.known.set()
+        paused = self._intake.pauses.pause()
+        if self._pending():
+            self.wanted.set()
+        elif paused and self._log.end >= 0 and not (self._told and self._applied == self._log.end):
+            with self._lock:
+                self._applied, self._dirty = self._log.end, True
+            self._told = True
+        self._measure()
+
+    def _choose_no_more(self) -> None:
+        """Before their pauses, which go with them, are over: nothing more of it is to come."""
+        before = self._link.chosen.names
+        if self._link.way_back:
+            return
+        if left := before - geo_topics.chosen(self._log.standing).keys():
+            self._link.chosen.names = before - left
+            with self._lock:
+                self._chosen = self.known.is_set()
+
+    def _choose(self) -> None:
+        """Has what people have chosen count, for all who look at the link's settings."""
+        standing = self._log.standing
+        names = frozenset(geo_topics.chosen(standing))
+        try:
+            if names and self._link.geo and self._cluster is None:
+                self._cluster = self._sides.source.bootstrap_check(_SOURCE_S).cluster_id
+            self._not_chosen = geo_topics.why_not(standing, self._link, self._cluster)
+        except CausewayError as error:
+            self._not_chosen = geo_topics.not_known(error)  # pauses are heard of all the same
+            names = self._link.chosen.names
+        else:
+            if self._not_chosen is not None or not self._link.geo:
+                names = frozenset()
+        if self._link.way_back:
+            names = geo_topics.begun(standing)
+        if self._not_chosen is not None and self._reason is None:
+            self._tell(self._not_chosen)  # before whoever asked hears that it was acted on
+        if names == self._link.chosen.names:
+            return
+        _log.info("chosen", extra={"link": self._link.name, "topics": len(names)})
+        self._link.chosen.names = names
+        with self._lock:
+            # The first look is yet to come, unless we led before.
+            self._chosen = self.known.is_set()
+
+    def _see_to_loss(self) -> None:
+        """Stops mirrors that have ended, if their directives are lost: they must not run again.
+        Call this before other threads see the directives in force: they would take a lost end for
+        one that was taken back."""
+        if self._log.topic_id == NO_TOPIC_ID and self._topic_id != NO_TOPIC_ID:
+            self._lost = _LOST
+        standing = self._log.standing
+        if self._lost is None or self._judged is standing:
+            return
+        self._judged = standing
+        many = self._registry.stop_ended(
+            lambda at: standing.has_ended(at) or standing.start_of(at) is not None, _END_LOST
+        )
+        if many:
+            about = {"link": self._link.name, "partitions": many, "reason": _LOST}
+            _log.warning("mirrors that have ended are stopped", extra=about)
+
+    def _find_topic(self) -> bool:
+        """False where it may be there, though nobody knows it yet."""
+        if self._log.topic_id == NO_TOPIC_ID:
+            there = self._topic_id != NO_TOPIC_ID and self._log.end < 0
+            patient = time.monotonic() < self._patient_until and not self.known.is_set()
+            return not (there and patient)
+        with self._lock:
+            if not same_topic(self._log.topic_id, self._topic_id):
+                self._lost, self._applied = _LOST, -1
+            elif self._log.end < self._applied:
+                self._lost, self._applied = _LOST, self._log.end
+            self._topic_id = self._log.topic_id
+        return True
+
+    def _act(self, offset: int, directive: Directive) -> None:
+        if directive.kind is Kind.RESTART:
+            with self._lock:
+                self._restarts.add(directive.scope)
+                if directive.adopt:
+                    self._adopts.add(directive.scope)
+                self._asked_at = time.monotonic()
+        elif directive.kind is Kind.STEP_DOWN:
+            self._step_down = offset, directive
+        elif directive.run:
+            if directive.run == self._runs.get(directive.kind):
+                return  # still at it
+            self._runs[directive.kind] = directive.run
+        _log.info("directive", extra={"link": self._link.name, **_about(directive)})
+
+    def _pending(self) -> bool:
+        with self._lock:
+            acts = bool(self._restarts or self._looking or self._chosen)
+        pauses = self._intake.pauses
+        return acts or bool(pauses.over() or pauses.renewed())
+
+    def _strange(self) -> str | None:
+        if not self._log.strange:
+            return None
+        many = self._log.strange
+        return f"{many} records of {self._log.topic} are none that this version wrote"
+
+    def _measure(self) -> None:
+        """Where the source ends in what is paused: nobody reads there."""
+        now = time.monotonic()
+        if now < self._measure_at or not self._intake.pauses.are_any:
+            return
+        rows = self._registry.rows(lambda row: row.progress.state in HELD - ENDED)
+        places = [row.progress.source for row in rows]
+        if places:
+            committed = self._link.fetch.read_committed
+            ends = known_ends(self._sides.source, places, read_committed=committed)
+            self._registry.note_ends(ends)
+        after = time.monotonic()
+        self._measure_at = after + max(_ENDS_S, _ENDS_SHARE * (after - now))
+
+
+def _about(directive: Directive) -> dict[str, str]:
+    """As it stands in the list of events."""
+    what = directive.kind.value
+    if directive.kind is Kind.END:
+        what = str(directive.how)
+    elif directive.kind is Kind.PAUSE and not directive.paused:
+        what = "resume"  # of a part of what is paused
+    elif directive.adopt:
+        what = f"{what} --adopt"
+    about = {"what": what, "scope": str(directive.scope)}
+    if directive.kind is Kind.THROTTLE:
+        most = directive.bytes_per_s
+        about["limit"] = "none" if most is None else f"{most:,} bytes/s"
+    return {**about, "by": directive.by.removeprefix("by ")}

@@ -1,0 +1,109 @@
+"""What has happened to a link, as the log says it: a bounded record in the link's progress topic.
+
+Whoever leads writes it with its progress, so that `causeway events` has it from the clusters alone,
+also when that driver is dead. An event takes the place of the one EVENTS before it (a key ring), so
+the topic, which is compacted, does not grow by them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from causeway.link_topics.entries import EVENTS, EventRecord
+
+_AT_ONCE: Final = 100  # events that wait to be written; of more only the number is told
+_LONGEST: Final = 500  # characters of one value
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+_MORE: Final = "more events than are kept"
+
+
+def said(record: logging.LogRecord) -> dict[str, str]:
+    """What `record` says besides its event, its link among it."""
+    about = {
+        plain(name): plain(value)
+        for name, value in record.__dict__.items()
+        if name not in _STANDARD
+    }
+    if record.exc_info and record.exc_info[1] is not None:
+        about["error"] = type(record.exc_info[1]).__name__
+    return about
+
+
+def plain(value: object) -> str:
+    """As JSON takes it, and not too long: names of files need not be UTF-8."""
+    return str(value)[:_LONGEST].encode(errors="replace").decode()
+
+
+class Happened(logging.Handler):
+    """Of one link, while `listen` holds. Any thread may log; the others are the leader's."""
+
+    def __init__(self, link: str) -> None:
+        super().__init__(logging.INFO)
+        self._link = link
+        self._guard = threading.Lock()
+        self._waiting: deque[EventRecord] = deque()  # without a number yet
+        self._left_out = 0
+        # With numbers, by a write that may have failed; older ones would be written over by these.
+        self._unwritten: deque[EventRecord] = deque(maxlen=EVENTS)
+        self._kept: deque[EventRecord] = deque(maxlen=EVENTS)
+        self._next = 0
+
+    def listen(self) -> None:
+        logging.getLogger("causeway").addHandler(self)
+
+    def end(self) -> None:
+        logging.getLogger("causeway").removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "link", None) != self._link:
+            return
+        about = said(record)
+        del about["link"]
+        event = EventRecord(
+            number=-1,
+            at=int(record.created * 1000),
+            level=record.levelname.lower(),
+            event=plain(record.getMessage()),
+            about=about,
+        )
+        with self._guard:
+            if len(self._waiting) < _AT_ONCE:
+                self._waiting.append(event)
+            else:
+                self._left_out += 1
+
+    def begin(self, events: Mapping[int, EventRecord]) -> None:
+        """`events`: of those who led before, by number."""
+        with self._guard:
+            known = [events[number] for number in sorted(events)]
+            self._kept = deque(known, maxlen=EVENTS)
+            self._next = max(events, default=-1) + 1
+            # Those of a term of ours whose last write failed; it may have got there all the same.
+            lost = [each for each in self._unwritten if each not in known]
+            self._waiting.extendleft(each.replace(number=-1) for each in reversed(lost))
+            self._unwritten.clear()
+
+    def unwritten(self) -> list[EventRecord]:
+        """All that have to be written (again); `written` says that they are."""
+        with self._guard:
+            if self._left_out and self._waiting:
+                many = {"count": str(self._left_out)}
+                last = self._waiting[-1]
+                self._waiting.append(last.replace(level="warning", event=_MORE, about=many))
+                self._left_out = 0
+            while self._waiting:
+                self._unwritten.append(self._waiting.popleft().replace(number=self._next))
+                self._next += 1
+            return list(self._unwritten)
+
+    def written(self, *, again: bool) -> None:
+        """`again`: what was written before is lost."""
+        with self._guard:
+            self._kept.extend(self._unwritten)
+            self._unwritten.clear()
+            if again:
+                self._unwritten.extend(self._kept)

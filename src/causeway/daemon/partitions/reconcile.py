@@ -1,0 +1,393 @@
+"""What a look at both clusters changes of one link's partitions, from claims to lanes.
+
+look ─► stop what is no longer what it was ─► let go of what is chosen no more, and of what
+     goes by key from now on
+     ─► claim what is new (durably) ─► hand it to the fleet ─► see to what was deleted
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from causeway.config.settings import LinkSettings, RunSettings, directives_topic
+from causeway.daemon.lanes.fleet import Fleet
+from causeway.daemon.leadership import Leadership
+from causeway.daemon.partitions import claims, discovery, identity, routing
+from causeway.daemon.partitions.assigning import assignment
+from causeway.daemon.partitions.changes import changed, to_turn
+from causeway.daemon.partitions.claiming import Claimer
+from causeway.daemon.partitions.decisions import Wish
+from causeway.daemon.partitions.deleted import Deleted
+from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.outlets import Outlets, bereft
+from causeway.daemon.partitions.pauses import Pauses, by_file
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.rows import Row, offset_maps_of
+from causeway.daemon.partitions.transforms import Transforms
+from causeway.errors import AuthorizationError
+from causeway.filters import Verdict
+from causeway.link_topics.directive_log import DirectiveLog
+from causeway.link_topics.directives import Kind, Scope
+from causeway.model import ENDED, State, TopicPartition
+
+_log = logging.getLogger("causeway.link")
+
+
+class Intake:
+    """Not thread-safe but for `revoke` and `pauses`. `source_key` and `target_key` name clusters to
+    lanes; `writing` is held from taking rows to be written until they are; `on_created`: a
+    transform has created topics; `finish`: partitions only finish the records that an earlier
+    process left in flight."""
+
+    def __init__(
+        self,
+        link: LinkSettings,
+        run: RunSettings,
+        sides: Sides,
+        fleet: Fleet,
+        registry: Registry,
+        leadership: Leadership,
+        *,
+        source_key: str,
+        target_key: str,
+        wish: Wish,
+        bounded: bool,
+        finish: bool,
+        transforms: Transforms,
+        writing: threading.Lock,
+        on_created: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._link = link
+        self._lease_s = run.lease_s
+        self._sides = sides
+        self._fleet = fleet
+        self._registry = registry
+        self._leadership = leadership
+        self._source_key, self._target_key = source_key, target_key
+        self._bounded, self._finish = bounded, finish
+        self._writing = writing
+        self.pauses = Pauses(link.name, registry, self._recall, by_file(link))
+        self._claimer = Claimer(sides, link, wish, leadership, transforms, self.pauses.start_of)
+        self._deleted = Deleted(
+            sides,
+            registry,
+            leadership,
+            self._claimer,
+            writing=writing,
+            revoke=self.revoke,
+            retention_s=run.deleted_topics_retention_s,
+        )
+        self._outlets = Outlets(
+            link,
+            sides,
+            registry,
+            leadership,
+            writing=writing,
+            recall=self._recall,
+            revoke=self.revoke,
+            assign=self._assign,
+            on_created=on_created,
+        )
+        self._ends: dict[TopicPartition, int] = {}
+        self._freeing: set[TopicPartition] = set()  # see _free
+
+    def revoke(self, places: Iterable[TopicPartition], timeout_s: float | None = None) -> bool:
+        """As Fleet.remove; without `timeout_s`, for as long as a lane's lease lasts."""
+        keys = [(self._link.name, at.topic, at.partition) for at in places]
+        return self._fleet.remove(keys, self._lease_s if timeout_s is None else timeout_s)
+
+    def settle(self) -> None:
+        """Makes sure that both clusters are the ones that the link knows. Raises CausewayError."""
+        known = self._leadership.clusters
+        self._leadership.clusters = identity.settle(self._sides, self._link, known)
+
+    def look(self) -> Found:
+        """Raises CausewayError; LeadershipLostError where another driver leads."""
+        self.settle()
+        found = discovery.look(
+            self._sides,
+            self._link,
+            self._registry.known(),
+            self._claimer.wish_of,
+            self.pauses.has_ended,
+        )
+        gone = self._check_known(found)
+        self._leave(found)
+        self._stop_lost(found)
+        self._show_ended(found)
+        self._reroute(found)
+        wanted = [
+            (topic, partition)
+            for topic in found.mirrored.values()
+            for partition in range(topic.partitions)
+            if self._registry.lacks(TopicPartition(topic.source, partition))
+        ]
+        led = routing.led_to(self._registry.known().values())
+        left, maps = self._registry.left()
+        for at, progress in left.items():
+            if (reason := bereft(progress, found.lost_led)) is not None:
+                left[at] = progress.replace(state=State.STOPPED, reason=reason)
+        turned = self._turned({topic.source for topic, _ in wanted})
+        taken = self._claimer.take_up(wanted, left, maps, led, found, turned)
+        if self._bounded and not self._finish:
+            for row in taken.rows:
+                at = row.progress.source
+                row.stop_at = self._ends.setdefault(at, taken.ends[at])
+        # In one step: what was known of them before must not be written after what is claimed.
+        with self._writing:
+            if taken.claims:
+                self._leadership.write(taken.claims)
+            self._registry.add(taken.rows)
+        self._claimer.settle(taken)
+        self._assign([row for row in taken.rows if row.progress.state is State.WAITING])
+        self._deleted.look(gone, found)
+        return found
+
+    def supply(self) -> bool:
+        """See Outlets.supply."""
+        return self._outlets.supply()
+
+    def resume(self) -> None:
+        """What is paused and should be so no more goes on where it was; not what is let go of."""
+        over = self.pauses.over()
+        left = self._left({at.topic for at in over})
+        rows = self._registry.resume(at for at in over if at.topic not in left)
+        if rows:
+            places = [row.progress.source for row in rows]
+            _log.info("resume", extra={"link": self._link.name, "partitions": len(rows)})
+            self._assign(rows, self._recall(places))
+
+    def renew(self) -> bool | None:
+        """Lets go of what had ended and should go on, for the next look to take up as at a start;
+        None where there is nothing, False where a lane has not let go of it yet."""
+        places = self.pauses.renewed()
+        if not places:
+            return None
+        if not self.revoke(places):
+            return False
+        with self._writing:
+            self._registry.let_go(self._registry.get(places), anew=True)
+        _log.info("renew", extra={"link": self._link.name, "partitions": len(places)})
+        return True
+
+    def begin(self) -> None:
+        """A time of leading. Raises CausewayError."""
+        self.settle()
+        self._claimer.begin()
+
+    def restart(self, scopes: Collection[Scope], adopt: Collection[Scope] = ()) -> bool:
+        """Lets go of stopped and failed partitions there. The next look takes them up as at a
+        start. False if a lane still holds one of them. In the scopes of `adopt`, stopped partitions
+        are taken up as with --adopt, and losses are acknowledged."""
+        rows = troubled(self._registry, scopes)
+        if not self._free(rows):
+            return False
+        adopted = [
+            row
+            for row in rows
+            if row.progress.state is State.STOPPED and covered(row.progress.source, adopt)
+        ]
+        self._claimer.adopt([row.progress.source for row in adopted])
+        self._registry.acknowledge(lambda row: covered(row.progress.source, adopt))
+        with self._writing:
+            self._let_go(adopted)  # still stopped, and why
+            self._let_go([row for row in rows if row not in adopted], anew=True)
+        if rows:
+            _log.info("restart", extra={"link": self._link.name, "partitions": len(rows)})
+        return True
+
+    def pass_over(self) -> bool | None:
+        """Lets go of partitions that may pass over a loss. The next look takes them up behind it.
+        None if there are none, False if a lane still holds one of them."""
+        rows = self._registry.rows(lambda row: row.passing)
+        if not rows:
+            return None
+        places = [row.progress.source for row in rows]
+        free = self._recall(places)
+        with self._writing:
+            self._registry.let_go(self._registry.get(free))
+        return len(free) == len(places)
+
+    def _free(self, rows: Sequence[Row]) -> bool:
+        """Takes them from their lanes; False where one has not let go of its own yet. That one is
+        on no lane in the end, whatever its state is by then: the next look at the latest lets go
+        of it (see `_leave`), be it asked for again or not."""
+        places = {row.progress.source for row in rows}
+        self._freeing |= places
+        return self.revoke(places)
+
+    def _let_go(self, rows: Sequence[Row], *, anew: bool = False) -> None:
+        """Of what `_free` has taken from its lanes; see Registry.let_go."""
+        self._registry.let_go(rows, anew=anew)
+        self._freeing.difference_update(row.progress.source for row in rows)
+
+    def _recall(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
+        keys = [(self._link.name, at.topic, at.partition) for at in places]
+        settled = self._fleet.recall(keys, self._lease_s) if keys else {}
+        return {
+            TopicPartition(topic, partition): told
+            for (_, topic, partition), told in settled.items()
+        }
+
+    def _assign(
+        self, rows: Sequence[Row], settled: Mapping[TopicPartition, bool] = MappingProxyType({})
+    ) -> None:
+        """To lanes, but for those that are paused: of these the fleet only knows."""
+        assignments = {
+            row.progress.source: assignment(
+                row.topic,
+                row.progress,
+                self._link,
+                source_key=self._source_key,
+                target_key=self._target_key,
+                stop_at=row.stop_at,
+                finish=self._finish,
+                settled=settled.get(row.progress.source, row.begun),
+                stage=None if row.transform is None else row.transform.key,
+                clusters=self._leadership.clusters,
+            )
+            for row in rows
+        }
+        with self.pauses.deciding:
+            held = self.pauses.hold(assignments)
+            if held:
+                self._fleet.add((assignments[at] for at in held), held=True)
+            self._fleet.add(each for at, each in assignments.items() if at not in held)
+
+    def _check_known(self, found: Found) -> frozenset[str]:
+        """Stops the partitions whose topic is no longer the one that was mirrored. The topics that
+        the source no longer has."""
+        live = self._registry.live()
+        gone = discovery.gone(self._sides.source_admin, {r.progress.topic for r in live}, found)
+        reasons = changed(live, found, gone)
+        known = {row.progress.source for row, _ in reasons}
+        reasons += [
+            (row, reason)
+            for row in live
+            if row.progress.source not in known
+            and (reason := bereft(row.progress, found.lost_led)) is not None
+        ]
+        self.revoke(row.progress.source for row, _ in reasons)
+        self._registry.stop(
+            {
+                row.progress.source: claims.stopped(
+                    row.topic,
+                    row.progress.partition,
+                    row.progress,
+                    reason.format(row.progress.position),
+                )
+                for row, reason in reasons
+            }
+        )
+        return gone
+
+    def _leave(self, found: Found) -> None:
+        """Lets go of topics that people chose, and do so no more, and of what a lane was too slow
+        to let go of. What is known of them stays, as that of a topic which leaves the file: whoever
+        takes them up again goes on from there."""
+        left = self._left({row.progress.topic for row in self._registry.rows(lambda _: True)})
+        rows = self._registry.rows(
+            lambda row: row.progress.topic in left or row.progress.source in self._freeing
+        )
+        if not rows:
+            return
+        if not self._free(rows):
+            found.unfinished = found.held = True
+            return
+        with self._writing:
+            self._leadership.write(
+                [
+                    *(row.progress for row in rows),
+                    *(record for row in rows for record in row.map_records()),
+                ]
+            )
+            self._let_go(rows)
+        if left:
+            _log.info("leave", extra={"link": self._link.name, "topics": ", ".join(sorted(left))})
+
+    def _left(self, topics: Collection[str]) -> set[str]:
+        """Those of them that were chosen, and are so no more."""
+        if not self._link.geo:
+            return set()
+        out = (Verdict.NOT_INCLUDED, Verdict.EXCLUDED)
+        return {topic for topic in topics if self._link.decide_topic(topic).verdict in out}
+
+    def _stop_lost(self, found: Found) -> None:
+        """What an earlier leader has mirrored to topics that are gone since."""
+        with self._writing:
+            left, _ = self._registry.left()
+            rows = []
+            for at, progress in left.items():
+                if (topic := found.lost_targets.get(at.topic)) is not None:
+                    known = progress.reason if progress.state is State.STOPPED else None
+                    reason = known or claims.target_deleted(progress, topic)
+                    after = claims.stopped(topic, at.partition, progress, reason)
+                    rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
+            self._registry.add(rows)
+
+    def _show_ended(self, found: Found) -> None:
+        """What an earlier leader has mirrored and has ended since: known, and left alone."""
+        with self._writing:
+            left, maps = self._registry.left()
+            rows = []
+            for at, before in left.items():
+                topic, hold = found.ended.get(at.topic), self.pauses.hold_of(at)
+                if topic is None or hold is None:
+                    continue
+                row = Row(topic=topic, progress=before, first=before.position)
+                row.maps = offset_maps_of(before, maps.get(at, {}))
+                if before.state not in ENDED:
+                    row.put_on_hold(*hold)
+                rows.append(row)
+            self._registry.add(rows)
+        if rows:
+            self.pauses.note_held()
+
+    def _turned(self, topics: Collection[str]) -> frozenset[str]:
+        """Those whose mirror from our target to our source has ended, as is recorded on our source:
+        their records are the target's, at least in part. Raises CausewayError."""
+        if not topics or self._link.group_id is not None:
+            return frozenset()
+        source, target = self._link.source.alias, self._link.target.alias
+        log = DirectiveLog(self._sides.source, directives_topic(target, source))
+        try:
+            log.look()
+        except AuthorizationError:
+            return frozenset()  # nobody who has failed over by us lacks this right
+        return frozenset(
+            each.cut.target
+            for each in log.standing
+            if each.kind is Kind.END
+            and each.cut is not None
+            and each.cut.target in topics
+            # Told where to begin: what it was not told of has come into being since.
+            and not self.pauses.was_begun(each.cut.target)
+        )
+
+    def _reroute(self, found: Found) -> None:
+        """Lets go of the partitions that go by key from now on, to be claimed for that. What was
+        known of them must not be written after what is claimed."""
+        rows = to_turn(self._registry.live(), found)
+        if not self._free(rows):
+            found.unfinished = True
+            return
+        with self._writing:
+            self._let_go(rows)
+
+
+def troubled(registry: Registry, scopes: Collection[Scope]) -> list[Row]:
+    """Those there that are stopped or failed, unless the source has lost their topics."""
+    return registry.rows(
+        lambda row: (
+            row.progress.state in (State.STOPPED, State.FAILED)
+            and row.progress.gone_at < 0
+            and covered(row.progress.source, scopes)
+        )
+    )
+
+
+def covered(at: TopicPartition, scopes: Collection[Scope]) -> bool:
+    return any(scope.covers(at) for scope in scopes)

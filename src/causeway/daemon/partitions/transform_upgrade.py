@@ -1,0 +1,90 @@
+"""Right behind what was mirrored by another transform: is that one place of the source?
+
+    target of each outlet  ──T────[ours]──end►     nothing of ours after its pair: it stands there
+                             all pairs at the same source offset: all before is there, nothing after
+
+A record of the earlier version that came after a pair would have to be counted by that version,
+which is gone. What was relayed as it is can be walked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from causeway.config.settings import LinkSettings
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.partitions.assigning import assignment
+from causeway.daemon.partitions.discovery import Sides
+from causeway.errors import CausewayError, DivergedError
+from causeway.link_topics.progress import Progress
+from causeway.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """The source offset to begin at, and where each target partition ends, of the earlier
+    outlets."""
+
+    start: int
+    ends: Mapping[TopicPartition, int]
+
+
+def places_behind(
+    changed: Sequence[tuple[MirroredTopic, Progress]],
+    sides: Sides,
+    link: LinkSettings,
+    *,
+    late_by: float = 0.0,
+) -> dict[TopicPartition, Behind | CausewayError | None]:
+    """By source partition; None if there is not one place. No lane may still send for the earlier
+    claims. `late_by` (monotonic): until then a broker may read their requests. An error can be
+    tried again."""
+    from causeway.relay.recovery.recover import LossError, recover
+    from causeway.relay.recovery.survey import Request
+    from causeway.relay.series import as_relayed, gone
+
+    requests = [
+        Request(
+            assignment=assignment(
+                topic,
+                progress,
+                link,
+                source_key="",
+                target_key="",
+                stop_at=None,
+                stage=progress.transform,
+            ),
+            unsettled=True,
+            series=as_relayed if progress.transform is None else gone,
+            late_by=late_by,
+        )
+        for topic, progress in changed
+    ]
+    known = {progress.source: progress for _, progress in changed}
+    places: dict[TopicPartition, Behind | CausewayError | None] = {}
+    for at, answer in recover(requests, sides.source, sides.target).items():
+        # The new claim passes over a loss behind it, or stops there.
+        if isinstance(answer, DivergedError) and not isinstance(answer, LossError):
+            places[at] = None
+        elif isinstance(answer, CausewayError) and not isinstance(answer, LossError):
+            places[at] = answer
+        else:
+            starts = {outlet.pair.source for outlet in answer.outlets}
+            if isinstance(answer, LossError) and len(starts) == 1:
+                starts = {answer.loss.start}  # a pair may begin behind what is lost
+            ends = {
+                TopicPartition(before.topic, before.partition): after.end
+                for before, after in zip(known[at].outlets, answer.outlets, strict=True)
+            }
+            places[at] = Behind(start=starts.pop(), ends=ends) if len(starts) == 1 else None
+    return places
+
+
+def not_alone(at: TopicPartition, what: str, seconds: float) -> CausewayError:
+    return CausewayError(
+        what,
+        str(at),
+        f"a lane of an earlier start may still send as before, for {seconds:.0f} s at the most",
+        retriable=True,
+    )

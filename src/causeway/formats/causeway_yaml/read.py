@@ -1,0 +1,335 @@
+"""From causeway.yaml to the entries of a property file, each with its place in the YAML file."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from causeway.config import known, transform_keys
+from causeway.config.problems import Problems
+from causeway.config.settings import Settings
+from causeway.formats import mm2
+from causeway.formats.causeway_yaml import forms, login, shape
+from causeway.formats.causeway_yaml.document import (
+    Fields,
+    Items,
+    Place,
+    Scalar,
+    Value,
+    read_document,
+)
+from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Section, Transforms
+from causeway.formats.properties import Entry, PropertyFile, resolve
+
+TOP = ("clusters", "defaults", "links", "transforms", "run", "spark", "properties")
+_TELLING = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YamlEntry(Entry):
+    """`path`: where it stands, for people."""
+
+    path: str
+    column: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.path} (line {self.line}, column {self.column})"
+
+    @property
+    def spot(self) -> str:
+        return self.place
+
+    @property
+    def remark(self) -> str:
+        """YAML ends a value at a `#` behind a blank, unless the value is quoted."""
+        return ""
+
+
+def load_yaml(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
+    """Reads `path`. Raises one ConfigError for all that is wrong with it; what is merely without
+    effect stands in `Settings.warnings`. `environment` stands in for os.environ."""
+    problems = Problems(str(path))
+    return settings_of(path, read_document(path, problems), problems, environment=environment)
+
+
+def settings_of(
+    path: Path, document: Fields, problems: Problems, *, environment: Mapping[str, str] | None
+) -> Settings:
+    """The same of what `path` holds."""
+    entries = read_entries(document, problems)
+    if "clusters" not in entries or not any(_enables(name) for name in entries):
+        if not problems.lines:
+            problems.add("it names no links: write links: with from: and to: of each")
+        problems.raise_if_any()  # nothing else can be judged
+    resolved = resolve(entries, os.environ if environment is None else environment, problems)
+    settled = login.settle(resolved, problems)
+    return mm2.settings_of(PropertyFile(path=path, entries=settled), problems)
+
+
+def read_entries(document: Fields, problems: Problems) -> dict[str, Entry]:
+    """What `document` says, by the keys of a property file; `${...}` is not resolved, and logins
+    are not settled (see login.py)."""
+    return _Reader(problems=problems).document(document)
+
+
+def _enables(key: str) -> bool:
+    return key == "enabled" or ("->" in key and key.endswith(".enabled"))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    problems: Problems
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    def document(self, document: Fields) -> dict[str, Entry]:
+        parts = document.values
+        for name in parts:
+            if name not in TOP:
+                self._unknown(name, document.places[name], "", TOP)
+        aliases = self._clusters(parts.get("clusters"))
+        if (value := parts.get("defaults")) is not None:
+            self._section(shape.defaults(), value, "defaults", "")
+        self._links(parts.get("links"), aliases)
+        self._described(parts.get("transforms"))
+        if (value := parts.get("run")) is not None:
+            self._section(shape.run(), value, "run", "")
+        if (value := parts.get("spark")) is not None:
+            self._map(value, "spark", "spark.")
+        if (value := parts.get("properties")) is not None:
+            self._map(value, "properties", "")
+        if isinstance(clusters := parts.get("clusters"), Fields):
+            self._addresses(clusters.places)
+        return self.entries
+
+    # -- clusters and links
+
+    def _clusters(self, value: Value | None) -> tuple[str, ...]:
+        found = self._fields(value, "clusters") if value is not None else None
+        if found is None or not found.values:
+            if value is None or found is not None:
+                self.problems.add("it names no clusters: write clusters: with an alias of each")
+            return ()
+        for alias, cluster in found.values.items():
+            self._section(shape.cluster(), cluster, f"clusters.{alias}", f"{alias}.")
+        self._add("clusters", ", ".join(found.values), "clusters", found.place)
+        return tuple(found.values)
+
+    def _addresses(self, aliases: Mapping[str, Place]) -> None:
+        """Each cluster has one; where some of its clients or links say it, mm2.py judges."""
+        said = [name for name in self.entries if name.endswith("bootstrap.servers")]
+        for alias, place in aliases.items():
+            path = f"clusters.{alias}"
+            if not any(
+                name == "bootstrap.servers" or name.startswith(f"{alias}.") or "->" in name
+                for name in said
+            ):
+                self.problems.add(
+                    f"{path} ({place}) has no bootstrap: write bootstrap: [host:port]"
+                )
+                self._add(f"{alias}.bootstrap.servers", "", path, place, missing=True)
+
+    def _links(self, value: Value | None, aliases: tuple[str, ...]) -> None:
+        links = self._items(value, "links") if value is not None else ()
+        seen: dict[tuple[str, str], Place] = {}
+        for number, item in enumerate(links, 1):
+            fields = self._fields(item, f"link {number}")
+            if fields is None:
+                continue
+            ends = [self._end(fields, name, number, aliases) for name in ("from", "to")]
+            if not all(ends):
+                continue
+            source, target = ends
+            path = f"{source}->{target}"
+            if source == target:
+                self.problems.add(f"link {number} ({fields.place}): from and to are the same")
+            elif (source, target) in seen:
+                first = seen[source, target].line
+                self.problems.add(f"{path} ({fields.place}): line {first} has that link already")
+            else:
+                seen[source, target] = fields.place
+                self._link(fields, path)
+
+    def _link(self, fields: Fields, path: str) -> None:
+        rest = {name: part for name, part in fields.values.items() if name not in ("from", "to")}
+        if "enabled" not in rest:
+            self._add(f"{path}.enabled", "true", path, fields.place)
+        self._section(shape.link(), replace(fields, values=rest), path, f"{path}.")
+
+    def _end(self, fields: Fields, name: str, number: int, aliases: tuple[str, ...]) -> str:
+        value = fields.values.get(name)
+        if value is None:
+            self.problems.add(f"link {number} ({fields.place}) has no {name}: name a cluster")
+            return ""
+        if not isinstance(value, Scalar) or value.empty:
+            self.problems.add(f"link {number} ({value.place}): {name} must name one cluster")
+            return ""
+        if value.text not in aliases:
+            shown = "what it names" if "${" in value.text else repr(value.text)
+            known_ones = f", which are {', '.join(aliases)}" if aliases else ""
+            self.problems.add(
+                f"link {number}, {name} ({value.place}): {shown} is none of the"
+                f" clusters{known_ones}"
+            )
+            return ""
+        return value.text
+
+    # -- parts
+
+    def _section(self, section: Section, value: Value, path: str, prefix: str) -> None:
+        fields = self._fields(value, path)
+        if fields is None:
+            return
+        for name, each in fields.values.items():
+            here = f"{path}.{name}"
+            match section.parts.get(name):
+                case None:
+                    self._unknown(name, fields.places[name], path, section.parts, section)
+                case Section() as part:
+                    self._section(part, each, here, prefix)
+                case KafkaKeys(spread=True) as part:
+                    self._spread(part, each, here, prefix)
+                case KafkaKeys() as part:
+                    self._map(each, here, prefix + part.prefix)
+                case Transforms():
+                    self._transforms(each, here, prefix)
+                case Leaf() as leaf:
+                    self._leaf(leaf, each, here, prefix)
+        if any(
+            isinstance(part, Leaf) and part.key == login.USER for part in section.parts.values()
+        ):
+            login.compose(self.entries, prefix, path, self.problems)
+
+    def _leaf(self, leaf: Leaf, value: Value, path: str, prefix: str) -> None:
+        given: str | list[str]
+        if isinstance(value, Items) and leaf.kind in ("list", "lines"):
+            if any(not isinstance(each, Scalar) or each.empty for each in value.items):
+                self.problems.add(f"{path} ({value.place}) must be a list of texts")
+                return
+            given = [each.text for each in value.items if isinstance(each, Scalar)]
+        elif not isinstance(value, Scalar):
+            what = "text or a list of texts" if leaf.kind in ("list", "lines") else "one value"
+            self.problems.add(f"{path} ({value.place}) must be {what}")
+            return
+        elif value.empty:
+            self.problems.add(f"{path} ({value.place}) has no value: write one, or leave it out")
+            return
+        else:
+            given = value.text
+        try:
+            text = forms.to_text(leaf, given)
+        except ValueError as error:
+            self.problems.add(f"{path} ({value.place}) must be {error}")
+            return
+        self._add(prefix + leaf.key, text, path, value.place)
+
+    def _transforms(self, value: Value, path: str, prefix: str) -> None:
+        names: list[str] = []
+        for item in self._items(value, path):
+            if isinstance(item, Scalar) and not item.empty:
+                names.append(item.text)
+                self._is_name(item.text, path, item.place)
+                continue
+            fields = self._fields(item, path)
+            name = fields.values.get("name") if fields else None
+            if fields is None or not isinstance(name, Scalar) or name.empty:
+                self.problems.add(f"{path} ({item.place}): a transform without a name")
+                continue
+            rest = {part: each for part, each in fields.values.items() if part != "name"}
+            if name.text in names:
+                self.problems.add(f"{path}.{name.text} ({name.place}) is in the list already")
+                continue
+            names.append(name.text)
+            here = f"{path}.{name.text}"
+            self._transform(name.text, replace(fields, values=rest), here, name.place, prefix)
+        self._add(prefix + transform_keys.LIST, ", ".join(names), path, value.place)
+
+    def _described(self, value: Value | None) -> None:
+        """At the top, for all links to name."""
+        fields = self._fields(value, "transforms")
+        if fields is not None:
+            for name, each in fields.values.items():
+                self._transform(name, each, f"transforms.{name}", fields.places[name], "")
+
+    def _transform(self, name: str, value: Value, path: str, place: Place, prefix: str) -> None:
+        if self._is_name(name, path, place):
+            family = f"{prefix}{transform_keys.FAMILY}{name}."
+            self._section(shape.transform(), value, path, family)
+
+    def _is_name(self, name: str, path: str, place: Place) -> bool:
+        """Whether `name` can be a part of a key."""
+        if re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            return True
+        self.problems.add(f"{path} ({place}): a name is made of letters, digits, '_' and '-'")
+        return False
+
+    def _map(self, value: Value, path: str, prefix: str) -> None:
+        """Keys that are not ours, as they stand, with `prefix` or without."""
+        for name, text, place in self._texts(value, path):
+            self._add(prefix + name.removeprefix(prefix), text, f"{path}.{name}", place)
+
+    def _spread(self, part: KafkaKeys, value: Value, path: str, prefix: str) -> None:
+        for name, text, place in self._texts(value, path):
+            each: tuple[str, ...] = (prefix,)
+            if name not in known.CLUSTER and name in part.words:
+                each = tuple(f"{prefix}{role}." for role in known.ROLES)
+            for before in each:
+                self._add(before + name, text, f"{path}.{name}", place)
+
+    def _texts(self, value: Value, path: str) -> Iterable[tuple[str, str, Place]]:
+        fields = self._fields(value, path)
+        for name, each in fields.values.items() if fields else ():
+            if isinstance(each, Scalar) and not each.empty:
+                yield name, each.text, each.place
+            elif fields:
+                self.problems.add(
+                    f"{path}.{name} ({fields.places[name]}) must be text, in quotes if it is empty"
+                )
+
+    # -- what all share
+
+    def _add(self, key: str, text: str, path: str, place: Place, *, missing: bool = False) -> None:
+        entry = YamlEntry(
+            key=key, value=text, line=place.line, column=place.column, path=path, missing=missing
+        )
+        if key in self.entries:
+            self.problems.add(f"{entry.place} and {self.entries[key].place} say the same twice")
+        self.entries[key] = entry
+
+    def _fields(self, value: Value | None, path: str) -> Fields | None:
+        if isinstance(value, Fields):
+            return value
+        if isinstance(value, Scalar) and value.empty:
+            return Fields(values={}, places={}, place=value.place)
+        if value is not None:
+            self.problems.add(f"{path} ({value.place}) must be a map of keys and values")
+        return None
+
+    def _items(self, value: Value, path: str) -> tuple[Value, ...]:
+        if isinstance(value, Items):
+            return value.items
+        self.problems.add(f"{path} ({value.place}) must be a list: each item begins with '- '")
+        return ()
+
+    def _unknown(
+        self,
+        name: str,
+        place: Place,
+        path: str,
+        words: Iterable[str],
+        section: Section | None = None,
+    ) -> None:
+        """A key that is a piece of a broken secret is not quoted: only what looks like a key, or
+        nearly is one."""
+        by_key = {leaf.key: ".".join(way) for way, leaf in section.leaves()} if section else {}
+        near = difflib.get_close_matches(name, sorted(words), n=1, cutoff=0.7)
+        hint = by_key.get(name) or (near[0] if near else "")
+        shown = name if hint or _TELLING.fullmatch(name) else "what stands there"
+        where = f"{path}.{shown}" if path else shown
+        known_ones = ", ".join(words)
+        told = f"did you mean {hint}?" if hint else f"known are {known_ones}"
+        self.problems.add(f"{where} ({place}) is unknown: {told}")

@@ -1,0 +1,140 @@
+"""docs/causeway-yaml.md, made of the form: `python -m causeway.formats.causeway_yaml.reference`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from causeway.formats.causeway_yaml import forms, shape
+from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Part, Section, Transforms
+
+_HEAD = """# causeway.yaml
+
+Every command takes a `causeway.yaml` (or any file whose name ends in `.yaml`, `.yml` or `.json`)
+where it takes a MirrorMaker 2 property file. It says the same in a shorter form: each value here is
+one key of [the property file](configuration.md), with the same default and the same checks.
+
+```yaml
+clusters:
+  A:
+    bootstrap: [broker1:9092, broker2:9092]
+    security:
+      protocol: SASL_SSL
+      sasl: {mechanism: SCRAM-SHA-512, username: causeway, password: "${env:PASSWORD}"}
+  B:
+    bootstrap: localhost:9092
+
+links:
+  - from: A
+    to: B
+    topics: [orders, 'payments\\..*']
+    sync: {group-offsets: {enabled: true, interval: 10s}}
+    transforms:
+      - name: pii
+        topics: [customers]
+        value: {format: json}
+        sql: |
+          SELECT to_json(named_struct('id', get_json_object(value, '$.id'))) AS value
+          FROM records
+
+spark:
+  master: local[4]
+```
+
+A link that is listed runs, unless it says `enabled: false`.
+
+**Values.** Text is what is written: `010` and `yes` are not turned into something else. Durations
+have a unit (`500ms`, `10s`, `5m`, `2h`, `7d`), sizes may have one (`64MiB`, `1GB`; else bytes). A
+list may be one text with commas, as in a property file; patterns are the same, so a comma ends one.
+A value may come from elsewhere: `${env:VAR}`, `${file:/path:key}`, `${dir:/path:file}`; it counts
+in the unit of the property file's key. Write it in quotes inside `{...}`. A password from
+elsewhere that has a quote or a backslash in it has to be written as `jaas-config`.
+
+**Safety.** No tag (`!...`) is followed, a key set twice is refused, and so is one that is unknown.
+All that is wrong is told at once, with line and column. Parts can be shared by YAML's anchors and
+`<<`. A file is refused if its aliases repeat more than 100,000 values in all, or if it has more
+than 100 levels.
+
+**Editors** complete and check it with [its JSON schema](causeway.schema.json), which `causeway
+convert --schema` prints too; with the YAML language server, by this line at the top:
+`# yaml-language-server: $schema=causeway.schema.json`.
+
+**Conversion.** `causeway convert mm2.properties -o causeway.yaml` says a property file in this
+form, `causeway convert causeway.yaml -o mm2.properties` the other way round; `--to strimzi` makes
+[a resource](strimzi.md). Both files then have
+the same settings, and MirrorMaker 2 reads the second (but for `causeway.*`, which it does not
+know). References stay references, what has no place in this form stands under `properties`, and
+nothing is dropped. Comments are kept only where they are at the file's top. A file that is there is
+written over with `--force` only; the new one can be read by those who can read the old one.
+
+This page is made of the table in the code: `python -m causeway.formats.causeway_yaml.reference`.
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    return "\n".join(_page()) + "\n"
+
+
+def _page() -> Iterator[str]:
+    yield _HEAD
+    yield "## The file\n"
+    yield "| key | meaning |"
+    yield "|---|---|"
+    for name, meaning in _TOP.items():
+        yield f"| `{name}` | {meaning} |"
+    yield "\n## A cluster\n"
+    yield "Under `clusters`, by its alias:\n"
+    yield from _table(shape.cluster())
+    yield "\n## A link\n"
+    yield "`from` and `to` name its clusters (required). A value of its own wins over `defaults`,"
+    yield "its clients' keys win over the clusters'.\n"
+    yield from _table(shape.link(), {"enabled": "true"})
+    yield "\n## A transform\n"
+    yield "In a link's list with its `name`, or under `transforms` by it; see"
+    yield "[transforms](transforms.md). What a link says of a transform wins.\n"
+    yield from _table(shape.transform())
+    yield "\n## The process\n"
+    yield "Under `run`:\n"
+    yield from _table(shape.run())
+
+
+_TOP = {
+    "clusters": "The clusters, by their aliases (required).",
+    "defaults": "What holds for all links that do not say it themselves: any key of a link but"
+    " `enabled`, and `security` of all clusters.",
+    "links": "A list: which cluster is mirrored to which.",
+    "transforms": "Transforms that several links name, by their names.",
+    "run": "The process.",
+    "spark": "Spark's settings, with or without `spark.` before them; see"
+    " [Running on a Spark cluster](spark.md).",
+    "properties": "Any other key of a property file, as it stands there.",
+}
+
+
+def _table(section: Section, defaults: dict[str, str] | None = None) -> Iterator[str]:
+    yield "| key | default | meaning |"
+    yield "|---|---|---|"
+    for path, part in _parts(section, ""):
+        default = (defaults or {}).get(path, _default(part))
+        shown = f"`{default}`" if default else ""
+        yield f"| `{path}` | {shown} | {part.meaning.replace('|', chr(92) + '|')} |"
+
+
+def _parts(section: Section, before: str) -> Iterator[tuple[str, Leaf | KafkaKeys | Transforms]]:
+    for name, part in section.parts.items():
+        path = before + name
+        if isinstance(part, Section):
+            yield from _parts(part, f"{path}.")
+        else:
+            yield path, part
+
+
+def _default(part: Part) -> str:
+    if not isinstance(part, Leaf) or not part.default:
+        return ""
+    value = forms.to_value(part, part.default)
+    return ", ".join(value) if isinstance(value, list) else str(forms.as_read(value))
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

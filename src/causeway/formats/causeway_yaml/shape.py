@@ -1,0 +1,390 @@
+"""The form of causeway.yaml: where each key of keys.py stands in it. One table, of which come
+reading, writing, the JSON schema and the page of docs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from causeway.config import known, transform_keys
+from causeway.config.client_keys import SECURITY
+from causeway.config.keys import ControlKeys, FlowKeys, HeartbeatKeys, Keys, RunKeys
+from causeway.config.schema_keys import REGISTRY_TLS, RegistryKeys, SchemaKeys
+from causeway.formats.causeway_yaml import login
+
+Kind = Literal["plain", "duration", "size", "list", "lines", "policy"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """One value. `key` is the property file's, without alias or flow before it; `schema` what JSON
+    schema says of it there; `default` what counts where it is absent, as text ("": nothing)."""
+
+    key: str
+    kind: Kind
+    meaning: str
+    default: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaKeys:
+    """A map of keys that are not ours, written as in a property file behind `prefix`. `spread`:
+    those that no cluster has as a whole are for each of its clients."""
+
+    prefix: str
+    meaning: str
+    words: frozenset[str] = frozenset()
+    spread: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A map of named parts."""
+
+    parts: Mapping[str, Part]
+    meaning: str = ""
+
+    def leaves(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Leaf]]:
+        """All leaves in and below, with the way to each."""
+        for name, part in self.parts.items():
+            if isinstance(part, Leaf):
+                yield (*path, name), part
+            elif isinstance(part, Section):
+                yield from part.leaves((*path, name))
+
+    def maps(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], KafkaKeys]]:
+        """All maps of Kafka's keys in and below, with the way to each."""
+        for name, part in self.parts.items():
+            if isinstance(part, KafkaKeys):
+                yield (*path, name), part
+            elif isinstance(part, Section):
+                yield from part.maps((*path, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transforms:
+    """A list of transforms: names of those described at the top, or maps that begin with a name."""
+
+    meaning: str
+
+
+Part = Leaf | KafkaKeys | Section | Transforms
+
+# Where a key stands; any other where its own name says: `admin.timeout.ms` as `admin-timeout`.
+_PLACES = {
+    "replication.policy.class": "naming.policy",
+    "replication.policy.separator": "naming.separator",
+    "replication.policy.internal.topic.separator.enabled": "naming.internal-separator",
+    "causeway.internal.topics": "naming.internal-topics",
+    "causeway.rename": "naming.rename",
+    "source.cluster.alias": "source.alias",
+    "target.cluster.alias": "target.alias",
+    "refresh.topics.enabled": "refresh.topics.enabled",
+    "refresh.topics.interval.seconds": "refresh.topics.interval",
+    "refresh.groups.enabled": "refresh.groups.enabled",
+    "refresh.groups.interval.seconds": "refresh.groups.interval",
+    "sync.topic.configs.enabled": "sync.topic-configs.enabled",
+    "sync.topic.configs.interval.seconds": "sync.topic-configs.interval",
+    "config.properties.exclude": "sync.topic-configs.exclude",
+    "use.defaults.from": "sync.topic-configs.defaults-from",
+    "sync.topic.acls.enabled": "sync.acls.enabled",
+    "sync.topic.acls.interval.seconds": "sync.acls.interval",
+    "causeway.read.only.mirrors": "sync.acls.read-only-mirrors",
+    "causeway.principal": "sync.acls.principal",
+    "sync.group.offsets.enabled": "sync.group-offsets.enabled",
+    "sync.group.offsets.interval.seconds": "sync.group-offsets.interval",
+    "causeway.mirror.maker.offsets": "sync.mirror-maker-offsets",
+    "causeway.mirror.maker.offsets.topic": "sync.mirror-maker-offsets-topic",
+    "causeway.mirror.maker.connector": "sync.mirror-maker-connector",
+    "emit.checkpoints.enabled": "checkpoints.enabled",
+    "emit.checkpoints.interval.seconds": "checkpoints.interval",
+    "checkpoints.topic.replication.factor": "checkpoints.replication-factor",
+    "emit.offset-syncs.enabled": "offset-syncs.enabled",
+    "offset.lag.max": "offset-syncs.lag-max",
+    "offset-syncs.topic.location": "offset-syncs.location",
+    "offset-syncs.topic.replication.factor": "offset-syncs.replication-factor",
+    "emit.heartbeats.enabled": "heartbeats.enabled",
+    "emit.heartbeats.interval.seconds": "heartbeats.interval",
+    "heartbeats.topic.replication.factor": "heartbeats.replication-factor",
+    "heartbeats.replication.enabled": "heartbeats.replicated",
+    "causeway.schemas": "schemas.mode",
+    "causeway.schemas.interval.seconds": "schemas.interval",
+    "causeway.schemas.subjects": "schemas.subjects",
+    "causeway.schemas.names": "schemas.names",
+    "causeway.schemas.context": "schemas.context",
+    "causeway.schemas.unknown": "schemas.unknown",
+    "causeway.schemas.parts": "schemas.parts",
+    "causeway.registry.url": "registry.url",
+    "causeway.registry.username": "registry.username",
+    "causeway.registry.password": "registry.password",
+    "causeway.registry.token": "registry.token",
+    "causeway.registry.ssl.truststore.location": "registry.truststore.location",
+    "causeway.registry.ssl.truststore.password": "registry.truststore.password",
+    "causeway.registry.ssl.truststore.type": "registry.truststore.type",
+    "causeway.registry.ssl.truststore.certificates": "registry.truststore.certificates",
+    "causeway.metrics.port": "metrics.port",
+    "causeway.metrics.host": "metrics.host",
+    "causeway.metrics.names": "metrics.names",
+    "causeway.http.port": "http.port",
+    "causeway.http.host": "http.host",
+    "causeway.http.token": "http.token",
+    "causeway.http.tls.certificate": "http.tls.certificate",
+    "causeway.http.tls.key": "http.tls.key",
+    "causeway.http.tls.client.ca": "http.tls.client-ca",
+    "causeway.webhook.url": "webhook.url",
+    "causeway.webhook.token": "webhook.token",
+    "causeway.webhook.secret": "webhook.secret",
+    "causeway.lane.buffer.bytes": "lane-buffer",
+    "value.format": "value.format",
+    "value.schema": "value.schema",
+    "key.format": "key.format",
+    "key.schema": "key.schema",
+    "registry.url": "registry.url",
+    "registry.username": "registry.username",
+    "registry.password": "registry.password",
+    "registry.ssl.truststore.location": "registry.truststore.location",
+    "registry.ssl.truststore.password": "registry.truststore.password",
+    "registry.ssl.truststore.type": "registry.truststore.type",
+    "registry.ssl.truststore.certificates": "registry.truststore.certificates",
+    "bootstrap.servers": "bootstrap",
+    "security.protocol": "security.protocol",
+    "sasl.mechanism": "security.sasl.mechanism",
+    "sasl.jaas.config": "security.sasl.jaas-config",
+    "sasl.oauthbearer.token.endpoint.url": "security.sasl.oauth.token-endpoint",
+    "sasl.oauthbearer.client.credentials.client.id": "security.sasl.oauth.client-id",
+    "sasl.oauthbearer.client.credentials.client.secret": "security.sasl.oauth.client-secret",
+    "sasl.oauthbearer.scope": "security.sasl.oauth.scope",
+    "ssl.truststore.location": "security.tls.truststore.location",
+    "ssl.truststore.password": "security.tls.truststore.password",
+    "ssl.truststore.type": "security.tls.truststore.type",
+    "ssl.truststore.certificates": "security.tls.truststore.certificates",
+    "ssl.keystore.location": "security.tls.keystore.location",
+    "ssl.keystore.password": "security.tls.keystore.password",
+    "ssl.keystore.type": "security.tls.keystore.type",
+    "ssl.keystore.key": "security.tls.keystore.key",
+    "ssl.keystore.certificate.chain": "security.tls.keystore.certificate-chain",
+    "ssl.key.password": "security.tls.keystore.key-password",
+    "ssl.enabled.protocols": "security.tls.versions",
+    "ssl.endpoint.identification.algorithm": "security.tls.endpoint-identification",
+}
+# Nothing a new user would write: one value is allowed, or the form says it otherwise.
+_LEFT_OUT = frozenset(
+    {
+        "topic.filter.class",
+        "group.filter.class",
+        "config.property.filter.class",
+        "transforms",
+        "causeway.transforms",
+    }
+)
+_LISTS = frozenset(
+    {
+        "topics",
+        "topics.exclude",
+        "groups",
+        "groups.exclude",
+        "config.properties.exclude",
+        "causeway.schemas.subjects",
+        "causeway.metrics.names",
+        "bootstrap.servers",
+        "ssl.enabled.protocols",
+        "causeway.paused",
+    }
+)
+_ENUMS = {"security.protocol": ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]}
+_UNITS: tuple[tuple[str, Kind], ...] = (
+    (".interval.seconds", "duration"),
+    (".ms", "duration"),
+    (".bytes", "size"),
+)
+
+
+def _kind(name: str) -> Kind:
+    if name in _LISTS:
+        return "list"
+    if name == "replication.policy.class":
+        return "policy"
+    if name in ("rules", "causeway.rename"):
+        return "lines"
+    return next((kind for suffix, kind in _UNITS if name.endswith(suffix)), "plain")
+
+
+def _place(name: str) -> tuple[str, ...]:
+    if name in _PLACES:
+        return tuple(_PLACES[name].split("."))
+    short = name.removeprefix("causeway.")
+    for suffix in (".seconds", ".ms"):
+        short = short.removesuffix(suffix)
+    return (short.replace(".", "-"),)
+
+
+def _of_model(model: type[Keys]) -> Iterator[tuple[tuple[str, ...], Leaf]]:
+    schemas = model.model_json_schema(by_alias=True)["properties"]
+    for info in model.model_fields.values():
+        name = str(info.alias)
+        if name in _LEFT_OUT:
+            continue
+        default = "" if info.default is None else str(info.default)
+        yield (
+            _place(name),
+            Leaf(
+                key=name,
+                kind=_kind(name),
+                meaning=info.description or "",
+                default=default.lower() if isinstance(info.default, bool) else default,
+                schema=_plain(schemas[name]),
+            ),
+        )
+
+
+def _plain(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Type and bounds: that a value may be absent says the form itself."""
+    found = {name: schema[name] for name in _OF_VALUES if name in schema}
+    if "anyOf" in found:
+        found["anyOf"] = [each for each in found["anyOf"] if each != {"type": "null"}]
+        if len(found["anyOf"]) == 1:
+            return dict(found["anyOf"][0])
+    return found
+
+
+_OF_VALUES = ("type", "enum", "const", "minimum", "maximum", "anyOf")
+
+
+def _of_security() -> Iterator[tuple[tuple[str, ...], Leaf]]:
+    for name, meaning in SECURITY.items():
+        yield _text(name, meaning)
+        if name == login.MECHANISM:
+            for key, told in _LOGIN.items():
+                path = ("security", "sasl", key.rpartition("/")[2])
+                yield path, Leaf(key=key, kind="plain", meaning=told, schema=_TEXT)
+
+
+def _text(name: str, meaning: str) -> tuple[tuple[str, ...], Leaf]:
+    schema = {"enum": _ENUMS[name]} if name in _ENUMS else _TEXT
+    return _place(name), Leaf(key=name, kind=_kind(name), meaning=meaning, schema=schema)
+
+
+_TEXT: Mapping[str, Any] = {"type": "string"}
+_LOGIN = {
+    login.USER: "Of PLAIN and SCRAM; with `password` in place of `jaas-config`.",
+    login.PASSWORD: "Usually `${env:VAR}` or `${file:/path:key}`.",
+}
+
+
+def _section(leaves: Iterable[tuple[tuple[str, ...], Part]], meaning: str = "") -> Section:
+    parts: dict[str, Part] = {}
+    below: dict[str, list[tuple[tuple[str, ...], Part]]] = {}
+    for (name, *rest), part in leaves:
+        if rest:
+            below.setdefault(name, []).append((tuple(rest), part))
+            parts.setdefault(name, part)  # its place in the order
+        else:
+            parts[name] = part
+    return Section(
+        parts={
+            name: _section(below[name], _MEANINGS.get(name, "")) if name in below else part
+            for name, part in parts.items()
+        },
+        meaning=meaning,
+    )
+
+
+_MEANINGS = {
+    "security": "How the cluster is reached.",
+    "sasl": "Who we are to it.",
+    "oauth": "Client credentials for OAUTHBEARER.",
+    "tls": "TLS.",
+    "truststore": "Who is trusted.",
+    "keystore": "Our own certificate, for mutual TLS.",
+    "naming": "How mirrored topics are called.",
+    "refresh": "Looking for what is new.",
+    "sync": "What is mirrored besides records.",
+    "checkpoints": "The groups' translated offsets, as MirrorMaker 2 writes them.",
+    "offset-syncs": "Pairs of source and target offsets, as MirrorMaker 2 writes them.",
+    "heartbeats": "Heartbeats to the target; of every pair of clusters, also if no link runs.",
+    "metrics": "For Prometheus.",
+    "http": "The server in a run: metrics, REST API, probes.",
+    "webhook": "Where what happens is posted.",
+    "schemas": "The schemas of the records, by the registries of both clusters.",
+    "registry": "Schema registry.",
+    "key": "The records' keys.",
+    "value": "The records' values.",
+    "source": "What this link says of its source.",
+    "target": "What this link says of its target.",
+}
+
+
+_TRANSFORMS = Transforms(
+    meaning="Transforms of these links' records: names of those described at the top, or maps that"
+    " begin with `name:`. The first that matches a topic is its only one."
+)
+
+
+def _client(role: str, prefix: str = "") -> KafkaKeys:
+    return KafkaKeys(
+        prefix=f"{prefix}{role}.",
+        meaning=f"Keys of Kafka's {role} client.",
+        words=known.ROLES[role],
+    )
+
+
+@cache
+def cluster() -> Section:
+    """Of one cluster: `A.key`."""
+    clients: list[tuple[tuple[str, ...], Part]] = [((role,), _client(role)) for role in known.ROLES]
+    every = KafkaKeys(
+        prefix="",
+        meaning="Keys of all Kafka's clients of this cluster.",
+        words=frozenset.intersection(*known.ROLES.values()),
+        spread=True,
+    )
+    registry = (_text(name, meaning) for name, meaning in REGISTRY_TLS.items())
+    return _section(
+        [*_of_security(), *_of_model(RegistryKeys), *registry, (("client",), every), *clients]
+    )
+
+
+@cache
+def link() -> Section:
+    """Of one link: `A->B.key`."""
+    return _section(
+        [
+            *_of_flow(),
+            (("transforms",), _TRANSFORMS),
+            (("source", "consumer"), _client("consumer", "source.")),
+            (("source", "admin"), _client("admin", "source.")),
+            (("target", "producer"), _client("producer", "target.")),
+            (("target", "admin"), _client("admin", "target.")),
+        ]
+    )
+
+
+@cache
+def defaults() -> Section:
+    """Of all links and clusters that say nothing of their own: plain `key`."""
+    flows = [(path, leaf) for path, leaf in _of_flow() if leaf.key != "enabled"]
+    return _section([*flows, (("transforms",), _TRANSFORMS), *_of_security()])
+
+
+def _of_flow() -> Iterator[tuple[tuple[str, ...], Leaf]]:
+    for model in (FlowKeys, ControlKeys, SchemaKeys, HeartbeatKeys):
+        yield from _of_model(model)
+
+
+@cache
+def transform() -> Section:
+    """Of one transform: `causeway.transform.NAME.key`."""
+    secrets = KafkaKeys(
+        prefix=transform_keys.SECRET, meaning=transform_keys.SECRETS["secret.FIELD"]
+    )
+    registry = (_text(name, meaning) for name, meaning in transform_keys.REGISTRY_TLS.items())
+    return _section([*_of_model(transform_keys.TransformKeys), (("secrets",), secrets), *registry])
+
+
+@cache
+def run() -> Section:
+    """Of the whole process."""
+    return _section(_of_model(RunKeys))

@@ -1,0 +1,142 @@
+"""One form of a file of settings into another, without loss.
+
+No reference is followed and nothing is judged but the form: what a file says, the other says too.
+Of comments only those before the first line that says something come along.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+from causeway import filters
+from causeway.config import audit, jaas, transform_keys
+from causeway.config.problems import Problems
+from causeway.errors import ConfigError
+from causeway.formats.causeway_yaml import forms, login, shape
+from causeway.formats.causeway_yaml.document import Fields, parse, read_document
+from causeway.formats.causeway_yaml.read import read_entries
+from causeway.formats.causeway_yaml.to_properties import to_properties
+from causeway.formats.causeway_yaml.write import said, to_yaml
+from causeway.formats.connectors import read_connectors
+from causeway.formats.load import Form, default_form, is_resource, is_yaml
+from causeway.formats.properties import Entry, parse_properties, read_properties
+from causeway.formats.strimzi import logins, same, write
+from causeway.formats.strimzi.read import read_resource
+from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE, Secrets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """`carried`: keys that causeway.yaml has no place for, so that they stand under `properties`
+    there as they are. `files`: keys whose value is a path from the file's own directory. `notes`:
+    what the other form does not say, or needs beside it, for people."""
+
+    text: str
+    carried: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    form: Form | None  # None: connectors of Kafka Connect
+    entries: Mapping[str, Entry]
+    notes: tuple[str, ...] = ()
+
+
+def convert(path: Path, to: Form | None = None) -> Converted:
+    """The file at `path` in form `to`. Raises ConfigError where it cannot be read, and where the
+    other form would not say the same."""
+    problems = Problems(str(path))
+    found = _read(path, problems)
+    to = to or default_form(path)
+    if to is found.form:
+        raise ConfigError("convert", str(path), "it has that form already")
+    entries, notes = found.entries, found.notes
+    comments = list(_comments(path)) if found.form is not None else []
+    carried: tuple[str, ...] = ()
+    if to is Form.STRIMZI:
+        name = write.resource_name(path.stem)
+        resource = write.to_resource(entries, name=name, comments=comments)
+        text = resource.text
+        same.check(path, entries, resource)
+        notes += write.notes(resource)
+    elif to is Form.PROPERTIES:
+        text = to_properties(entries, comments=comments)
+        _check(path, entries, parse_properties(path, text.encode()).entries)
+    else:
+        text = to_yaml(entries, comments=comments)
+        document = parse(text, str(path), problems)
+        back = login.settle(read_entries(document, problems), problems)
+        beside = document.values.get("properties")
+        carried = tuple(beside.values) if isinstance(beside, Fields) else ()
+        problems.raise_if_any()
+        _check(path, entries, back)
+    named = (key for key in entries if key.endswith((".sql.file", ".rules.file")))
+    files = tuple(key for key in named if not Path(entries[key].value.strip()).is_absolute())
+    return Converted(text=text, carried=carried, files=files, notes=notes)
+
+
+def _read(path: Path, problems: Problems) -> _Read:
+    if not is_yaml(path):
+        return _Read(form=Form.PROPERTIES, entries=dict(read_properties(path).entries))
+    if (connectors := read_connectors(path)) is not None:
+        return _Read(form=None, entries=connectors.entries, notes=connectors.notes)
+    document = read_document(path, problems)
+    if not is_resource(document):
+        entries = login.settle(read_entries(document, problems), problems)
+        problems.raise_if_any()
+        return _Read(form=Form.CAUSEWAY, entries=entries)
+    where = os.environ.get(VARIABLE)
+    directory = Path(where) if where else Path(MOUNTED)
+    secrets = Secrets(directory=directory, problems=problems, unseen=not where)
+    resource = read_resource(document, problems, secrets, carry=True)
+    settled = logins.settle(resource.entries, problems, resolved=False)
+    problems.raise_if_any()
+    notes = resource.warnings
+    if not where and any(f"${{dir:{MOUNTED}/" in each.value for each in settled.values()):
+        notes += (f"Secrets are looked for in {MOUNTED}: --secrets DIR names another place",)
+    return _Read(form=Form.STRIMZI, entries=settled, notes=notes)
+
+
+def _comments(path: Path) -> Iterator[str]:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError:
+        lines = path.read_text("latin-1").splitlines()
+    head = takewhile(lambda line: not line or line[0] in "#!", map(str.strip, lines))
+    return (line.lstrip("#!").strip() for line in head if line)
+
+
+def _check(path: Path, entries: Mapping[str, Entry], back: Mapping[str, Entry]) -> None:
+    """That `back`, read from the other form, says what `entries` say."""
+    aliases = filters.split_list(entries["clusters"].value)
+    one, other = said(entries), said(back)
+    lost = [
+        key
+        for key, text in one.items()
+        if key not in other or not same_text(audit.split_key(key, aliases)[1], text, other[key])
+    ]
+    if lost:
+        raise ConfigError("convert", str(path), f"the other form cannot say {', '.join(lost)}")
+
+
+def same_text(name: str, text: str, other: str) -> bool:
+    """Whether two texts of the key `name` mean the same."""
+    if text == other:
+        return True
+    if name == login.JAAS:
+        return jaas.parse_jaas(text) == jaas.parse_jaas(other)
+    if transform_keys.of_transform(name):
+        parts: tuple[shape.Section, ...] = (shape.transform(),)
+        name = transform_keys.within(name)
+    else:
+        parts = (shape.cluster(), shape.link(), shape.run())
+    if name == transform_keys.LIST:
+        return filters.split_list(text) == filters.split_list(other)
+    leaves = [leaf for part in parts for _, leaf in part.leaves() if leaf.key == name]
+    return any(forms.same(leaf, text, other) for leaf in leaves)

@@ -1,0 +1,64 @@
+"""The one door for a file of settings, whatever its form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from causeway.config.reading import rereadable
+from causeway.config.settings import Settings
+
+if TYPE_CHECKING:
+    from causeway.formats.causeway_yaml.document import Fields
+
+
+class Form(StrEnum):
+    PROPERTIES = "properties"
+    CAUSEWAY = "causeway"
+    STRIMZI = "strimzi"
+
+
+def is_yaml(path: Path) -> bool:
+    """Whether `path` is read as YAML, which JSON is a form of: by the end of its name."""
+    return path.suffix.lower() in (".yaml", ".yml", ".json")
+
+
+def is_resource(document: Fields) -> bool:
+    """Whether it is Kubernetes', of whatever kind."""
+    return not {"apiVersion", "kind"}.isdisjoint(document.values)
+
+
+def default_form(path: Path) -> Form:
+    """What `causeway convert` makes of the file at `path` if nobody says what: of YAML a property
+    file, of that a causeway.yaml."""
+    return Form.PROPERTIES if is_yaml(path) else Form.CAUSEWAY
+
+
+def load(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings in `path`: where its name ends so, in causeway.yaml or Strimzi's
+    KafkaMirrorMaker2, else in MirrorMaker 2's property file. Raises one ConfigError for all that is
+    wrong with it; what is merely without effect stands in `Settings.warnings`. `environment` stands
+    in for os.environ."""
+    return rereadable(lambda: _load(path, environment))
+
+
+def _load(path: Path, environment: Mapping[str, str] | None) -> Settings:
+    if not is_yaml(path):
+        from causeway.formats.mm2 import load_mm2
+
+        return load_mm2(path, environment=environment)
+    from causeway.config.problems import Problems
+    from causeway.formats import connectors
+    from causeway.formats.causeway_yaml.document import read_document
+
+    if (found := connectors.read_connectors(path)) is not None:
+        raise connectors.refused(path, found)
+    problems = Problems(str(path))
+    document = read_document(path, problems)
+    if is_resource(document):
+        from causeway.formats.strimzi.read import settings_of
+    else:
+        from causeway.formats.causeway_yaml.read import settings_of
+    return settings_of(path, document, problems, environment=environment)

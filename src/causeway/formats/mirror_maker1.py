@@ -1,0 +1,204 @@
+"""MirrorMaker 1's consumer and producer property files as Settings, one link a consumer file.
+
+    a consumer file  ->  link `source-<group.id>->target`, names unchanged, by key where the
+                         partition counts differ, others may write to the target topics too
+
+The group names the link, hence its progress: the same command started again, or on a second
+machine, goes on where the first stood.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from causeway import filters
+from causeway.config import audit
+from causeway.config.build import (
+    Entries,
+    clear_text,
+    fetch_settings,
+    open_spark,
+    run_settings,
+    spark_settings,
+)
+from causeway.config.control_settings import ControlSettings
+from causeway.config.keys import FlowKeys
+from causeway.config.problems import Problems
+from causeway.config.security import client_settings
+from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.config.transforms import apart, check_listed, family, listed, transforms
+from causeway.config.treatments import PROVENANCE, SKIP
+from causeway.config.typed import read
+from causeway.errors import ConfigError
+from causeway.formats.properties import Entry, load_properties
+from causeway.naming import ReplicationPolicy
+
+TARGET_ALIAS = "target"
+_METADATA_MAX_AGE_MS = "300000"  # Kafka's default
+# It copied records, and nothing else.
+_NO_CONTROL = ControlSettings(
+    groups=(),
+    emit_checkpoints_enabled=False,
+    emit_offset_syncs_enabled=False,
+    emit_heartbeats_enabled=False,
+    sync_topic_acls_enabled=False,
+    mm2_offsets=False,
+)
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
+_OLD_CLIENTS = {
+    "zookeeper.connect": "the consumer that reads through ZooKeeper is gone",
+    "metadata.broker.list": "the old producer is gone",
+}
+_OLD_RESETS = {"smallest": "earliest", "largest": "latest"}
+
+
+def load_mm1(
+    consumer_configs: Sequence[Path],
+    producer_config: Path,
+    include: str,
+    *,
+    num_streams: int | None = None,
+    offset_commit_interval_ms: int | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """Reads the files of `kafka-mirror-maker`.
+
+    `include` is its `--whitelist`, `num_streams` the number of lanes, `offset_commit_interval_ms`
+    how often progress is written. `spark.*` and `causeway.*` keys may stand in the producer's file.
+    Raises a ConfigError for the first file that is wrong, naming every problem in it.
+    """
+    topics = filters.compile_mm1_include(include)
+    problems = Problems(str(producer_config))
+    file = load_properties(producer_config, problems, environment)
+    own = file.entries
+    target = _client(own, TARGET_ALIAS, problems)
+    options = {
+        "causeway.lanes": num_streams,
+        "causeway.progress.interval.ms": offset_commit_interval_ms,
+    }
+    given = {
+        name: Entry(key=name, value=str(value), line=0)
+        for name, value in options.items()
+        if value is not None
+    }
+    run = run_settings({**own, **given}, problems)
+    spark = spark_settings(own, problems)
+    flow = read(FlowKeys, own, problems)
+    check_listed(own, {"": listed(own)}, problems)
+    for key in (PROVENANCE, SKIP):
+        if key in own:
+            problems.add(f"{own[key].place} needs a property file of flows: `causeway run FILE`")
+    problems.raise_if_any()
+    warnings = _warnings(producer_config, own, "producer")
+    files = [_read(path, environment) for path in consumer_configs]
+    links = []
+    of_producer = Problems(str(producer_config))
+    for (path, entries, problems), alias in zip(files, _aliases(files), strict=True):
+        source = _client(entries, alias, problems)
+        read_keys = _consumer_keys(entries)
+        fetch = fetch_settings(read_keys, problems)
+        refresh_s = _refresh_interval_s(read_keys, problems)
+        problems.raise_if_any()
+        found = transforms(
+            own,
+            family(own),
+            slug=f"{alias}.{TARGET_ALIAS}",
+            directory=producer_config.parent,
+            problems=of_producer,
+        )
+        of_producer.raise_if_any()
+        if source is None or target is None:
+            raise ConfigError("use", str(path), "it does not say how to reach the cluster")
+        warnings += _warnings(path, entries, "consumer")
+        links.append(
+            LinkSettings(
+                source=source,
+                target=target,
+                source_admin=source,
+                target_admin=target,
+                policy=ReplicationPolicy(kind="unchanged", source_alias=alias),
+                topics=topics,
+                topics_exclude=(),
+                config_properties_exclude=(),
+                replication_factor=-1,  # as for topics that a broker makes by itself
+                refresh_topics_interval_s=refresh_s,
+                sync_topic_configs_enabled=False,
+                fetch=fetch,
+                delivery=flow.delivery,
+                on_data_loss=flow.on_data_loss,
+                partitioning="by-key",
+                sole_writer=False,
+                group_id=entries["group.id"].value.strip(),
+                control=_NO_CONTROL,
+                transforms=found,
+                throttle_bytes_per_s=flow.throttle,
+            )
+        )
+    warnings += clear_text(client for link in links for client in (link.source, link.target))
+    warnings += open_spark(spark)
+    return Settings(links=tuple(apart(links)), run=run, spark=spark, warnings=tuple(warnings))
+
+
+def _read(
+    path: Path, environment: Mapping[str, str] | None
+) -> tuple[Path, Mapping[str, Entry], Problems]:
+    problems = Problems(str(path))
+    return path, load_properties(path, problems, environment).entries, problems
+
+
+def _client(entries: Entries, alias: str, problems: Problems) -> ClientSettings | None:
+    for name, cause in _OLD_CLIENTS.items():
+        if name in entries and "bootstrap.servers" not in entries:
+            problems.add(f"{entries[name].place}: {cause}; set bootstrap.servers=host:port")
+            return None
+    return client_settings(alias, entries, problems)
+
+
+def _consumer_keys(entries: Entries) -> dict[str, Entry]:
+    """As MirrorMaker 1's consumer read them: it starts at the end unless told otherwise."""
+    key = "auto.offset.reset"
+    entry = entries.get(key, Entry(key=key, value="latest", line=0))
+    value = _OLD_RESETS.get(entry.value.strip().lower(), entry.value)
+    return {**entries, key: replace(entry, value=value)}
+
+
+def _refresh_interval_s(entries: Entries, problems: Problems) -> float:
+    """New topics were found when the consumer's metadata was refreshed."""
+    entry = entries.get("metadata.max.age.ms")
+    text = entry.value.strip() if entry and not entry.missing else _METADATA_MAX_AGE_MS
+    if text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text) / 1000
+    if entry and text == "0":  # all else that is no number is refused as the consumer's key
+        problems.add(f"{entry.place} must be a whole number of at least 1, not {entry.shown}")
+    return 300
+
+
+def _aliases(files: Sequence[tuple[Path, Entries, Problems]]) -> list[str]:
+    """`source-<group.id>`: what names a link must not depend on addresses or file names. Groups of
+    the same name (of two source clusters) are numbered in the order of their files."""
+    groups = []
+    for _, entries, problems in files:
+        entry = entries.get("group.id")
+        group = entry.value.strip() if entry else ""
+        if not group and not (entry and entry.missing):
+            problems.add("it has no group.id, which names the mirror")
+        groups.append(group)
+    counts = Counter(groups)
+    seen: Counter[str] = Counter()
+    aliases = []
+    for group in groups:
+        seen[group] += 1
+        legal = _ILLEGAL.sub("_", group)[:150]
+        if legal != group:  # two groups must not become one
+            legal += "-" + hashlib.sha256(group.encode()).hexdigest()[:8]
+        aliases.append(f"source{seen[group] if counts[group] > 1 else ''}-{legal}")
+    return aliases
+
+
+def _warnings(path: Path, entries: Entries, role: str) -> list[str]:
+    return [f"{path}: {line}" for line in audit.client_warnings(entries, role)]

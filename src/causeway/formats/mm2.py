@@ -1,0 +1,394 @@
+"""A MirrorMaker 2 property file as Settings.
+
+Everything wrong with a file is reported together, one line a problem, with key and line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from causeway import filters, renames
+from causeway.config import audit, both_ways, circles, kept_names
+from causeway.config.build import (
+    clear_text,
+    control_settings,
+    fetch_settings,
+    open_spark,
+    patterns,
+    records_paused,
+    run_settings,
+    spark_settings,
+)
+from causeway.config.keys import OF_FLOWS, OLD_NAMES, ControlKeys, FlowKeys, HeartbeatKeys
+from causeway.config.precedence import client_entries, flow_entries
+from causeway.config.problems import Problems
+from causeway.config.schema_keys import SchemaKeys
+from causeway.config.schemas import schema_settings, translation
+from causeway.config.security import client_settings
+from causeway.config.settings import (
+    ClientSettings,
+    HeartbeatSettings,
+    LinkSettings,
+    Settings,
+)
+from causeway.config.transforms import apart, check_listed, family, listed, transforms
+from causeway.config.treatments import treatments
+from causeway.config.typed import read
+from causeway.errors import ConfigError
+from causeway.filters import POLICY
+from causeway.formats.properties import Entry, PropertyFile, load_properties
+from causeway.naming import KAFKAS, PACKAGE, CustomPolicy, ReplicationPolicy, is_legal_name
+
+Entries = Mapping[str, Entry]
+_FILTERS = {
+    "topic.filter.class": "DefaultTopicFilter",
+    "config.property.filter.class": "DefaultConfigPropertyFilter",
+    "group.filter.class": "DefaultGroupFilter",
+}
+
+
+def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
+    """Reads `path`. Raises one ConfigError for all that is wrong with it; what is merely without
+    effect stands in `Settings.warnings`. `environment` stands in for os.environ."""
+    problems = Problems(str(path))
+    return settings_of(load_properties(path, problems, environment), problems)
+
+
+def settings_of(file: PropertyFile, problems: Problems) -> Settings:
+    """What the resolved entries of `file` say. Raises one ConfigError for `problems` and all more
+    that is found."""
+    before = len(problems.lines)
+    aliases = _aliases(file.entries, problems)
+    if not aliases or len(problems.lines) > before:
+        problems.raise_if_any()  # nothing else can be judged
+    _check_flow_names(file.entries, aliases, problems)
+    links = _links(file, aliases, problems)
+    run = run_settings(file.entries, problems)
+    spark = spark_settings(file.entries, problems)
+    circles.check(links, problems)
+    links, told = both_ways.one_way(circles.told_of_renaming(links))
+    problems.raise_if_any()
+    notes = [
+        f"{audit.place(entry, aliases)} is set again below; the last one counts"
+        for entry in file.repeated
+    ]
+    notes += [*_old_names(file.entries), *told]
+    notes += clear_text(client for link in links for client in (link.source, link.target))
+    notes += open_spark(spark)
+    notes += _paused(links)
+    notes += [
+        kept_names.note(f"{source}->{target}")
+        for source, target in _pairs(aliases)
+        if kept_names.is_recipe(_said(file.entries, source, target))
+        and any((link.source.alias, link.target.alias) == (source, target) for link in links)
+    ]
+    heartbeats = _heartbeats(file.entries, aliases, notes)
+    return Settings(
+        links=tuple(links),
+        heartbeat_links=tuple(heartbeats),
+        run=run,
+        spark=spark,
+        warnings=(*notes, *audit.warnings(file.entries, aliases)),
+    )
+
+
+def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
+    entry = entries.get("clusters")
+    aliases = tuple(dict.fromkeys(filters.split_list(entry.value))) if entry else ()
+    if "apiVersion" in entries:
+        problems.add("it is a resource of Kubernetes: its name must end in .yaml")
+    elif not aliases and "connector.class" in entries:
+        problems.add(
+            "it is a connector of Kafka Connect: write its config as JSON, and make a"
+            " property file with `causeway convert`"
+        )
+    elif not aliases and not (entry and entry.missing):
+        problems.add("it names no clusters: set clusters = A, B")
+    for alias in aliases:
+        if why := no_alias(alias):
+            shown = "an alias" if entry and entry.secret else repr(alias)
+            problems.add(f"clusters: {shown} {why}{entry.remark if entry else ''}")
+    return aliases
+
+
+def no_alias(text: str) -> str:
+    """Why it cannot be a cluster's alias; empty where it can."""
+    if not is_legal_name(text):
+        return "has characters that topic names cannot have" if text else "is no alias"
+    if text in ("spark", "causeway", "clusters", "config"):
+        return "cannot be an alias, keys beginning so mean other things"
+    return ""
+
+
+def _check_flow_names(entries: Entries, aliases: Iterable[str], problems: Problems) -> None:
+    for entry in entries.values():
+        # `A -> B.x = y` is the key `A` in Java's syntax.
+        if entry.key in aliases and entry.value.startswith("->"):
+            problems.add(f"{entry.place}: a flow is written A->B.key, without blanks")
+        if "->" not in entry.key or audit.split_key(entry.key, aliases)[0]:
+            continue
+        source, _, rest = entry.key.partition("->")
+        unknown = [source.strip()] if source.strip() not in aliases else []
+        if not any(rest.startswith(f"{alias}.") for alias in aliases):
+            unknown.append(rest.partition(".")[0].strip())
+        problems.add(
+            f"{entry.place}: clusters does not name {' or '.join(unknown)}"
+            if unknown
+            else f"{entry.place}: a flow is written A->B.key, without blanks"
+        )
+
+
+def _links(file: PropertyFile, aliases: tuple[str, ...], problems: Problems) -> list[LinkSettings]:
+    entries = file.entries
+    with_transforms: dict[str, tuple[str, ...]] = {}  # of each flow that runs
+    links = []
+    for source, target in _pairs(aliases):
+        own = _own(entries, source, target)
+        found: list[str] = []
+        keys = read(FlowKeys, own, here := Problems("", found))
+        # What is wrong with the keys of a flow that does not run stops nobody.
+        unclear = "enabled" in own and (
+            own["enabled"].missing or any("enabled" in line for line in here.lines)
+        )
+        if keys.enabled or unclear:
+            with_transforms[f"{source}->{target}"] = listed(own)
+            for line in here.lines:
+                problems.add(line)
+            link = _link(file, own, keys, source, target, problems)
+            if link is not None:
+                links.append(link)
+    check_listed(entries, with_transforms, problems)
+    if not with_transforms:
+        problems.add(
+            "no flow is enabled: set A->B.enabled = true, with the aliases of two clusters"
+        )
+    return apart(links)
+
+
+def _own(entries: Entries, source: str, target: str) -> Entries:
+    """What the file says of the pair, under the keys' newest names."""
+    own = dict(kept_names.settled(_said(entries, source, target)))
+    for old, new in OLD_NAMES.items():
+        if old in own:
+            own.setdefault(new, own[old])
+    return own
+
+
+def _said(entries: Entries, source: str, target: str) -> Entries:
+    """The flow's keys as the file has them."""
+    return flow_entries(entries, source, target, OF_FLOWS | SchemaKeys.names())
+
+
+def _paused(links: Iterable[LinkSettings]) -> list[str]:
+    return [
+        f"no record of {link.name} is copied: {link.places['causeway.paused']} says so"
+        for link in links
+        if link.records_paused
+    ]
+
+
+def _heartbeats(
+    entries: Entries, aliases: tuple[str, ...], notes: list[str]
+) -> list[HeartbeatSettings]:
+    """Of every pair of clusters that has not switched them off, as MirrorMakerConfig.clusterPairs.
+
+    A pair whose flow is off and that cannot have heartbeats stops nobody: a note says why."""
+    heartbeats = []
+    for source, target in _pairs(aliases):
+        own = _own(entries, source, target)
+        problems = Problems("")
+        keys = read(HeartbeatKeys, own, problems)
+        if not keys.enabled or "heartbeats" in read(ControlKeys, own, Problems("")).paused:
+            continue
+        here = _alias(own, "source.cluster.alias", source, problems)
+        there = _alias(own, "target.cluster.alias", target, problems)
+        found = client_entries(entries, source, target, "target", "admin")
+        client = client_settings(target, found, problems)
+        if client is None or problems.lines:
+            notes.append(f"no heartbeats {source}->{target}: {'; '.join(problems.lines)}")
+            continue
+        heartbeats.append(
+            HeartbeatSettings(
+                source=here,
+                target=replace(client, alias=there),
+                interval_s=keys.interval,
+                replication_factor=keys.replication_factor,
+            )
+        )
+    return heartbeats
+
+
+def _pairs(aliases: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    return ((s, t) for s in aliases for t in aliases if s != t)
+
+
+def _link(
+    file: PropertyFile,
+    own: Entries,
+    keys: FlowKeys,
+    source: str,
+    target: str,
+    problems: Problems,
+) -> LinkSettings | None:
+    entries = file.entries
+    reader = client_entries(entries, source, target, "source", "consumer")
+    here = _alias(own, "source.cluster.alias", source, problems)
+    there = _alias(own, "target.cluster.alias", target, problems)
+    clients = [
+        client_settings(alias, found, problems)
+        for alias, found in (
+            (source, reader),
+            (target, client_entries(entries, source, target, "target", "producer")),
+            (source, client_entries(entries, source, target, "source", "admin")),
+            (target, client_entries(entries, source, target, "target", "admin")),
+        )
+    ]
+    _check_classes(own, problems)
+    policy = _policy(own, keys, here, there, problems)
+    selected = {
+        name: patterns(own, name, value, problems)
+        for name, value in (
+            ("topics", keys.topics),
+            ("topics.exclude", keys.topics_exclude),
+            ("config.properties.exclude", keys.config_properties_exclude),
+        )
+    }
+    fetch = fetch_settings(reader, problems)
+    control = kept_names.with_offsets(
+        control_settings(own, problems), entries, _said(entries, source, target), source, target
+    )
+    paused = records_paused(read(ControlKeys, own, Problems("")))
+    found = transforms(
+        own,
+        family(entries, f"{source}->{target}"),
+        slug=f"{here}.{there}",
+        directory=file.path.parent,
+        problems=problems,
+    )
+    treated = treatments(
+        own, keys, source=here, target=there, transformed=bool(listed(own)), problems=problems
+    )
+    schemas = schema_settings(own, entries, source, target, problems)
+    names = (here, there, here, there)
+    known: list[ClientSettings] = [
+        replace(client, alias=name)
+        for client, name in zip(clients, names, strict=True)
+        if client is not None
+    ]
+    if len(known) < len(clients) or policy is None:
+        return None
+    link = LinkSettings(
+        source=known[0],
+        target=known[1],
+        source_admin=_bounded(known[2], keys.admin_timeout_ms),
+        target_admin=_bounded(known[3], keys.admin_timeout_ms),
+        policy=policy,
+        topics=selected["topics"],
+        topics_exclude=selected["topics.exclude"],
+        config_properties_exclude=selected["config.properties.exclude"],
+        use_defaults_from=keys.use_defaults_from,
+        replication_factor=keys.replication_factor,
+        refresh_topics_enabled=keys.refresh_topics_enabled,
+        refresh_topics_interval_s=keys.refresh_topics_interval,
+        sync_topic_configs_enabled=keys.sync_topic_configs_enabled and not paused,
+        sync_topic_configs_interval_s=keys.sync_topic_configs_interval,
+        heartbeats_replication_enabled=keys.heartbeats_replication_enabled,
+        fetch=fetch,
+        delivery=keys.delivery,
+        on_data_loss=keys.on_data_loss,
+        # A name that does not say where it came from is everybody's: others may write to it, too.
+        sole_writer=policy.tells_source(here) if keys.sole_writer is None else keys.sole_writer,
+        records_paused=paused,
+        joins=keys.sole_writer is False,
+        stops_on_data=keys.sole_writer is None and not (treated or policy.tells_source(here)),
+        control=control,
+        transforms=found,
+        treatments=(*treated, *translation(schemas, found, problems)),
+        schemas=schemas,
+        throttle_bytes_per_s=keys.throttle,
+        geo=keys.geo,
+        way_back=keys.way_back,
+        places={name: entry.place for name, entry in own.items()},
+    )
+    return replace(link, control=both_ways.control_of(link, own, problems))
+
+
+def _bounded(client: ClientSettings, timeout_ms: int) -> ClientSettings:
+    """`client`, which waits for no answer longer than that: nor for the first one of all."""
+    return replace(client, request_timeout_ms=min(client.request_timeout_ms, timeout_ms))
+
+
+def _alias(own: Entries, name: str, alias: str, problems: Problems) -> str:
+    """`source.cluster.alias` renames a cluster for a flow; its addresses stay under `alias`."""
+    entry = own.get(name)
+    if entry is None or entry.missing:
+        return alias
+    value = entry.value.strip()
+    if not is_legal_name(value):
+        problems.add(f"{entry.place} must be an alias that topic names can hold, or be left out")
+        return alias
+    return value
+
+
+def _check_classes(own: Entries, problems: Problems) -> None:
+    for name, only in _FILTERS.items():
+        if name not in own or own[name].missing:
+            continue
+        if own[name].value.strip().rsplit(".", 1)[-1] != only:
+            problems.add(f"{own[name].place}: {own[name].shown} cannot be loaded, only {only}")
+    if "transforms" in own and own["transforms"].value.strip():
+        # Passing them over in silence could let data out that they were to mask.
+        problems.add(f"{own['transforms'].place}: Connect's transforms cannot run here")
+
+
+def _policy(
+    own: Entries, keys: FlowKeys, source: str, target: str, problems: Problems
+) -> ReplicationPolicy | None:
+    named = own.get(POLICY)
+    class_name, custom = keys.policy_class, None
+    try:
+        if class_name.removeprefix(PACKAGE) not in KAFKAS:
+            config = {
+                "source.cluster.alias": source,
+                "target.cluster.alias": target,
+                "replication.policy.separator": keys.policy_separator,
+            }
+            custom = _custom(class_name.strip(), config)
+            if named is not None and named.secret:
+                class_name = "the policy"
+        policy = ReplicationPolicy.from_class(
+            class_name,
+            separator=keys.policy_separator,
+            internal_separator_enabled=keys.policy_internal_separator,
+            internal_topics=keys.internal_topics,
+            source_alias=source,
+            renames=renames.parse(keys.rename),
+            custom=custom,
+        )
+        policy.tells_source(source)  # which asks it for names, as all will
+    except ConfigError as error:
+        said = error.operation.removeprefix("use ")
+        entry = own.get({"read the pattern": renames.KEY, "name topic": POLICY}.get(said, said))
+        text = entry.told(error) if entry else str(error)
+        if said == POLICY and named is not None and named.secret:
+            text = f"{POLICY}: what it names cannot be used"  # the cause quotes it
+        problems.add(f"{entry.spot}: {text}" if entry and entry.spot else text)
+        return None
+    return policy
+
+
+def _custom(name: str, config: Mapping[str, str]) -> CustomPolicy:
+    from causeway.config.policies import load  # looks through all installed packages
+
+    return load(name, config)
+
+
+def _old_names(entries: Entries) -> list[str]:
+    return [
+        f"{entry.place} is not used, because {entry.key.replace(old, new)} is set too"
+        for old, new in OLD_NAMES.items()
+        for entry in entries.values()
+        if entry.key.endswith(old) and entry.key.replace(old, new) in entries
+    ]

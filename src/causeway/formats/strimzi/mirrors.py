@@ -1,0 +1,198 @@
+"""One mirror of a resource: what its connectors' configs, states and patterns say of a flow.
+
+Each connector has a config of its own with Strimzi; a flow has one. So a key counts where the
+connector that acts on it says it: `topics` of the source connector, `groups` of the checkpoint
+connector. What they share must be said alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from causeway.config import known
+from causeway.formats.strimzi.clusters import Reader
+from causeway.formats.strimzi.fields import Given, Tree
+from causeway.formats.strimzi.references import is_provider
+from causeway.naming import PACKAGE
+
+CONNECTORS = ("sourceConnector", "checkpointConnector", "heartbeatConnector")
+PARTS = dict(zip(CONNECTORS, ("records", "checkpoints", "heartbeats"), strict=True))
+# Who acts on a key, by how it begins; the source connector does unless others are named.
+_ACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("groups", CONNECTORS[1:2]),
+    ("group.filter.", CONNECTORS[1:2]),
+    ("refresh.groups.", CONNECTORS[1:2]),
+    ("emit.checkpoints.", CONNECTORS[1:2]),
+    ("checkpoints.topic.", CONNECTORS[1:2]),
+    ("sync.group.", CONNECTORS[1:2]),
+    ("emit.heartbeats.", CONNECTORS[2:]),
+    ("heartbeats.topic.", CONNECTORS[2:]),
+)
+# One flow has one of each.
+ALIASES = ("source.cluster.alias", "target.cluster.alias")
+_ALIKE = ("replication.policy.", "offset-syncs.topic.location", *ALIASES)
+SHARED = (*_ALIKE, "admin.timeout.ms", "topic.filter.class")
+# What a connector has that says nothing of them; that of an alias is the cluster's.
+_UNSAID = {
+    "replication.policy.class": "DefaultReplicationPolicy",
+    "replication.policy.separator": ".",
+    "replication.policy.internal.topic.separator.enabled": "true",
+    "offset-syncs.topic.location": "source",
+}
+# The source's producer and the target's consumer do nothing here.
+_ACTING = {"source": ("consumer", "admin"), "target": ("producer", "admin")}
+_PATTERNS = (
+    ("topicsPattern", "topics"),
+    ("topicsBlacklistPattern", "topics.exclude"),
+    ("topicsExcludePattern", "topics.exclude"),
+    ("groupsPattern", "groups"),
+    ("groupsBlacklistPattern", "groups.exclude"),
+    ("groupsExcludePattern", "groups.exclude"),
+)
+_CLIENT = (
+    *("producer.", "consumer.", "admin.", "source.cluster.", "target.cluster."),
+    *(f"{side}.{role}." for side in ("source", "target") for role in known.ROLES),
+)
+
+
+def read_mirror(reader: Reader, flow: str, mirror: Tree, *, carry: bool) -> list[str]:
+    """Adds what `mirror` says of `flow`. `carry`: also what has no effect, for another form to
+    hold. What a person should know of it."""
+    notes = []
+    connectors = {name: mirror.trees[name] for name in CONNECTORS if name in mirror.trees}
+    reader.add(f"{flow}.enabled", mirror.given, "true")
+    _configs(reader, flow, connectors, carry=carry)
+    for field, key in _PATTERNS:
+        if field in mirror.texts:
+            reader.add(f"{flow}.{key}", mirror.texts[field])
+    paused = {}
+    for name, part in PARTS.items():
+        if name in connectors and (state := _held(connectors[name])) is not None:
+            paused[part] = state
+    if "sourceConnector" not in connectors:
+        notes.append(f"{mirror.where} has no sourceConnector, so that no record is copied")
+        paused.setdefault("records", mirror.given)
+    if "checkpointConnector" not in connectors:
+        for key in ("emit.checkpoints.enabled", "sync.group.offsets.enabled"):
+            reader.add(f"{flow}.{key}", mirror.given, "false")
+    if (
+        "heartbeatConnector" in connectors
+        and f"{flow}.emit.heartbeats.enabled" not in reader.entries
+    ):
+        reader.add(
+            f"{flow}.emit.heartbeats.enabled", connectors["heartbeatConnector"].given, "true"
+        )
+    if paused and f"{flow}.causeway.paused" not in reader.entries:
+        given = next(iter(paused.values()))
+        reader.add(f"{flow}.causeway.paused", given, ", ".join(paused))
+    for name, connector in connectors.items():
+        if (tasks := connector.texts.get("tasksMax")) is None:
+            continue
+        if carry and name == CONNECTORS[0]:
+            reader.add(f"{flow}.tasks.max", tasks)
+        elif not carry:
+            reader.ignored.append(tasks.path)
+    return notes
+
+
+def _held(connector: Tree) -> Given | None:
+    """What has it not run; `state` wins over the older `pause`."""
+    state, pause = connector.texts.get("state"), connector.texts.get("pause")
+    if state is not None:
+        return None if state.text == "running" else state
+    return pause if pause is not None and pause.text == "true" else None
+
+
+def _configs(reader: Reader, flow: str, connectors: dict[str, Tree], *, carry: bool) -> None:
+    first: dict[str, Given] = {}  # of what more than one may say
+    for at, (name, connector) in enumerate(connectors.items()):
+        config = connector.keys.get("config", {})
+        for key, written in sorted(config.items(), key=lambda item: _rank(item[0])):
+            given = reader.references.plain(written)
+            if is_provider(key):
+                continue
+            if key == "enabled":
+                reader.problems.add(f"{given.where} has no meaning here: write state: stopped")
+            elif key.startswith((*SHARED, *_CLIENT)) and key in first:
+                _again(reader, name, key, given, first[key])
+            elif key.startswith(SHARED):
+                if at == 0 or not _misses(reader, name, key, given):
+                    first[key] = given
+                    reader.add(f"{flow}.{key}", given)
+            elif key.startswith(_CLIENT):
+                # The clients are those that copy records.
+                if at == 0:
+                    first[key] = given
+                    for place in _of_client(key, carry=carry):
+                        reader.add(f"{flow}.{place}", given)
+                else:
+                    reader.ignored.append(given.path)
+            elif name in who_acts(key):
+                reader.add(f"{flow}.{key}", given)
+            else:
+                reader.ignored.append(given.path)
+
+
+def _again(reader: Reader, name: str, key: str, given: Given, before: Given) -> None:
+    """`key` in the config of connector `name`, after another has said it."""
+    if before.text.strip() == given.text.strip():
+        return
+    if key.startswith(_ALIKE) and name != "heartbeatConnector":
+        reader.problems.add(
+            f"{given.where} and {before.where} must say the same: one mirror has one"
+        )
+    else:
+        reader.ignored.append(given.path)
+
+
+def _misses(reader: Reader, name: str, key: str, given: Given) -> bool:
+    """Whether connector `name` alone says what the source connector goes without: that one's
+    records would get other names than with Strimzi."""
+    if name == "heartbeatConnector":
+        reader.ignored.append(given.path)
+        return True
+    if not key.startswith(_ALIKE):
+        return False
+    said = given.text.strip().removeprefix(PACKAGE)
+    if said != _UNSAID.get(key):
+        reader.problems.add(
+            f"{given.where} does not stand in sourceConnector.config: write it there as well, or"
+            " take it out, as one mirror has one"
+        )
+    return True
+
+
+def who_acts(key: str) -> tuple[str, ...]:
+    """The connector that acts on a flow's key, if it is of one alone."""
+    return next((names for start, names in _ACTS if key.startswith(start)), CONNECTORS[:1])
+
+
+def _rank(key: str) -> int:
+    """What counts more comes later."""
+    order = ("consumer.", "producer.", "admin.", "source.cluster.", "target.cluster.")
+    if key.startswith(("producer.override.", "consumer.override.", "admin.override.")):
+        return 3
+    if key.startswith(("source.cluster.", "target.cluster.")):
+        return 1
+    return 2 if key.startswith(order) else 4
+
+
+def _of_client(key: str, *, carry: bool) -> Iterator[str]:
+    """Where a property file has it; `carry`: for clients that do nothing here as well. Connect's
+    producer writes the records, `producer.` the offset syncs. A flow's plain key would yield to the
+    cluster's, which a connector's never does."""
+    side, _, rest = key.partition(".")
+    if side in ("source", "target"):
+        role, _, name = rest.partition(".")
+        if role == "cluster" and name in known.CLUSTER:
+            roles = known.ROLES if carry else _ACTING[side]
+            yield from (f"{side}.{each}.{name}" for each in roles)
+        else:
+            yield key
+    elif rest.startswith("override."):
+        sides = {"producer": ("target",), "consumer": ("source",), "admin": ("target",)}[side]
+        yield from (f"{each}.{side}.{rest.removeprefix('override.')}" for each in sides)
+    elif side == "admin":
+        yield from (f"source.{key}", f"target.{key}")
+    else:
+        yield f"source.{key}"

@@ -1,0 +1,221 @@
+"""From a KafkaMirrorMaker2 resource to the entries of a property file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from causeway.config.problems import Problems
+from causeway.config.settings import Settings
+from causeway.formats import mm2
+from causeway.formats.causeway_yaml.document import Fields, Scalar
+from causeway.formats.causeway_yaml.read import YamlEntry
+from causeway.formats.properties import PropertyFile, resolve
+from causeway.formats.strimzi import logins, shape
+from causeway.formats.strimzi.clusters import Reader
+from causeway.formats.strimzi.fields import Checker, Given, Tree
+from causeway.formats.strimzi.mirrors import read_mirror
+from causeway.formats.strimzi.references import references
+from causeway.formats.strimzi.secrets import VARIABLE, Secrets
+
+_CONNECTS_OWN = ("group.id", "config.storage.topic", "status.storage.topic")
+_POSITIONS = "offset.storage.topic"
+_OLD_POSITIONS = "mirrormaker2-cluster-offsets"  # of v1beta2, where it names no other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """`entries`: unresolved, logins not settled. `warnings`: what has no effect here."""
+
+    entries: Mapping[str, YamlEntry]
+    warnings: tuple[str, ...]
+
+
+def settings_of(
+    path: Path, document: Fields, problems: Problems, *, environment: Mapping[str, str] | None
+) -> Settings:
+    """What the resource `document` says. Raises one ConfigError for `problems` and all more that is
+    found. Secrets lie in the directory that the variable CAUSEWAY_SECRETS names."""
+    known = os.environ if environment is None else environment
+    where = known.get(VARIABLE)
+    secrets = Secrets(directory=Path(where) if where else None, problems=problems)
+    found = read_resource(document, problems, secrets)
+    problems.raise_if_any()  # else what follows from it would be told as well
+    resolved = resolve(found.entries, known, problems)
+    entries = logins.settle(resolved, problems, resolved=True)
+    settings = mm2.settings_of(PropertyFile(path=path, entries=entries), problems)
+    return replace(settings, warnings=(*found.warnings, *settings.warnings))
+
+
+def read_resource(
+    document: Fields, problems: Problems, secrets: Secrets, *, carry: bool = False
+) -> Resource:
+    """`carry`: with what has no effect, for another form to hold. Raises ConfigError where the
+    fields are not a resource's; what their values have wrong goes to `problems`."""
+    version = _version(document, problems)
+    checker = Checker(version=version, problems=problems)
+    checker.unknown(document.places, shape.TOP, "")
+    value = document.values.get("spec")
+    if value is None:
+        problems.add("it has no spec")
+        problems.raise_if_any()
+    assert value is not None
+    spec = checker.tree(value, shape.SPEC, "spec")
+    problems.raise_if_any()
+    mirrors = spec.items["mirrors"]
+    if not mirrors:
+        problems.add("spec.mirrors names no mirror")
+    target, pairs = _clusters(spec, mirrors, version, problems)
+    problems.raise_if_any()
+    assert target is not None
+    for cluster in (target, *(source for source, _ in pairs)):
+        alias = cluster.texts["alias"]
+        if why := mm2.no_alias(alias.text):
+            problems.add(f"{alias.where}: {alias.text!r} {why}")
+    problems.raise_if_any()  # else each entry of a flow would be told
+    used = {target.path, *(source.path for source, _ in pairs)}
+    checker.ignored += [
+        each.path for each in spec.items.get("clusters", ()) if each.path not in used
+    ]
+    checker.ignored += _passed_over(spec, "target", "connectCluster")
+    for mirror in mirrors:
+        checker.ignored += _passed_over(mirror, "source", "sourceCluster")
+    configs = [
+        each.keys.get("config", {})
+        for each in (
+            target,
+            *(part for source, mirror in pairs for part in (source, *mirror.trees.values())),
+        )
+    ]
+    reader = Reader(
+        entries={},
+        secrets=secrets,
+        references=references(configs, secrets, problems),
+        problems=problems,
+        ignored=checker.ignored,
+        version=version,
+    )
+    notes = _read(reader, target, pairs, carry=carry)
+    ignored = [", ".join(reader.ignored)] if reader.ignored else []
+    warnings = (*(f"without meaning here: {paths}" for paths in ignored), *notes)
+    return Resource(entries=reader.entries, warnings=warnings)
+
+
+def _passed_over(tree: Tree, new: str, old: str) -> list[str]:
+    """The older field of two that say the same."""
+    return [tree.texts[old].path] if new in tree.trees and old in tree.texts else []
+
+
+def _version(document: Fields, problems: Problems) -> str:
+    """Raises ConfigError where it is not a KafkaMirrorMaker2 of a version that is known."""
+    texts = {
+        name: value.text
+        for name in ("apiVersion", "kind")
+        if isinstance(value := document.values.get(name), Scalar)
+    }
+    kind, api = texts.get("kind", ""), texts.get("apiVersion", "")
+    groups = {known.partition("/")[0] for known in shape.FORMS}
+    if kind in ("List", f"{shape.KIND}List"):
+        problems.add(f"it is a list of resources: write each {shape.KIND} to a file of its own")
+    elif kind != shape.KIND or api.partition("/")[0] not in groups:
+        problems.add(
+            f"it is a resource of kind {kind!r} of {api!r}, and must be a {shape.KIND} of"
+            f" {' or '.join(shape.FORMS)}"
+        )
+    elif api not in shape.FORMS:
+        problems.add(f"apiVersion {api} is not known, only {', '.join(shape.FORMS)} are")
+    problems.raise_if_any()
+    return shape.FORMS[api]
+
+
+def _clusters(
+    spec: Tree, mirrors: list[Tree], version: str, problems: Problems
+) -> tuple[Tree | None, list[tuple[Tree, Tree]]]:
+    """The target, and each mirror with its source. v1beta2 names clusters by their aliases, unless
+    it is written as v1 is."""
+    by_alias: dict[str, Tree] = {}
+    for each in spec.items.get("clusters", ()):
+        alias = each.texts["alias"]
+        if alias.text in by_alias:
+            problems.add(f"{alias.where}: there is a cluster {alias.text} already")
+        by_alias[alias.text] = each
+    target = spec.trees.get("target")
+    connect = spec.texts.get("connectCluster")
+    if target is None and connect is not None:
+        target = _named(connect, by_alias, problems)
+    elif target is None:
+        problems.add(f"{spec.where} has no {_words('target', 'connectCluster', version)}")
+    pairs: list[tuple[Tree, Tree]] = []
+    seen: dict[str, Given] = {}
+    for mirror in mirrors:
+        source = mirror.trees.get("source")
+        name = mirror.texts.get("sourceCluster")
+        if source is None and name is not None:
+            source = _named(name, by_alias, problems)
+        elif source is None:
+            problems.add(f"{mirror.where} has no {_words('source', 'sourceCluster', version)}")
+        to = mirror.texts.get("targetCluster")
+        if target is not None and to is not None and to.text != target.texts["alias"].text:
+            problems.add(
+                f"{to.where} is {to.text}, and connectCluster {target.texts['alias'].text}: all"
+                " mirrors of a resource have one target; write a resource for each"
+            )
+        if source is None or target is None:
+            continue
+        alias = source.texts["alias"]
+        if alias.text == target.texts["alias"].text:
+            problems.add(f"{alias.where}: {alias.text} is the target as well")
+        elif alias.text in seen:
+            problems.add(f"{mirror.where}: {seen[alias.text].path} is from {alias.text} already")
+        seen[alias.text] = mirror.given
+        pairs.append((source, mirror))
+    return target, pairs
+
+
+def _words(new: str, old: str, version: str) -> str:
+    return new if version == shape.NEW else f"{old} (nor {new})"
+
+
+def _named(alias: Given, by_alias: Mapping[str, Tree], problems: Problems) -> Tree | None:
+    found = by_alias.get(alias.text)
+    if found is None:
+        there = f", which are {', '.join(by_alias)}" if by_alias else ""
+        problems.add(f"{alias.where}: {alias.text} is none of spec.clusters{there}")
+    return found
+
+
+def _read(
+    reader: Reader, target: Tree, pairs: list[tuple[Tree, Tree]], *, carry: bool
+) -> list[str]:
+    to = target.texts["alias"].text
+    aliases = [*(source.texts["alias"].text for source, _ in pairs), to]
+    reader.add("clusters", target.texts["alias"], ", ".join(aliases))
+    # Connect's connectors run where a resource names them, MirrorMaker 2's own for every pair.
+    reader.add("emit.heartbeats.enabled", target.given, "false")
+    for source, _ in pairs:
+        reader.cluster(source, target=False)
+    reader.cluster(target, target=True)
+    positions = _positions(reader, target, to)
+    notes = []
+    for source, mirror in pairs:
+        flow = f"{source.texts['alias'].text}->{to}"
+        book = f"{flow}.causeway.mirror.maker"
+        reader.add(f"{book}.offsets.topic", positions)
+        reader.add(f"{book}.connector", positions, f"{flow}.MirrorSourceConnector")
+        notes += read_mirror(reader, flow, mirror, carry=carry)
+    for key, given in reader.whole.items():
+        reader.add(key, given)
+    return notes
+
+
+def _positions(reader: Reader, target: Tree, alias: str) -> Given:
+    """Connect's topic of offsets."""
+    config = target.keys.get("config", {})
+    for name in (*_CONNECTS_OWN, _POSITIONS):
+        if reader.entries.pop(f"{alias}.{name}", None) is not None and name != _POSITIONS:
+            reader.ignored.append(config[name].path)
+    if (named := target.texts.get("offsetStorageTopic")) is not None:
+        return named
+    return config.get(_POSITIONS) or replace(target.given, text=_OLD_POSITIONS)

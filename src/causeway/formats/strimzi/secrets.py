@@ -1,0 +1,120 @@
+"""The Secrets that a resource names: a folder each, a file each key, as Kubernetes mounts them.
+
+Entries refer to the files as `${dir:...}`, so nothing is read until all references are.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from os.path import isdir, isfile  # Path's raise where a directory may not be read
+from pathlib import Path
+
+from causeway.config.problems import Problems
+from causeway.formats.strimzi.fields import Given
+
+VARIABLE = "CAUSEWAY_SECRETS"
+MOUNTED = "/etc/causeway/secrets"  # where deploy/kubernetes has them
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_EITHER = re.compile(r"\{([^{}]*)\}")
+_KEY = re.compile(r"(?!\.\.)[A-Za-z0-9._-]+")
+
+
+@dataclass(slots=True, kw_only=True)
+class Secrets:
+    """`directory`: None where nobody said. Where `unseen` is set nothing needs to be there yet:
+    references are made by the names alone."""
+
+    directory: Path | None
+    problems: Problems
+    unseen: bool = False
+
+    def reference(self, name: Given, key: Given) -> str | None:
+        """To `key` of the Secret `name`; None where there is none, which is told."""
+        folder = self._folder(name)
+        if folder is None:
+            return None
+        if not _KEY.fullmatch(key.text):
+            self.problems.add(f"{key.where}: what stands there cannot be a key of a Secret")
+            return None
+        if not self.unseen and not isfile(folder / key.text):
+            cause = f"the Secret {name.text} has no key {key.text} in {folder.parent}"
+            self.problems.add(f"{key.where}: {cause}{_near(key.text, _keys(folder))}")
+            return None
+        return f"${{dir:{folder}:{key.text}}}"
+
+    def matching(self, name: Given, pattern: Given) -> list[str]:
+        """References to all keys of the Secret that the glob `pattern` matches."""
+        if self.unseen:
+            self.problems.add(
+                f"{pattern.where}: which keys it matches is known where the Secret is: name it with"
+                " --secrets DIR"
+            )
+            return []
+        folder = self._folder(name)
+        if folder is None:
+            return []
+        globs = _globs(pattern.text)
+        keys = [key for key in _keys(folder) if any(fnmatchcase(key, each) for each in globs)]
+        if not keys:
+            cause = f"no key of the Secret {name.text} in {folder.parent} matches {pattern.text!r}"
+            self.problems.add(f"{pattern.where}: {cause}")
+        return [f"${{dir:{folder}:{key}}}" for key in keys]
+
+    def _folder(self, name: Given) -> Path | None:
+        if not _NAME.fullmatch(name.text):
+            self.problems.add(f"{name.where}: what stands there cannot be the name of a Secret")
+            return None
+        if self.directory is None:
+            self.problems.add(
+                f"{name.where} names the Secret {name.text}: say with --secrets DIR, or in"
+                f" {VARIABLE}, where Secrets are: a folder each, in it a file each key"
+            )
+            return None
+        if "}" in str(self.directory):
+            self.problems.add(f"--secrets {self.directory}: its path must not have a '}}' in it")
+            return None
+        folder = self.directory.absolute() / name.text
+        if not self.unseen and not isdir(self.directory):
+            self.problems.add(f"--secrets {self.directory} is no directory")
+            return None
+        if not self.unseen and not isdir(folder):
+            there = _folders(self.directory)
+            cause = f"there is no Secret {name.text} in {self.directory}"
+            self.problems.add(f"{name.where}: {cause}{_near(name.text, there)}")
+            return None
+        return folder
+
+
+def _globs(pattern: str) -> list[str]:
+    """Java's globs have `{a,b}` besides."""
+    found = _EITHER.search(pattern)
+    if found is None:
+        return [pattern]
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    return [glob for part in found[1].split(",") for glob in _globs(before + part + after)]
+
+
+def _keys(folder: Path) -> list[str]:
+    """Kubernetes keeps the files in a folder `..data`, and links to them by their names."""
+    try:
+        return sorted(each.name for each in folder.iterdir() if isfile(each))
+    except OSError:
+        return []
+
+
+def _folders(directory: Path) -> list[str]:
+    try:
+        return sorted(each.name for each in directory.iterdir() if isdir(each))
+    except OSError:
+        return []
+
+
+def _near(name: str, there: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, there, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; there are {', '.join(there[:8])}" if there else ""

@@ -1,0 +1,185 @@
+"""How far each chosen topic is, destination by destination, by the clusters alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final
+
+from causeway.config.geo_topics import Chosen
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control import geo_topics
+from causeway.errors import CausewayError
+from causeway.geo import claims
+from causeway.geo.topics import target_of
+from causeway.link_topics import directive_json
+from causeway.link_topics.directives import Directive, Scope, Standing
+from causeway.model import State
+from causeway.operate.clusters import Connect, clusters
+from causeway.status.from_clusters import Driver, LinkStatus, PartitionStatus, status_of
+from causeway.status.states import worst
+
+MISSING: Final = "missing"  # the origin has no such topic
+UNKNOWN: Final = "unknown"
+_AT_ONCE: Final = 8  # destinations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStanding:
+    """A chosen topic. `state`: a model.State, one of operate.status's words, or MISSING; `reasons`
+    of partitions that say why. `lag_records`, `lag_ms`: see operate.status; None where unknown."""
+
+    topic: str
+    target: str
+    by: Directive
+    paused: Directive | None
+    partitions: int
+    state: str
+    reasons: tuple[str, ...]
+    lag_records: int | None
+    lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """`by`: who made it one; None where nobody has, or it was removed. `error`: why nothing else
+    is known. `reason`: why its driver does not act on what is chosen."""
+
+    name: str
+    link: LinkSettings
+    cluster: str | None = None
+    by: Directive | None = None
+    driver: Driver | None = None
+    topics: tuple[TopicStanding, ...] = ()
+    reason: str | None = None
+    status: LinkStatus | None = None
+    error: CausewayError | None = None
+
+
+def look(settings: Settings) -> tuple[Destination, ...]:
+    """At each destination, side by side: one that does not answer holds up no other. What cannot
+    be asked says why in its `error`."""
+    if not settings.links:
+        return ()
+    with clusters() as connect, ThreadPoolExecutor(min(_AT_ONCE, len(settings.links))) as pool:
+        return tuple(pool.map(lambda link: _look(link, connect), settings.links))
+
+
+def _look(link: LinkSettings, connect: Connect) -> Destination:
+    name = link.target.alias
+    try:
+        target = connect(link.target_admin)
+        cluster = claims.id_of(target)
+        standing = geo_topics.learn(target, link)
+        # Of its own, as a driver may share the link's.
+        shown = replace(link, chosen=Chosen(geo_topics.names(standing, link)))
+        status = status_of(shown, connect, None, only=geo_topics.chosen(standing).keys())
+    except CausewayError as error:
+        return Destination(name=name, link=link, error=error)
+    return Destination(
+        name=name,
+        link=link,
+        cluster=cluster,
+        by=geo_topics.origin(standing),
+        driver=status.driver,
+        topics=topics_of(link, standing, status),
+        reason=status.asked.reason,
+        status=status,
+    )
+
+
+def topics_of(
+    link: LinkSettings, standing: Standing, status: LinkStatus
+) -> tuple[TopicStanding, ...]:
+    """Of what was chosen by `standing`, by name."""
+    parts = {
+        topic: list(found)
+        for topic, found in groupby(
+            sorted(status.partitions, key=lambda one: one.topic), key=lambda one: one.topic
+        )
+    }
+    problems = {each.topic: str(each.error) for each in status.problems}
+    return tuple(
+        _topic(link, name, by, standing, parts.get(name, []), problems, status)
+        for name, by in sorted(geo_topics.chosen(standing).items())
+    )
+
+
+def _topic(
+    link: LinkSettings,
+    name: str,
+    by: Directive,
+    standing: Standing,
+    parts: Sequence[PartitionStatus],
+    problems: Mapping[str, str],
+    status: LinkStatus,
+) -> TopicStanding:
+    paused = standing.pause_of(Scope(name))
+    lags = [one.lag_records for one in parts]
+    ages = [one.lag_ms for one in parts]
+    reasons = [one.reason for one in parts if one.reason]
+    if (problem := problems.get(name)) is not None:
+        reasons.append(problem)
+    if not parts and problem is None and status.unavailable is not None:
+        reasons.append(status.unavailable)
+    return TopicStanding(
+        topic=name,
+        target=target_of(link, name),
+        by=by,
+        paused=paused,
+        partitions=len(parts),
+        state=_state(parts, paused, known=not reasons),
+        reasons=tuple(dict.fromkeys(reasons)),
+        lag_records=None if not parts or None in lags else sum(lag or 0 for lag in lags),
+        lag_ms=None if not parts or None in ages else max(age or 0 for age in ages),
+    )
+
+
+def _state(parts: Sequence[PartitionStatus], paused: Directive | None, *, known: bool) -> str:
+    if not parts:
+        return MISSING if known else UNKNOWN
+    states = [one.state for one in parts]
+    if paused is not None and State.STOPPED not in states:
+        return State.PAUSED  # also where no driver runs that could say so
+    return worst(states) or UNKNOWN
+
+
+def as_json(destination: Destination) -> dict[str, Any]:
+    """For `--json`: stable keys."""
+    link, driver, by = destination.link, destination.driver, destination.by
+    return {
+        "destination": destination.name,
+        "link": link.name,
+        "bootstrap": [f"{host}:{port}" for host, port in link.target.bootstrap],
+        "cluster_id": destination.cluster,
+        "added": None if by is None else directive_json.as_json(by),
+        "driver": None
+        if driver is None
+        else {
+            "owner": driver.owner,
+            "running": driver.running,
+            "last_seen_ms": driver.last_seen_ms,
+        },
+        "error": None if destination.error is None else str(destination.error),
+        "reason": destination.reason,
+        "topics": [_topic_json(each) for each in destination.topics],
+    }
+
+
+def _topic_json(each: TopicStanding) -> dict[str, Any]:
+    paused = each.paused
+    return {
+        "topic": each.topic,
+        "target_topic": each.target,
+        "state": each.state,
+        "reasons": list(each.reasons),
+        "partitions": each.partitions,
+        "lag_records": each.lag_records,
+        "lag_ms": each.lag_ms,
+        "who": each.by.who,
+        "why": each.by.why,
+        "at_ms": each.by.at,
+        "paused": None if paused is None else directive_json.as_json(paused),
+    }

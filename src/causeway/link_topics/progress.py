@@ -1,0 +1,211 @@
+"""The progress topic: where each partition of a link stands, and who leads the link.
+
+`__causeway.<source>.<target>.progress` on the target: one partition, compacted, JSON. To every
+MirrorMaker two underscores are an internal topic's, which a flow the other way leaves alone;
+`.internal` at the end says so no longer since Kafka 4.0, unless `mm2` is at the beginning. What
+its records are: entries.py.
+
+Any old record of a partition is still true (see `model.Pair`), so it need not be atomic with the
+data. Only the link's leading driver writes, with idempotent batches of one producer id whose epoch
+grows with every leader: once a leader has written, the broker refuses what an older one sends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from causeway.cluster.cluster import Cluster
+from causeway.errors import BrokerError, CausewayError
+from causeway.link_topics.entries import (
+    EVENTS,
+    OFFSET_MAP,
+    Deletion,
+    DirectivesRecord,
+    Entry,
+    EventRecord,
+    LeaseRecord,
+    OffsetMapRecord,
+    Progress,
+    TaskRecord,
+    TransformRecord,
+    decode,
+    encode,
+)
+from causeway.link_topics.topic_log import TopicLog
+from causeway.model import TopicPartition
+from causeway.wire.records import records_of
+
+__all__ = [
+    "ClusterIds",
+    "Contents",
+    "Deletion",
+    "DirectivesRecord",
+    "Entry",
+    "EventRecord",
+    "LeadershipLostError",
+    "LeaseRecord",
+    "MapRecords",
+    "OffsetMapRecord",
+    "Progress",
+    "ProgressTopic",
+    "TaskRecord",
+    "TransformRecord",
+    "decode",
+    "encode",
+]
+# Of one source partition, by `to`.
+MapRecords = dict[TopicPartition | None, OffsetMapRecord]
+
+
+class ClusterIds(NamedTuple):
+    """Of a link's clusters; None: unknown."""
+
+    source: str | None = None
+    target: str | None = None
+
+
+_DUPLICATE_SEQUENCE = 46
+# OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID, PRODUCER_FENCED
+_FENCED = frozenset({45, 47, 59, 90})
+TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    # Only closed segments are compacted, and a start reads the whole topic.
+    "segment.bytes": str(8 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.2",
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+}
+
+
+class LeadershipLostError(CausewayError):
+    """Another driver has taken the link over; nothing was written."""
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a read of the progress topic found. `end` is the offset to go on at; `leases` are the
+    lease records in the order of the log; of the others the newest of each."""
+
+    end: int = 0
+    partitions: dict[TopicPartition, Progress] = field(default_factory=dict)
+    leases: list[LeaseRecord] = field(default_factory=list)
+    maps: dict[TopicPartition, MapRecords] = field(default_factory=dict)
+    tasks: dict[str, TaskRecord] = field(default_factory=dict)
+    transforms: dict[str, TransformRecord] = field(default_factory=dict)
+    directives: DirectivesRecord | None = None
+    events: dict[int, EventRecord] = field(default_factory=dict)  # by number
+    deleted: set[Deletion] = field(default_factory=set)
+
+    @property
+    def clusters(self) -> ClusterIds:
+        """The ids in the newest lease that has them."""
+        sources = (lease.source_cluster for lease in reversed(self.leases))
+        targets = (lease.target_cluster for lease in reversed(self.leases))
+        return ClusterIds(next(filter(None, sources), None), next(filter(None, targets), None))
+
+    def update(self, more: Contents) -> None:
+        """`more` was read from `end` on."""
+        self.end = more.end
+        for deletion in more.deleted:
+            self.take(deletion)
+        self.partitions.update(more.partitions)
+        self.leases.extend(more.leases)
+        for at, records in more.maps.items():
+            self.maps.setdefault(at, {}).update(records)
+        self.tasks.update(more.tasks)
+        self.transforms.update(more.transforms)
+        self.directives = more.directives or self.directives
+        for event in more.events.values():
+            self.take(event)
+
+    def take(self, entry: Entry | None) -> None:
+        match entry:
+            case Progress():
+                self.partitions[entry.source] = entry
+            case LeaseRecord():
+                self.leases.append(entry)
+            case OffsetMapRecord():
+                self.maps.setdefault(entry.source, {})[entry.to] = entry
+            case TaskRecord():
+                self.tasks[entry.name] = entry
+            case TransformRecord():
+                self.transforms[entry.name] = entry
+            case DirectivesRecord():
+                self.directives = entry
+            case EventRecord():
+                self.events[entry.number] = entry
+                self.events.pop(entry.number - EVENTS, None)  # whose place it takes
+            case Deletion():
+                self.deleted.add(entry)
+                if entry.of == "topic":
+                    self.partitions.pop(entry.source, None)
+                elif records := self.maps.pop(entry.source, None):
+                    records.pop(entry.to, None)
+                    if records:
+                        self.maps[entry.source] = records
+
+
+class ProgressTopic:
+    """One link's progress topic on its target cluster; `admin` creates it, if given. `reached`: the
+    offset that it has come to, as far as we know; `losses`: how often an append landed before that,
+    because the topic was made anew, or has lost what it had acknowledged."""
+
+    def __init__(self, cluster: Cluster, topic: str, *, admin: Cluster | None = None) -> None:
+        self._cluster = cluster
+        self._log = TopicLog(cluster, topic, admin=admin)
+        self._at = TopicPartition(topic, 0)
+        self.reached = 0
+        self.losses = 0
+
+    @property
+    def topic(self) -> str:
+        return self._at.topic
+
+    def ensure(self, replication_factor: int = 3) -> None:
+        """See TopicLog.ensure."""
+        self._log.ensure(replication_factor, configs=TOPIC_CONFIGS)
+
+    def exists(self) -> bool:
+        return self._log.partitions() > 0
+
+    def read(self, start: int | None = None, *, maps: bool = True) -> Contents:
+        """All that is in the topic, from offset `start` or its beginning to its end by now; without
+        `maps`, no offset maps. Raises CausewayError, also where it ends before `start`."""
+        contents = Contents(end=start or 0)
+        newest: dict[bytes, bytes | None] = {}
+        for batch in self._log.batches(start=start):
+            for record in records_of(batch):
+                if record.key is None:
+                    continue
+                if record.key.startswith(b'{"lease"'):
+                    lease = decode(record.key, record.value)
+                    if isinstance(lease, LeaseRecord) and record.offset < lease.reached:
+                        lease = lease.replace(progress_lost=True)
+                    contents.take(lease)
+                else:
+                    newest[record.key] = record.value
+            contents.end = batch.next
+        # Only the newest of each is worth its JSON.
+        for key, value in newest.items():
+            if maps or not key.startswith(OFFSET_MAP):
+                contents.take(decode(key, value))
+        self.reached = contents.end
+        return contents
+
+    def append(self, batch: bytes) -> None:
+        """Appends one batch, acknowledged by all replicas in sync. Raises LeadershipLostError where
+        its producer id or epoch was overtaken, else CausewayError."""
+        try:
+            # A lease that waits for a quota would be lost.
+            offset = self._cluster.produce_batch(self._at, batch, heed_quota=False)
+        except BrokerError as error:
+            if error.code == _DUPLICATE_SEQUENCE:
+                return
+            if error.code in _FENCED:
+                raise LeadershipLostError(
+                    "write progress", self.topic, f"another driver has taken over ({error.name})"
+                ) from error
+            raise
+        self.losses += offset < self.reached
+        self.reached = offset + 1

@@ -1,0 +1,214 @@
+"""A small compacted topic: made where it is missing, read whole, appended to."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from causeway.cluster import log_format
+from causeway.cluster.admin import NewTopic
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.errors import CausewayError, ConfigError
+from causeway.model import TopicPartition
+from causeway.relay import log_reader
+from causeway.relay.log_reader import offsets_at, value_of
+from causeway.wire.batches import Batch
+from causeway.wire.codes import TOPIC_ALREADY_EXISTS
+from causeway.wire.records import records_of
+
+_log = logging.getLogger("causeway.topics")
+_POLICY = "cleanup.policy"
+_COMPACT = "compact"
+COMPACTED: Mapping[str, str] = {_POLICY: _COMPACT}
+
+_ZSTD = 4
+_BATCH_BYTES = 900_000  # before compression; a topic's default limit is 1,048,588
+_LEADER_S = 30.0
+_NO_PRODUCER = -1
+_ALTER = "kafka-configs --bootstrap-server … --alter --entity-type topics"
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+class TopicLog:
+    """`topic` on `cluster`; `admin` creates it, if given."""
+
+    def __init__(self, cluster: Cluster, topic: str, *, admin: Cluster | None = None) -> None:
+        self.topic = topic
+        self._cluster = cluster
+        self._admin = admin or cluster
+
+    def ensure(
+        self,
+        replication_factor: int,
+        *,
+        partitions: int = 1,
+        configs: Mapping[str, str] = COMPACTED,
+    ) -> None:
+        """Creates the topic unless it is there, with no more replicas than the cluster has brokers.
+        A topic that is there, and is to be compacted, goes through `mend`.
+
+        Returns once it has leaders. Raises CausewayError.
+        """
+        metadata = self._cluster.metadata([self.topic])
+        found = metadata.topics.get(self.topic)
+        if found is None or not found.partitions:
+            if found is not None and found.error is not None and not found.error.retriable:
+                raise found.error
+            new = NewTopic(
+                name=self.topic,
+                partitions=partitions,
+                replication_factor=min(replication_factor, max(1, len(metadata.brokers))),
+                configs={**configs, **self._log_format(min(metadata.brokers, default=-1))},
+            )
+            error = self._admin.create_topics([new])[self.topic]
+            if error is not None and getattr(error, "code", None) != TOPIC_ALREADY_EXISTS:
+                raise error
+        elif configs.get(_POLICY) == _COMPACT:
+            self.mend(partitions)
+        deadline = time.monotonic() + _LEADER_S
+        while True:
+            found = self._cluster.metadata([self.topic]).topics.get(self.topic)
+            there = found.partitions.values() if found is not None else ()
+            if there and all(partition.leader >= 0 for partition in there):
+                return
+            if time.monotonic() > deadline:
+                raise CausewayError(
+                    "create topic", self.topic, f"no leader after {_LEADER_S:g} s", retriable=True
+                )
+            time.sleep(0.05)
+
+    def _log_format(self, broker: int) -> Mapping[str, str]:
+        """What the topic needs to take what idempotent producers write, where broker's own default
+        would not, and we may see that."""
+        try:
+            entry = self._admin.broker_configs(broker).get(log_format.BROKER_CONFIG)
+        except CausewayError:
+            return {}
+        if log_format.knows_producers(None if entry is None else entry.value):
+            return {}
+        return {log_format.TOPIC_CONFIG: log_format.KNOWN_TO_ALL}
+
+    def mend(self, partitions: int | None = 1) -> None:
+        """Makes sure that the topic, if it exists, keeps its records: sets cleanup.policy to
+        compact. `partitions`: how many it must have; None: any number.
+
+        Raises ConfigError for a topic that cannot be used.
+        """
+        if (error := self.split(partitions)) is not None:
+            raise error
+        if (policy := self.wrong_policy()) is None:
+            return
+        try:
+            refusal = self._admin.alter_configs({self.topic: COMPACTED})[self.topic]
+        except CausewayError as error:
+            refusal = error
+        if refusal is not None:
+            raise ConfigError(
+                "use topic",
+                f"{self.topic} on {self._cluster}",
+                f"its cleanup.policy is {policy}: the broker would delete records that are still"
+                f" needed. It could not be changed: {refusal}",
+                remedy=f"{_ALTER} --entity-name {self.topic} --add-config cleanup.policy=compact",
+            )
+        about = {"topic": self.topic, "cluster": str(self._cluster), "before": policy}
+        _log.warning("cleanup.policy set to compact", extra=about)
+
+    def wrong_policy(self) -> str | None:
+        """The topic's cleanup.policy if that is not compact. None if it is, or if we may not see
+        it."""
+        try:
+            entries = self._admin.describe_configs([self.topic], [_POLICY])[self.topic]
+        except CausewayError:
+            return None
+        if isinstance(entries, CausewayError) or (entry := entries.get(_POLICY)) is None:
+            return None
+        return None if entry.value in (None, _COMPACT) else entry.value
+
+    def split(self, partitions: int | None = 1) -> ConfigError | None:
+        """Why a topic with more than so many partitions cannot be used. One that has records in
+        partition 0 can: everything is there."""
+        count = self.partitions()
+        if partitions is None or count <= partitions:
+            return None
+        first = TopicPartition(self.topic, 0)
+        if self._cluster.log_ends([first])[first] != 0:
+            return None
+        return ConfigError(
+            "use topic",
+            f"{self.topic} on {self._cluster}",
+            f"it has {count} partitions, and must have {partitions}",
+            remedy="it holds no records in partition 0: delete it, and Causeway creates it, or"
+            " create it as docs/security.md shows",
+        )
+
+    def partitions(self) -> int:
+        """How many it has, 0 where it is not there. Raises AuthorizationError."""
+        found = self._cluster.metadata([self.topic]).topics.get(self.topic)
+        return 0 if found is None else len(found.partitions)
+
+    def append(self, records: Sequence[KeyValue], partition: int = 0) -> None:
+        """Returns once all are durably there; they may be there twice where an answer was lost.
+        Raises CausewayError."""
+        at = TopicPartition(self.topic, partition)
+        for batch, _ in build(records, now_ms=int(time.time() * 1000)):
+            self._cluster.produce_batch(at, batch)
+
+    def newest(self) -> dict[bytes, bytes]:
+        """The newest value of each key, of all partitions; deleted keys are left out."""
+        found: dict[bytes, bytes] = {}
+        for partition in range(self.partitions()):
+            for batch in self.batches(partition):
+                for record in records_of(batch):
+                    if record.key is not None and record.value is not None:
+                        found[record.key] = record.value
+                    elif record.key is not None:
+                        found.pop(record.key, None)
+        return found
+
+    def batches(self, partition: int = 0, start: int | None = None) -> Iterator[Batch]:
+        """What is there from offset `start`, or the log's start, to its end by now. Raises
+        CausewayError, also where it ends before `start`."""
+        at = TopicPartition(self.topic, partition)
+        end = value_of(offsets_at(self._cluster, [at], LATEST, read_committed=True)[at])
+        if start is None:
+            start = value_of(offsets_at(self._cluster, [at], EARLIEST)[at])
+        elif start > end:
+            cause = f"it ends at offset {end}, and had come to {start}: it was made anew"
+            raise CausewayError("read", str(at), cause, retriable=True)
+        return log_reader.relayed(self._cluster, at, start, end=end)
+
+
+def build(
+    records: Sequence[KeyValue],
+    *,
+    now_ms: int,
+    producer_id: int = _NO_PRODUCER,
+    producer_epoch: int = _NO_PRODUCER,
+    sequence: int = -1,
+    transactional: bool = False,
+) -> Iterator[tuple[bytes, int]]:
+    """Record batches that hold `records` in order, each with its count of records; `sequence` is
+    the first one's, where there is a producer id."""
+    at = 0
+    while at < len(records):
+        builder = DefaultRecordBatchBuilder(
+            2,
+            _ZSTD,
+            transactional,
+            producer_id,
+            producer_epoch,
+            -1 if producer_id < 0 else (sequence + at) & 0x7FFFFFFF,
+            _BATCH_BYTES,
+        )
+        count = 0
+        for key, value in records[at:]:
+            if builder.append(count, now_ms, key, value, []) is None:
+                break
+            count += 1
+        yield bytes(builder.build()), count
+        at += count

@@ -1,0 +1,122 @@
+"""What becomes of each key of a MirrorMaker 2 file, and what to do where that is nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from causeway.config import audit
+from causeway.config.audit import Effect, audit_key, split_key
+from causeway.config.keys import OLD_NAMES
+from causeway.config.precedence import OVERRIDE, Entries
+from causeway.formats.causeway_yaml.read import YamlEntry
+from causeway.formats.properties import Entry
+
+
+class Use(StrEnum):
+    """What Causeway does with a key. In this order people want to know."""
+
+    REFUSED = "refused"
+    MISPLACED = "misplaced"  # has an effect elsewhere, none where it stands
+    UNKNOWN = "unknown"  # to MirrorMaker 2, Connect and Kafka's clients as well
+    NOT_YET = "not acted on"
+    MEANINGLESS = "without meaning"  # about how Connect works
+    AGREED = "done anyway"  # its value says what Causeway does without it
+    OURS = "Causeway's own"  # MirrorMaker 2 passes it over
+    ACTS = "acts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyUse:
+    """`key` as it stands in the file; where it may be a piece of a secret, what stands in its
+    line. `note`: why, or what to do instead."""
+
+    key: str
+    line: int
+    use: Use
+    note: str = ""
+
+
+_USES: Final = {
+    Effect.ACTED_ON: Use.ACTS,
+    Effect.MEANINGLESS: Use.MEANINGLESS,
+    Effect.NOT_YET: Use.NOT_YET,
+    Effect.MISPLACED: Use.MISPLACED,
+    Effect.UNKNOWN: Use.UNKNOWN,
+}
+_AS_THEY_ARE: Final = "batches go on as they are: size and codec are the source's"
+_EXACTLY_ONCE: Final = "each record is copied once without it, for readers of uncommitted data too"
+_HTTP: Final = "status and actions are served at causeway.http.port"
+_NO_CONVERTERS: Final = "records are never converted"
+# By the end of a key's name; the first that fits counts.
+_NOTES: Final = (
+    ("tasks.max", "causeway.lanes says how many lanes share all partitions"),
+    ("tasks.max.enforce", "there are no tasks: lanes share all partitions"),
+    ("producer.compression.type", f"{_AS_THEY_ARE}; or set compression.type of the target's topic"),
+    ("producer.batch.size", _AS_THEY_ARE),
+    ("producer.linger.ms", _AS_THEY_ARE),
+    ("producer.buffer.memory", "causeway.lane.buffer.bytes is the most that a lane holds"),
+    ("producer.acks", "it is always acks=all"),
+    ("producer.retries", "what fails is tried again until it succeeds, or its partition stops"),
+    ("producer.delivery.timeout.ms", "what fails is tried again, and is never given up in silence"),
+    ("producer.max.in.flight.requests.per.connection", "causeway.in.flight"),
+    ("consumer.max.poll.records", "consumer.max.partition.fetch.bytes bounds what is read at once"),
+    ("consumer.poll.timeout.ms", "consumer.fetch.max.wait.ms"),
+    ("exactly.once.source.support", _EXACTLY_ONCE),
+    ("exactly.once.support", _EXACTLY_ONCE),
+    ("transaction.boundary", _EXACTLY_ONCE),
+    ("transaction.boundary.interval.ms", _EXACTLY_ONCE),
+    ("key.converter", _NO_CONVERTERS),
+    ("value.converter", _NO_CONVERTERS),
+    ("header.converter", _NO_CONVERTERS),
+    ("listeners", _HTTP),
+    ("rest.port", _HTTP),
+    ("rest.host.name", _HTTP),
+    ("rest.advertised.host.name", _HTTP),
+    ("rest.advertised.port", _HTTP),
+    ("dedicated.mode.enable.internal.rest", "drivers talk through the progress topic"),
+    ("errors.tolerance", "no record is passed over in silence"),
+    ("metric.reporters", "metrics are Prometheus', at /metrics"),
+    ("sasl.kerberos.service.name", "Kerberos is not there: PLAIN, SCRAM, OAUTHBEARER or TLS"),
+)
+_OTHERS: Final = {
+    Use.MEANINGLESS: "about how Connect works: leave it out",
+    Use.NOT_YET: "no effect here: leave it out, unless you rely on it",
+}
+
+
+def key_uses(entries: Entries, aliases: tuple[str, ...]) -> tuple[KeyUse, ...]:
+    """Of every key, in the file's order."""
+    return tuple(_use(entry, aliases) for entry in entries.values())
+
+
+def _use(entry: Entry, aliases: tuple[str, ...]) -> KeyUse:
+    finding = audit_key(entry.key, aliases)
+    use, note = _USES[finding.effect], finding.hint
+    rest = split_key(entry.key, aliases)[1]
+    if use in (Use.NOT_YET, Use.MEANINGLESS):
+        if audit.agreed(entry.key, entry.value):
+            use = Use.AGREED
+        else:
+            name = rest.replace(OVERRIDE, "producer.")
+            notes = (text for end, text in _NOTES if f".{name}".endswith(f".{end}"))
+            note = next(notes, _OTHERS[use])
+    elif use is Use.ACTS:
+        use, note = _acting(rest, entry)
+    shown = audit.place(entry, aliases)
+    if isinstance(entry, YamlEntry):
+        key = entry.path  # as the file has it; no line of YAML is a piece of the one before
+    else:
+        key = entry.key if shown.startswith(entry.key) else "(hidden)"
+    return KeyUse(key=key, line=entry.line, use=use, note=note)
+
+
+def _acting(name: str, entry: Entry) -> tuple[Use, str]:
+    if name.startswith(("causeway.", "spark.")):
+        return Use.OURS, ""
+    if name in OLD_NAMES:
+        return Use.ACTS, f"as {OLD_NAMES[name]}; MirrorMaker 2 of Kafka 4 passes it over in silence"
+    if name == "transforms" and entry.value.strip():
+        return Use.REFUSED, "Connect's transforms cannot run here: write causeway.transforms"
+    return Use.ACTS, ""

@@ -1,0 +1,1 @@
+"""Archives topics to Parquet, by day, and restores them."""

@@ -1,0 +1,356 @@
+"""Topics to Parquet, by day, each record once; and, in restore.py, back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from causeway.cluster.cluster import Cluster, TopicMetadata
+from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.errors import CausewayError, ConfigError, DivergedError
+from causeway.filters import Verdict
+from causeway.model import TopicPartition, same_topic
+from causeway.operate.archive.store import ArchivedTopic, Manifest, Share, Store, ends
+from causeway.operate.directives.scopes import links_of
+from causeway.patterns import Pattern
+
+Say = Callable[[str], None]
+_OFFSETS_A_TASK = 2_000_000
+_HADOOP_UMASK = 0o022
+# Read back, to be compared with what was written.
+_CONTENT = "unix_micros(timestamp), key IS NULL, key, value IS NULL, value, headers"
+DIGEST = f"sum(cast(xxhash64(`offset`, {_CONTENT}) AS DECIMAL(38, 0)))"
+# The same of the n-th record of a partition, wherever it lies.
+ORDER_DIGEST = f"sum(cast(xxhash64(n, {_CONTENT}) AS DECIMAL(38, 0)))"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archived:
+    """What one run has added. `number`: None where there was nothing new."""
+
+    number: int | None
+    records: int
+    topics: int
+    files: int
+
+
+def cluster_of(settings: Settings, alias: str | None) -> ClientSettings:
+    """Who is read: cluster `alias`, or the file's source if it has one. Raises ConfigError."""
+    sources = {link.source.alias: link.source for link in settings.links}
+    readers = {link.target.alias: link.target for link in settings.links} | sources
+    if alias is None and len(sources) == 1:
+        return next(iter(sources.values()))
+    if alias is None:
+        raise ConfigError("use", "--cluster", f"say which one: {', '.join(sorted(readers))}")
+    if alias not in readers:
+        cause = f"the file names no cluster {alias}, only {', '.join(sorted(readers))}"
+        raise ConfigError("use", f"--cluster {alias}", cause)
+    return readers[alias]
+
+
+@contextmanager
+def spark_session(settings: Settings) -> Iterator[Any]:
+    """With the file's `spark.*`, and the causeway source. Raises PrerequisiteError."""
+    from causeway.daemon.spark.context import Spark, cores_of
+    from causeway.relay.control import new_secret
+
+    cores = cores_of(settings.spark)
+    conf = {
+        "spark.python.daemon.module": "pyspark.daemon",
+        "spark.task.maxFailures": "4",
+        **_file_modes(),
+    }
+    master = str(settings.spark.get("spark.master", "local[*]"))
+    if master.startswith("local"):
+        conf |= {"spark.master": f"local[{cores or 1},4]", "spark.driver.memory": "1g"}
+    spark = Spark(
+        {**conf, **{k: v for k, v in settings.spark.items() if k != "spark.master"}}
+        | ({} if "spark.master" in conf else {"spark.master": master}),
+        cores,
+        new_secret(),
+        on_lane_ended=lambda *_: None,
+    )
+    spark.start()
+    try:
+        from causeway.spark import CausewayDataSource
+
+        session = spark.session
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        session.dataSource.register(CausewayDataSource)
+        yield session
+    finally:
+        spark.stop()
+
+
+def _file_modes() -> dict[str, str]:
+    """Hadoop's file systems ask their own setting, not the process: where its umask is stricter,
+    what is written is for no more to read than whatever else the user writes."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    strict = mask & ~_HADOOP_UMASK
+    return (
+        {"spark.hadoop.fs.permissions.umask-mode": f"{mask | _HADOOP_UMASK:03o}"} if strict else {}
+    )
+
+
+def archive(
+    settings: Settings,
+    file: Path,
+    path: str,
+    *,
+    alias: str | None,
+    link: str | None,
+    patterns: tuple[Pattern, ...],
+    allow_loss: bool = False,
+    say: Say = lambda _: None,
+) -> Archived:
+    """Adds to the archive at `path` what its topics hold beyond it. Committed records only.
+
+    `patterns`: of topics; none: those that the flow mirrors. `allow_loss`: go on where records were
+    deleted before they were archived. Raises CausewayError; the archive is then as it was before.
+    """
+    client = cluster_of(settings, _alias(settings, alias, link))
+    if link is not None:
+        links = links_of(settings, link, "archive")
+    else:
+        links = tuple(one for one in settings.links if one.source.alias == client.alias)
+    with Cluster(client) as cluster:
+        found = _topics(cluster, links, patterns)
+        if not found:
+            raise ConfigError("archive", str(client.alias), "no topic is selected")
+        say(f"{len(found)} topics of {client.alias} are to be archived")
+        with spark_session(settings) as spark:
+            store = Store(spark, path)
+            store.id(create=True)
+            done = store.manifests()
+            store.settle(done)
+            planned = _plan(cluster, found, done, allow_loss)
+            return _run(spark, store, cluster, file, client.alias, planned, done, say)
+
+
+def _alias(settings: Settings, alias: str | None, link: str | None) -> str | None:
+    if link is None:
+        return alias
+    if alias is not None:
+        raise ConfigError("use", "--link and --cluster", "give one of them")
+    return links_of(settings, link, "archive")[0].source.alias
+
+
+def _topics(
+    cluster: Cluster, links: Collection[LinkSettings], patterns: tuple[Pattern, ...]
+) -> list[TopicMetadata]:
+    selected = []
+    for name, topic in sorted(cluster.metadata().topics.items()):
+        if patterns:
+            wanted = any(one.matches(name) for one in patterns) and not topic.internal
+        else:
+            decisions = [link.decide_topic(name).verdict for link in links]
+            wanted = Verdict.MIRRORED in decisions
+        if wanted and topic.error is not None:
+            raise topic.error
+        if wanted:
+            selected.append(topic)
+    return selected
+
+
+def _plan(
+    cluster: Cluster, topics: Collection[TopicMetadata], done: list[Manifest], allow_loss: bool
+) -> dict[str, ArchivedTopic]:
+    """What the run is to hold. Raises DivergedError where that would not follow what is there."""
+    tps = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+    starts = _looked_up(cluster, tps, EARLIEST)
+    stops = _looked_up(cluster, tps, LATEST)
+    archived = ends(done)
+    ids = {name: topic.topic_id for one in done for name, topic in one.topics.items()}
+    configs = cluster.describe_configs([topic.name for topic in topics])
+    planned = {}
+    for topic in topics:
+        before = ids.get(topic.name)
+        if not same_topic(before, topic.topic_id):
+            raise DivergedError(
+                "archive",
+                topic.name,
+                "it was deleted and made anew since it was archived",
+                remedy="begin another archive",
+            )
+        shares = {}
+        for index in sorted(topic.partitions):
+            tp = TopicPartition(topic.name, index)
+            start, first = archived.get(tp), starts[tp]
+            if start is not None and (start < first or stops[tp] < start) and not allow_loss:
+                raise DivergedError(
+                    "archive",
+                    str(tp),
+                    f"it is archived up to offset {start}, and its log goes from {first} to"
+                    f" {stops[tp]} by now: records are missing in between",
+                    remedy="--allow-loss goes on without them",
+                )
+            begin = first if start is None else max(start, first)
+            shares[index] = Share(start=begin, end=max(begin, stops[tp]))
+        own = configs[topic.name]
+        if isinstance(own, CausewayError):
+            raise own
+        planned[topic.name] = ArchivedTopic(
+            topic_id=topic.topic_id,
+            partitions=len(topic.partitions),
+            configs={
+                name: entry.value
+                for name, entry in own.items()
+                if entry.source == "DYNAMIC_TOPIC_CONFIG" and entry.value is not None
+            },
+            shares=shares,
+        )
+    return planned
+
+
+def _looked_up(
+    cluster: Cluster, tps: Collection[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    found = {}
+    for tp, answer in cluster.list_offsets(tps, timestamp, read_committed=True).items():
+        if isinstance(answer, CausewayError):
+            raise answer
+        found[tp] = answer.offset
+    return found
+
+
+def _run(
+    spark: Any,
+    store: Store,
+    cluster: Cluster,
+    file: Path,
+    alias: str,
+    planned: Mapping[str, ArchivedTopic],
+    done: list[Manifest],
+    say: Say,
+) -> Archived:
+    """Stage, compare, and only then have it count."""
+    new = {
+        TopicPartition(name, index): share
+        for name, topic in planned.items()
+        for index, share in topic.shares.items()
+        if share.end > share.start
+    }
+    known = {name for one in done for name in one.topics}
+    if not new and known >= planned.keys():
+        say("nothing new since the last run")
+        return Archived(number=None, records=0, topics=len(planned), files=0)
+    number = done[-1].number + 1 if done else 1
+    offsets = sum(share.end - share.start for share in new.values())
+    say(f"run {number}: {offsets} offsets of {len(new)} partitions")
+    totals: dict[TopicPartition, tuple[int, int]] = {}
+    if new:
+        seen = _stage(spark, file, alias, new, store.staging(number))
+        totals = _read_back(spark, store.staging(number))
+        together = (sum(n for n, _ in totals.values()), sum(d for _, d in totals.values()))
+        if seen != together:
+            raise DivergedError(
+                "archive",
+                store.path,
+                f"{seen[0]} records were read and {together[0]} are in the files, or their"
+                " digests differ: nothing of this run counts",
+                remedy="run it again",
+            )
+    topics = {
+        name: replace(
+            topic,
+            shares={
+                index: replace(share, **_counted(totals, TopicPartition(name, index)))
+                for index, share in topic.shares.items()
+            },
+        )
+        for name, topic in planned.items()
+    }
+    files = tuple(sorted(store.staged_files(number).values()))
+    cluster_id = cluster.metadata([]).cluster_id
+    manifest = Manifest(number=number, cluster_id=cluster_id, topics=topics, files=files)
+    store.add(manifest)
+    store.settle([manifest])
+    records = sum(count for count, _ in totals.values())
+    say(f"run {number}: {records} records in {len(files)} files, counts and digests agree")
+    return Archived(number=number, records=records, topics=len(planned), files=len(files))
+
+
+def _counted(
+    totals: Mapping[TopicPartition, tuple[int, int]], tp: TopicPartition
+) -> dict[str, int]:
+    records, digest = totals.get(tp, (0, 0))
+    return {"records": records, "digest": digest}
+
+
+def _stage(
+    spark: Any, file: Path, alias: str, new: Mapping[TopicPartition, Share], where: str
+) -> tuple[int, int]:
+    """Writes the shares' records; how many there were, and their digest, as they were read."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    def by_topic(of: Mapping[TopicPartition, int]) -> str:
+        nested: dict[str, dict[str, int]] = {}
+        for tp, offset in of.items():
+            nested.setdefault(tp.topic, {})[str(tp.partition)] = offset
+        return json.dumps(nested)
+
+    assigned: dict[str, list[int]] = {}
+    for tp in new:
+        assigned.setdefault(tp.topic, []).append(tp.partition)
+    offsets = sum(share.end - share.start for share in new.values())
+    frame = (
+        spark.read.format("causeway")
+        .option("config", str(file.absolute()))
+        .option("cluster", alias)
+        .option("assign", json.dumps(assigned))
+        .option("startingOffsets", by_topic({tp: share.start for tp, share in new.items()}))
+        .option("endingOffsets", by_topic({tp: share.end for tp, share in new.items()}))
+        .option("includeHeaders", "true")
+        .option("headerKeys", "binary")
+        .option("minPartitions", str(max(len(new), offsets // _OFFSETS_A_TASK)))
+        .load()
+    )
+    seen = Observation()
+    (
+        frame.observe(seen, f.count(f.lit(1)).alias("records"), f.expr(DIGEST).alias("digest"))
+        .withColumn("day", f.date_format("timestamp", "yyyy-MM-dd"))
+        # As the writer wants it, and by offset, so that a range can be read without the rest.
+        .sortWithinPartitions("topic", "day", "partition", "offset")
+        .write.partitionBy("topic", "day")
+        .option("compression", "zstd")
+        .mode("overwrite")
+        .parquet(where)
+    )
+    found = seen.get
+    return int(found["records"]), int(found["digest"] or 0)
+
+
+def _read_back(spark: Any, where: str) -> dict[TopicPartition, tuple[int, int]]:
+    rows = (
+        spark.read.schema(f"{COLUMNS}, topic STRING, day STRING")
+        .parquet(where)
+        .groupBy("topic", "partition")
+        .agg(*_totals())
+        .collect()
+    )
+    return {
+        TopicPartition(row.topic, row.partition): (int(row.records), int(row.digest or 0))
+        for row in rows
+    }
+
+
+def _totals() -> list[Any]:
+    from pyspark.sql import functions as f
+
+    return [f.count(f.lit(1)).alias("records"), f.expr(DIGEST).alias("digest")]
+
+
+# Of each file; what else it has is for those who look.
+COLUMNS = (
+    "key BINARY, value BINARY, partition INT, offset LONG, timestamp TIMESTAMP,"
+    " timestampType INT, headers ARRAY<STRUCT<key: BINARY, value: BINARY>>"
+)

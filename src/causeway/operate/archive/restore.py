@@ -1,0 +1,389 @@
+"""An archive's topics back to a cluster: key, value, headers, time, partition, in order, once.
+
+Records go in chunks, each one batch of the causeway sink under a name made of the archive and the
+topic: a restore that was ended, however, goes on at the chunk that it was at, and what of that is
+there is not written again (spark/ledger.py). Chunks are cut by source offsets, run by run, so the
+same archive always gives the same ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from causeway.cluster.cluster import Cluster, NewTopic
+from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.config.settings import ClientSettings, Settings
+from causeway.control import topic_limits
+from causeway.errors import (
+    AuthenticationError,
+    BrokerError,
+    CausewayError,
+    ConfigError,
+    DivergedError,
+    PartitionsFailedError,
+    UnreachableError,
+)
+from causeway.model import TopicPartition
+from causeway.operate.archive.archive import COLUMNS, ORDER_DIGEST, Say, spark_session
+from causeway.operate.archive.store import ArchivedTopic, Manifest, Store
+from causeway.patterns import Pattern
+from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+
+CHUNK_OFFSETS = 2_000_000  # of all partitions of a topic; a chunk is one transaction a task
+_LEAST_OFFSETS = 20_000  # of one partition
+_WHILE = {  # the topic's own settings come back at the end
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    # Records may be larger than the limit: it was another one once, or the source's brokers' own.
+    "max.message.bytes": str(2**31 - 1),
+    # Records keep their times, also if the source's or the target's brokers set them on arrival.
+    topic_limits.TIMESTAMP_TYPE: "CreateTime",
+}
+# An error in one of Spark's tasks is text by the time that it arrives here.
+_IN_A_TASK = re.compile(r"^causeway\.errors\.\w+: (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """`compared`: counts and digests of each partition agree; False: the topic held other records
+    before, so they were not compared."""
+
+    topic: str
+    records: int
+    chunks: int
+    compared: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """The records of some source offsets, `start` up to `end` of each partition."""
+
+    number: int
+    run: int
+    ranges: Mapping[int, tuple[int, int]]
+
+
+def target_of(settings: Settings, alias: str | None) -> ClientSettings:
+    """Who is written to: the cluster `alias`. Raises ConfigError."""
+    clients = {link.source.alias: link.source for link in settings.links}
+    clients |= {link.target.alias: link.target for link in settings.links}
+    if alias not in clients:
+        known = ", ".join(sorted(clients))
+        raise ConfigError("use", f"--cluster {alias}", f"the file names {known}")
+    return clients[alias]
+
+
+def restore(
+    settings: Settings,
+    file: Path,
+    path: str,
+    *,
+    alias: str,
+    patterns: tuple[Pattern, ...],
+    into_existing: bool = False,
+    replication_factor: int = -1,
+    say: Say = lambda _: None,
+) -> list[Restored]:
+    """Each topic of the archive at `path` that `patterns` name (none: all) to cluster `alias`.
+
+    Makes topics that are not there. One that holds records which this archive did not put there is
+    refused, before anything is written, unless `into_existing`. If one topic fails, those behind it
+    are restored all the same, and PartitionsFailedError names each that failed. Raises
+    CausewayError.
+    """
+    client = target_of(settings, alias)
+    with Cluster(client) as cluster, spark_session(settings) as spark:
+        store = Store(spark, path)
+        archive_id = store.id(create=False)
+        manifests = store.manifests()
+        store.settle(manifests)
+        names = sorted({name for one in manifests for name in one.topics})
+        names = [n for n in names if not patterns or any(one.matches(n) for one in patterns)]
+        if not names:
+            raise ConfigError("restore", store.path, "the archive holds no such topic")
+        work = _Work(spark, store, manifests, cluster, file, alias, archive_id, say)
+        foreign = {name for name in names if work.holds_others(name)}
+        if foreign and not into_existing:
+            raise DivergedError(
+                "restore",
+                ", ".join(sorted(foreign)),
+                f"already on {alias}, with records that this archive did not put there",
+                remedy="delete or rename them, or add to what is there with --into-existing",
+            )
+        return work.restore_all(names, replication_factor, foreign)
+
+
+def chunks_of(manifests: Collection[Manifest], topic: str) -> Iterator[Chunk]:
+    """In the order in which they are to be written."""
+    number = 0
+    for manifest in manifests:
+        found = manifest.topics.get(topic)
+        if found is None:
+            continue
+        step = max(_LEAST_OFFSETS, CHUNK_OFFSETS // max(1, found.partitions))
+        shares = {p: share for p, share in found.shares.items() if share.records}
+        longest = max((share.end - share.start for share in shares.values()), default=0)
+        for begin in range(0, longest, step):
+            ranges = {
+                p: (share.start + begin, min(share.end, share.start + begin + step))
+                for p, share in shares.items()
+                if share.start + begin < share.end
+            }
+            yield Chunk(number=number, run=manifest.number, ranges=ranges)
+            number += 1
+
+
+class _Work:
+    def __init__(
+        self,
+        spark: Any,
+        store: Store,
+        manifests: list[Manifest],
+        cluster: Cluster,
+        file: Path,
+        alias: str,
+        archive_id: str,
+        say: Say,
+    ) -> None:
+        self._spark, self._store, self._manifests = spark, store, manifests
+        self._cluster, self._file, self._alias = cluster, file, alias
+        self._archive_id, self._say = archive_id, say
+
+    def _name(self, topic: str, foreign: bool) -> str:
+        """Of the write; as long as an id may be, whatever the topic's name."""
+        named = hashlib.sha256(f"{self._archive_id} {topic}".encode()).hexdigest()[:32]
+        return f"{'add' if foreign else 'restore'}-{named}"
+
+    def _begun(self, topic: str, foreign: bool) -> int | None:
+        """The chunk that was being committed last."""
+        from causeway.spark import ledger
+
+        name = ledger.write_name(self._name(topic, foreign))
+        mark = ledger.marks(self._cluster, [name]).get(name)
+        return None if mark is None else mark.batch
+
+    def holds_others(self, topic: str) -> bool:
+        """Whether the topic is there, with records that were no restore's of this archive."""
+        found = self._cluster.metadata([topic]).topics[topic]
+        if found.error is not None:
+            if isinstance(found.error, BrokerError) and (
+                found.error.code == UNKNOWN_TOPIC_OR_PARTITION
+            ):
+                return False
+            raise found.error
+        wanted = self._latest(topic).partitions
+        if len(found.partitions) != wanted:
+            raise DivergedError(
+                "restore",
+                topic,
+                f"it has {len(found.partitions)} partitions on {self._alias}, and had {wanted}",
+            )
+        if self._begun(topic, foreign=True) is not None:
+            return True
+        if self._begun(topic, foreign=False) is not None:
+            return False
+        tps = [TopicPartition(topic, index) for index in found.partitions]
+        starts = self._cluster.list_offsets(tps, EARLIEST)
+        stops = self._cluster.list_offsets(tps, LATEST)
+        if all(_offset(starts[tp]) == _offset(stops[tp]) for tp in tps):
+            return False
+        # An attempt that was rolled back leaves offsets, and no records.
+        return bool(self._reading(topic).limit(1).count())
+
+    def _latest(self, topic: str) -> ArchivedTopic:
+        return next(m.topics[topic] for m in reversed(self._manifests) if topic in m.topics)
+
+    def restore_all(
+        self, topics: Collection[str], replication_factor: int, foreign: Collection[str]
+    ) -> list[Restored]:
+        """Raises PartitionsFailedError once each topic had its turn, and at once an error that all
+        topics would have: no broker answers, or the login is refused."""
+        from pyspark.errors import PySparkException
+
+        done, failed = [], []
+        for name in topics:
+            try:
+                done.append(self.restore(name, replication_factor, name in foreign))
+            except (UnreachableError, AuthenticationError):
+                raise
+            except CausewayError as error:
+                failed.append(str(error))
+            except PySparkException as error:
+                failed.append(f"restore {name}: {_in_words(error)}")
+            else:
+                continue
+            self._say(failed[-1])
+        if failed:
+            raise PartitionsFailedError(
+                "restore",
+                f"{len(failed)} of {len(topics)} topics",
+                f"{'; '.join(failed)}; {len(done)} of {len(topics)} topics are on {self._alias}",
+                remedy="run it again once the cause is gone: what is there is not written again",
+            )
+        return done
+
+    def restore(self, topic: str, replication_factor: int, foreign: bool) -> Restored:
+        chunks = list(chunks_of(self._manifests, topic))
+        begun = self._begun(topic, foreign)
+        if not foreign:
+            self._make(topic, replication_factor)
+        left = [chunk for chunk in chunks if begun is None or chunk.number >= begun]
+        if begun is not None:
+            self._say(f"{topic}: goes on at chunk {begun + 1} of {len(chunks)}")
+        for chunk in left:
+            self._write(topic, chunk, foreign)
+            self._say(f"{topic}: {chunk.number + 1} of {len(chunks)} chunks")
+        records = sum(
+            share.records
+            for manifest in self._manifests
+            if topic in manifest.topics
+            for share in manifest.topics[topic].shares.values()
+        )
+        if not foreign:
+            self._compare(topic, records)
+            self._settle(topic)
+        return Restored(topic=topic, records=records, chunks=len(left), compared=not foreign)
+
+    def _make(self, topic: str, replication_factor: int) -> None:
+        """The topic, so that it takes every record and keeps it until all have been compared."""
+        archived = self._latest(topic)
+        configs = {**archived.configs, **self._while(archived)}
+        new = NewTopic(
+            name=topic,
+            partitions=archived.partitions,
+            replication_factor=replication_factor,
+            configs=configs,
+        )
+        there = self._cluster.metadata([topic]).topics[topic].error is None
+        if there:
+            error = self._cluster.alter_configs({topic: self._while(archived)})[topic]
+        else:
+            error = self._cluster.create_topics([new])[topic]
+            self._cluster.forget([topic])
+        if error is not None:
+            raise error
+
+    def _while(self, archived: ArchivedTopic) -> dict[str, str]:
+        """Settings that take each record as it is archived: the same ones on each attempt, since
+        the last one sets them back."""
+        metadata = self._cluster.metadata([])
+        broker = self._cluster.broker_configs(min(metadata.brokers))
+        defaults = topic_limits.topic_defaults(broker)
+        needed = topic_limits.needed(dict(archived.configs), defaults)
+        known = [name for name in topic_limits.TIMESTAMP_LIMITS if name in defaults]
+        return {**needed, **dict.fromkeys(known, str(topic_limits.LONG_MAX)), **_WHILE}
+
+    def _settle(self, topic: str) -> None:
+        """The topic's own settings, now that all is there."""
+        archived = self._latest(topic)
+        names = self._while(archived)
+        changes = {name: archived.configs.get(name) for name in names}
+        error = self._cluster.alter_configs({topic: changes})[topic]
+        if error is not None:
+            raise error
+
+    def _files(self, topic: str, run: int) -> list[str]:
+        (manifest,) = (one for one in self._manifests if one.number == run)
+        start = f"topic={topic}/"
+        return [self._store.at(name) for name in manifest.files if name.startswith(start)]
+
+    def _archived(self, topic: str, run: int) -> Any:
+        return self._spark.read.schema(COLUMNS).parquet(*self._files(topic, run))
+
+    def _write(self, topic: str, chunk: Chunk, foreign: bool) -> None:
+        from pyspark.sql import functions as f
+
+        # Two bounds for all partitions, which Parquet's statistics know; then each one's own.
+        frame = self._archived(topic, chunk.run).where(
+            f.col("offset").between(
+                min(start for start, _ in chunk.ranges.values()),
+                max(end for _, end in chunk.ranges.values()) - 1,
+            )
+        )
+        ranges = self._spark.createDataFrame(
+            [(p, start, end) for p, (start, end) in sorted(chunk.ranges.items())],
+            "partition INT, from_offset LONG, to_offset LONG",
+        )
+        frame = frame.join(f.broadcast(ranges), "partition").where(
+            "offset >= from_offset AND offset < to_offset"
+        )
+        columns = ("key", "value", "headers", "timestamp", "partition")
+        (
+            frame.repartition(min(len(chunk.ranges), 64), "partition")
+            .sortWithinPartitions("partition", "offset")
+            .select(*columns)
+            .write.format("causeway")
+            .mode("append")
+            .option("config", str(self._file.absolute()))
+            .option("cluster", self._alias)
+            .option("topic", topic)
+            .option("id", self._name(topic, foreign))
+            .option("batch", str(chunk.number))
+            .option("kafka.compression.type", "zstd")
+            .save()
+        )
+
+    def _reading(self, topic: str) -> Any:
+        return (
+            self._spark.read.format("causeway")
+            .option("config", str(self._file.absolute()))
+            .option("cluster", self._alias)
+            .option("subscribe", topic)
+            .option("includeHeaders", "true")
+            .option("headerKeys", "binary")
+            .load()
+        )
+
+    def _compare(self, topic: str, records: int) -> None:
+        """Raises DivergedError where a partition does not hold what the archive does."""
+        if not records:
+            return
+        runs = [m.number for m in self._manifests if topic in m.topics]
+        frames = [self._archived(topic, run) for run in runs if self._files(topic, run)]
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionByName(frame)
+        archived, restored = _by_partition(whole), _by_partition(self._reading(topic))
+        if archived != restored:
+            odd = sorted(set(archived.items()) ^ set(restored.items()))[0][0]
+            raise DivergedError(
+                "restore",
+                f"{topic}-{odd}",
+                f"{archived.get(odd, (0, 0))[0]} records are archived and"
+                f" {restored.get(odd, (0, 0))[0]} are on {self._alias}, or they differ",
+                remedy=f"delete the topic on {self._alias} and restore it again",
+            )
+        self._say(f"{topic}: {records} records, counts and digests of each partition agree")
+
+
+def _in_words(error: Exception) -> str:
+    """The error of Spark's task, or else the first line of Spark's exception."""
+    found = _IN_A_TASK.findall(str(error))
+    return str(found[-1] if found else str(error).partition("\n")[0])
+
+
+def _offset(answer: Any) -> int:
+    if isinstance(answer, CausewayError):
+        raise answer
+    return int(answer.offset)
+
+
+def _by_partition(frame: Any) -> dict[int, tuple[int, int]]:
+    """How many records, and a digest of them and their order."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy("partition").orderBy("offset")
+    rows = (
+        frame.withColumn("n", f.row_number().over(order))
+        .groupBy("partition")
+        .agg(f.count(f.lit(1)).alias("records"), f.expr(ORDER_DIGEST).alias("digest"))
+        .collect()
+    )
+    return {row.partition: (int(row.records), int(row.digest)) for row in rows}

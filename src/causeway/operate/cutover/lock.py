@@ -1,0 +1,172 @@
+"""One cutover of a link at a time: a command takes a turn in the directives topic, for half a
+minute, and renews it. A second command gets an error that names the first. If the first command was
+killed, others wait until its turn is over. Two kinds of commands do not wait: those on the same
+machine, which see that its process has ended, and those of the same user, who knows whether it goes
+on."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Final, TypeVar
+
+from causeway.cluster.cluster import Cluster
+from causeway.config.settings import LinkSettings
+from causeway.daemon import processes
+from causeway.errors import BrokerError, CausewayError, ConflictError
+from causeway.link_topics import directive_log
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Standing
+
+TURN_S: Final = 30.0
+_RENEW_S = 8.0
+_KEY = Kind.CUTOVER, THE_LINK
+_TRIES = 4
+_PAUSE_S = 0.3
+_UNKNOWN_SERVER_ERROR = -1
+
+T = TypeVar("T")
+
+
+def persist(write: Callable[[], T]) -> T:
+    """Tries again what writes directives and was crossed by another who did: a pause, say, or the
+    driver. For writes that decide by what stands then, so that a second one does no harm."""
+    for tried in range(1, _TRIES):
+        try:
+            return write()
+        except CausewayError as error:
+            if not _is_crossed(error):
+                raise
+            time.sleep(_PAUSE_S * tried)
+    return write()
+
+
+def _is_crossed(error: CausewayError) -> bool:
+    """Brokers have no error of their own for a commit that meets its producer being fenced."""
+    if isinstance(error, BrokerError):
+        return error.code == _UNKNOWN_SERVER_ERROR
+    return isinstance(error, ConflictError) and error.operation == directive_log.WRITE
+
+
+class CutoverLock:
+    """Ours from `with` to its end. Raises ConflictError where it is somebody else's, also later, by
+    `check` and `writing`: nothing may be changed after that. `takes`: whoever has it, as an undo
+    waits for nobody."""
+
+    def __init__(
+        self, target: Cluster, link: LinkSettings, who: str, *, takes: bool = False
+    ) -> None:
+        self._target = target
+        self._link = link
+        self._who = who
+        self._takes = takes
+        self._run = f"{processes.fingerprint()}#{uuid.uuid4().hex}"
+        self._since = int(time.time() * 1000)
+        self._over = threading.Event()
+        self._until = 0.0  # monotonic: so long it is surely ours
+        self._lost: ConflictError | None = None
+        self._writing = threading.Lock()  # two writers of one process would fence each other, too
+        self._thread = threading.Thread(target=self._renew, name="cutover turn", daemon=True)
+
+    def __enter__(self) -> CutoverLock:
+        self._write()
+        self._takes = False
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        try:
+            directive_log.write(self._target, self._link, self._give_back)
+        except CausewayError:
+            pass  # it is over by itself soon
+
+    def check(self) -> None:
+        """Whether it is still ours."""
+        if self._lost is not None:
+            raise self._lost
+        if time.monotonic() > self._until:
+            raise CausewayError(
+                "cut over",
+                self._link.name,
+                "it was not possible to say in time that this command goes on",
+                remedy="call it again",
+                retriable=True,
+            )
+
+    @contextmanager
+    def writing(self, for_s: float = TURN_S) -> Iterator[None]:
+        """Directives may be written in this block, that takes up to `for_s`. Raises as `check`."""
+        self.check()
+        with self._writing:
+            self._write(for_s)
+            yield
+
+    def _renew(self) -> None:
+        while not self._over.wait(_RENEW_S):
+            try:
+                with self._writing:
+                    self._write()
+            except ConflictError as error:
+                if not _is_crossed(error):
+                    self._lost = error
+                    return
+            except CausewayError:
+                pass  # `check` tells once it lasts
+
+    def _write(self, for_s: float = TURN_S) -> None:
+        begun = time.monotonic()
+        take = partial(self._take, for_s)
+        persist(lambda: directive_log.write(self._target, self._link, take))
+        self._until = begun + for_s
+
+    def _take(self, for_s: float, standing: Standing) -> Plan:
+        now = int(time.time() * 1000)
+        there = standing.by_key.get(_KEY)
+        if there is not None and not self._takes and self._is_others(there, now):
+            raise self._conflict(
+                f"it is being cut over {there.by}",
+                "nothing was changed; if that command is gone, its turn ends within "
+                f"{math.ceil((there.until - now) / 1000)} s",
+            )
+        until = now + round(for_s * 1000)
+        wish = Directive(
+            kind=Kind.CUTOVER, who=self._who, at=self._since, until=until, run=self._run
+        )
+        return Plan(changes=((wish.key, wish),))
+
+    def _is_others(self, there: Directive, now_ms: int) -> bool:
+        """Whether it is the turn of another command, as far as this process can know. If that
+        command goes on in spite of this answer, it writes nothing any more: see `refuse_others`."""
+        if there.run == self._run or there.until <= now_ms or processes.has_ended(there.run):
+            return False
+        return there.who != self._who or processes.may_live_here(there.run)
+
+    def refuse_others(self, standing: Standing) -> None:
+        """Raises ConflictError where it is not ours by what stands."""
+        there = standing.by_key.get(_KEY)
+        if there is None or there.run != self._run:
+            whose = (
+                "an undo has taken its turn" if there is None else f"its turn is taken {there.by}"
+            )
+            raise self._conflict(whose, "look at `causeway status`, and call it again")
+
+    def _conflict(self, cause: str, remedy: str) -> ConflictError:
+        about = f"{self._link.name} for {self._who}"
+        return ConflictError("cut over", about, cause, remedy=remedy)
+
+    def _give_back(self, standing: Standing) -> Plan:
+        there = standing.by_key.get(_KEY)
+        ours = there is not None and there.run == self._run
+        return Plan(changes=((_KEY, None),) if ours else ())

@@ -1,0 +1,1 @@
+"""Gives directives to a running mirror: pause, resume, restart, throttle, step down."""

@@ -1,0 +1,240 @@
+"""Which links a person means, and whether they have the topic that was named."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import NamedTuple
+
+from causeway.config.settings import LinkSettings, Settings
+from causeway.errors import CausewayError, ConfigError, UnreachableError
+from causeway.link_topics.directive_log import DirectiveLog
+from causeway.link_topics.progress import Contents, ProgressTopic
+from causeway.operate import parallel
+from causeway.operate.clusters import Connect
+
+_NEAR = 3  # names that are offered
+_LISTED = 10  # known names that are listed where none is like the one that was given
+_AHEAD = ("pause", "throttle")  # can be asked of a topic before it is there
+_FIXED = 30  # words that are not people's own: all are listed
+
+
+class Wanted(NamedTuple):
+    """As it was said. `ahead`: the topic need not be there yet."""
+
+    link: str | None
+    topic: str | None
+    partition: int | None
+    ahead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Numbers of partitions by topic of the source; of those that only a directive names, 0.
+    `trouble`: why the source could not be asked for more."""
+
+    counts: dict[str, int]
+    trouble: CausewayError | None = None
+
+    def has(self, wanted: Wanted) -> bool:
+        if wanted.topic not in self.counts:
+            return False
+        count = self.counts[wanted.topic]
+        return wanted.partition is None or wanted.partition < count or not count
+
+
+class Answering(NamedTuple):
+    """`links`: the chosen links that can be asked. `left`: why each other link cannot be asked, by
+    its name. `silent`: why clusters do not answer, by alias."""
+
+    links: tuple[LinkSettings, ...]
+    left: Mapping[str, CausewayError]
+    silent: Mapping[str, UnreachableError]
+
+
+def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSettings, ...]:
+    """The one that is named, or all. Raises ConfigError, with the names that there are."""
+    if not settings.links:
+        raise ConfigError(action, cause="no flow is enabled", remedy="set A->B.enabled = true")
+    found = tuple(each for each in settings.links if link in (None, each.name))
+    if not found:
+        names = [each.name for each in settings.links]
+        raise unknown(action, "flow", str(link), names, _unquoted(str(link), names))
+    return found
+
+
+def _unquoted(link: str, names: Iterable[str]) -> str:
+    """The remedy if a shell took the `>` of a link's name for a redirection, and left `A-`."""
+    meant = next((each for each in names if link and each.startswith(f"{link}>")), None)
+    if meant is None:
+        return ""
+    written = meant.removeprefix(f"{link}>")
+    return (
+        f"quote it: --link '{meant}'; without quotes the shell takes > for a redirection, and has"
+        f" written to the file {written}"
+    )
+
+
+def choose(
+    settings: Settings, wanted: Wanted, connect: Connect, action: str
+) -> tuple[LinkSettings, ...]:
+    """The links that are meant: the one that is named, else all that have the topic, or all. Raises
+    ConfigError, with names that are like one that is unknown; CausewayError."""
+    links = _named(settings, wanted, action)
+    chosen, troubles = _having(links, wanted, connect, action)
+    if troubles:
+        raise next(iter(troubles.values()))  # another link may have it, too
+    return chosen
+
+
+def choose_answering(
+    settings: Settings,
+    wanted: Wanted,
+    connect: Connect,
+    action: str,
+    *,
+    patience_s: float = parallel.ANSWER_S,
+) -> Answering:
+    """As `choose`, without the links whose clusters do not answer. It waits for all clusters at the
+    same time: for the targets, and for the sources if a topic may need them. If there are several
+    links, it waits for `patience_s`. Raises as `choose`; the first UnreachableError if no link can
+    be asked."""
+    links = _named(settings, wanted, action)
+    if len(links) == 1:
+        patience_s = parallel.ANSWER_S
+    clients = []
+    if wanted.topic is not None and not wanted.ahead:
+        clients += [each.source_admin for each in links]
+    # Of a cluster that is both, the target's patience counts: without its target, a link is left.
+    clients += [each.target_admin for each in links]
+    silent = parallel.silent_of(clients, connect, patience_s)
+    left: dict[str, CausewayError] = {
+        each.name: silent[each.target_admin.alias]
+        for each in links
+        if each.target_admin.alias in silent and _may_have(each, wanted)
+    }
+    there = tuple(each for each in links if each.target_admin.alias not in silent)
+    if left and not there:
+        raise next(iter(left.values()))
+    chosen, troubles = _having(there or links, wanted, connect, action, silent)
+    left |= {
+        each.name: troubles[each.name]
+        for each in there
+        if each.name in troubles and _may_have(each, wanted)
+    }
+    return Answering(chosen, left, silent)
+
+
+def _may_have(link: LinkSettings, wanted: Wanted) -> bool:
+    return wanted.topic is None or link.decide_topic(wanted.topic).target_name is not None
+
+
+def _named(settings: Settings, wanted: Wanted, action: str) -> tuple[LinkSettings, ...]:
+    """The link that is named, else all."""
+    links = links_of(settings, wanted.link, action)
+    if wanted.partition is not None and (wanted.topic is None or wanted.partition < 0):
+        raise ConfigError(action, f"partition {wanted.partition}", "of which topic? (--topic)")
+    return links
+
+
+def _having(
+    links: tuple[LinkSettings, ...],
+    wanted: Wanted,
+    connect: Connect,
+    action: str,
+    silent: Mapping[str, UnreachableError] = MappingProxyType({}),
+) -> tuple[tuple[LinkSettings, ...], dict[str, CausewayError]]:
+    """Those of `links` that have the topic, and why it cannot be told of others."""
+    if wanted.topic is None:
+        return links, {}
+    if wanted.ahead:
+        chosen = tuple(each for each in links if each.decide_topic(wanted.topic).target_name)
+        if not chosen:
+            why = links[0].decide_topic(wanted.topic).reason
+            raise ConfigError(action, f"topic {wanted.topic}", f"it will not be mirrored: {why}")
+        return chosen, {}
+    found = [(each, _known(each, wanted, connect, silent)) for each in links]
+    chosen = tuple(link for link, known in found if known.has(wanted))
+    troubles = {link.name: known.trouble for link, known in found if known.trouble is not None}
+    if chosen:
+        return chosen, troubles
+    trouble = next(iter(troubles.values()), None)
+    counts = [known.counts[wanted.topic] for _, known in found if wanted.topic in known.counts]
+    if counts:
+        what = f"partition {wanted.partition} of {wanted.topic}"
+        raise ConfigError(action, what, f"it has {max(counts)} partitions, numbered from 0")
+    known_names = {name for _, known in found for name in known.counts}
+    if trouble is not None and not get_close_matches(wanted.topic, known_names):
+        raise trouble  # nobody knows whether there is such a topic
+    more = "topics are named as on the source"
+    if action in _AHEAD:
+        more += "; --ahead if it is yet to come"
+    raise unknown(action, "topic", wanted.topic, known_names, more)
+
+
+def reverse_of(settings: Settings, link: LinkSettings) -> LinkSettings | None:
+    """The link of the file that goes the other way."""
+    ends = link.target.alias, link.source.alias
+    found = (each for each in settings.links if (each.source.alias, each.target.alias) == ends)
+    return next(found, None)
+
+
+def unknown(
+    action: str,
+    kind: str,
+    name: str,
+    names: Collection[str],
+    more: str = "",
+    *,
+    fixed: bool = False,
+) -> ConfigError:
+    """That there is no such `kind`, with those like it; else with all, or the first of many; of
+    `fixed` words always with all."""
+    known = sorted(names)
+    near = get_close_matches(name, known, _NEAR)
+    cause = f"there is no {kind} of that name"
+    if near:
+        cause += f"; like it: {', '.join(near)}"
+    else:
+        listed = known[: _FIXED if fixed else _LISTED]
+        rest = f" and {len(known) - len(listed):,} more" if len(known) > len(listed) else ""
+        cause += f"; there is {', '.join(listed) or 'none'}{rest}"
+    return ConfigError(action, f"{kind} {name}", cause, remedy=more)
+
+
+def _known(
+    link: LinkSettings,
+    wanted: Wanted,
+    connect: Connect,
+    silent: Mapping[str, UnreachableError],
+) -> _Known:
+    """What the progress and the directives know, and, unless that is enough, the source."""
+    target = connect(link.target_admin)
+    progress = ProgressTopic(target, link.progress_topic)
+    contents = progress.read() if progress.exists() else Contents()
+    log = DirectiveLog(target, link.directives_topic)
+    log.look()
+    named = (key[1].topic for key in log.standing.by_key)
+    counts: dict[str, int] = {name: 0 for name in named if name is not None}
+    for at in contents.partitions:
+        counts[at.topic] = max(counts.get(at.topic, 0), at.partition + 1)
+    known = _Known(counts)
+    if known.has(wanted):
+        return known
+    if (error := silent.get(link.source_admin.alias)) is not None:
+        return _Known(counts, error)
+    try:
+        return _Known(counts | _of_source(link, connect, counts))
+    except UnreachableError as error:
+        return _Known(counts, error)
+
+
+def _of_source(link: LinkSettings, connect: Connect, before: Iterable[str]) -> dict[str, int]:
+    found = connect(link.source_admin).metadata(None).topics
+    return {
+        name: len(topic.partitions)
+        for name, topic in found.items()
+        if name in before or link.decide_topic(name).target_name is not None
+    }

@@ -1,0 +1,380 @@
+"""One link whose mirror, or that of a topic, is brought to its end.
+
+What may still write to the mirror is a lane. It is certain that none does once the leading driver
+has said so, after its lanes had let go; or, where it says nothing, once the lead was taken from it:
+
+    lead taken     its progress is refused from now on; who leads next reads of the end first
+    leases over    its lanes send nothing any more, unless the driver still renews their leases
+    mirrors still  nor does it: no producer of the mirror has sent anything meanwhile
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from causeway.cluster.offsets import LATEST
+from causeway.config.settings import LinkSettings
+from causeway.daemon.leadership import Leadership
+from causeway.daemon.partitions.rows import place_of
+from causeway.errors import (
+    AuthorizationError,
+    CausewayError,
+    ConfigError,
+    NobodyLeadsError,
+)
+from causeway.link_topics import directive_log, ending
+from causeway.link_topics.cuts import Cut, CutPoint
+from causeway.link_topics.directive_log import DirectiveLog, Written
+from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing
+from causeway.link_topics.progress import (
+    Contents,
+    DirectivesRecord,
+    LeaseRecord,
+    Progress,
+    ProgressTopic,
+)
+from causeway.model import State, TopicPartition
+from causeway.operate.clusters import Connect, recognise
+from causeway.relay import log_reader
+from causeway.relay.log_reader import offsets_at, value_of
+from causeway.relay.messages import Outlet
+from causeway.status.from_clusters import driver_of
+from causeway.wire.batches import HEADER
+
+_POLL_S = 0.1
+_STILL_S = 0.5
+_LEASES: Final = 3  # so many of them are waited for one that nobody renews
+_RENEW_S = 8.0  # between two renewals of a promotion
+Say = Callable[[str], None]
+Guard = Callable[[Standing], None]
+
+
+def refuse_mingled(link: LinkSettings) -> None:
+    """Raises ConfigError where both clusters write the link's topics: groups have no place."""
+    if link.mingles:
+        raise ConfigError(
+            "end the mirror",
+            link.name,
+            "both clusters write its topics, so there is nothing to move: programs go over to the"
+            " other cluster as they are",
+            remedy="docs/provenance.md says where a consumer group goes on",
+        )
+
+
+class Ending:
+    """Of one link and scope. `contents`, `standing`: the progress and the directives, as last
+    read. Not thread-safe."""
+
+    def __init__(
+        self, link: LinkSettings, scope: Scope, connect: Connect, lease_s: float, say: Say
+    ) -> None:
+        """Reads both. Raises CausewayError."""
+        self.link = link
+        self.scope = scope
+        self.target = connect(link.target_admin)
+        self._connect = connect
+        self._lease_s = lease_s
+        self._say = say
+        self._run = uuid.uuid4().hex
+        self._writing = threading.Lock()  # two writers of one process would fence each other
+        self._progress = ProgressTopic(self.target, link.progress_topic)
+        contents = self._progress.read() if self._progress.exists() else Contents()
+        self.contents = recognise(link, connect, contents)
+        log = DirectiveLog(self.target, link.directives_topic)
+        log.look()
+        self.standing = log.standing
+
+    @property
+    def end(self) -> Directive | None:
+        """By what it has ended already, or is about to."""
+        return self.standing.end_of(self.scope)
+
+    @property
+    def driver(self) -> str | None:
+        """Who leads by now, as far as has been read."""
+        found = driver_of(self.contents.leases, int(time.time() * 1000))
+        return found.owner if found is not None and found.running else None
+
+    def progress(self, scope: Scope | None = None) -> dict[TopicPartition, Progress]:
+        """Of the partitions of the scope (or of `scope`) that had begun."""
+        scope = scope or self.scope
+        return {
+            at: each
+            for at, each in sorted(self.contents.partitions.items())
+            if scope.covers(at) and each.outlets and each.gone_at < 0
+        }
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def begin(self, wish: Directive, wait_s: float, guard: Guard | None = None) -> bool:
+        """Has it stand that the mirror ends, and returns once no lane writes to it any more;
+        whether this call has changed anything. `guard` is asked in the very step that writes it,
+        and raises where it may not be. Raises ConflictError where somebody else acts at the same
+        time, NobodyLeadsError where a driver goes on in spite of it; CausewayError."""
+
+        def decide(standing: Standing) -> Plan:
+            if guard is not None:
+                guard(standing)
+            return ending.begin(standing, mine)
+
+        mine = wish
+        if wish.how is State.PROMOTING:
+            mine = replace(wish, until=_hold_until(), run=self._run)
+        written = self._write(decide)
+        self._say(f"{self.link.name}: waiting until no lane writes to the mirror")
+        if not self._await_word(written, wait_s):
+            self._take_lead(written.topic_id)
+        return bool(written.plan.changes)
+
+    def finish(
+        self,
+        how: State,
+        cuts: dict[str, Cut],
+        *,
+        done: bool,
+        groups: Collection[str] = (),
+        wait_s: float = 0.0,
+    ) -> bool:
+        """See control.ending. With `wait_s`, a driver that leads has acted on it, or so long was
+        waited; whether it has."""
+        decide = partial(
+            ending.finish,
+            scope=self.scope,
+            how=how,
+            cuts=cuts,
+            done=done,
+            groups=groups,
+            run=self._run,
+        )
+        written = self._write(decide)
+        return self._await_word(written, wait_s)
+
+    def note_left(self, scope: Scope, groups: Collection[str]) -> None:
+        """Of a failover of `scope` that is done: which groups have yet to be committed."""
+        how = State.FAILED_OVER
+        self._write(partial(ending.finish, scope=scope, how=how, cuts={}, done=True, groups=groups))
+
+    def let_go(self, wait_s: float) -> None:
+        """Takes back a promotion of any command: its mirror goes on."""
+        self._await_word(self._write(partial(ending.let_go, scope=self.scope)), wait_s)
+
+    @contextmanager
+    def holding(self, wait_s: float) -> Iterator[None]:
+        """Renews the promotion that begins in this block. An error or an interruption takes that
+        promotion back, and its mirror goes on. If this process is killed, the leading driver takes
+        the promotion back after `ending.HOLD_S`."""
+        over = threading.Event()
+
+        def renew() -> None:
+            while not over.wait(_RENEW_S):
+                decide = partial(ending.renew, scope=self.scope, run=self._run)
+                with suppress(CausewayError), self._writing:  # `finish` tells if it is lost
+                    directive_log.write(
+                        self.target, self.link, partial(decide, until=_hold_until())
+                    )
+
+        thread = threading.Thread(target=renew, name="promotion", daemon=True)
+        thread.start()
+        try:
+            yield
+        except (CausewayError, KeyboardInterrupt) as error:
+            over.set()
+            self._say(f"{self.link.name}: taking the promotion back")
+            interrupted = isinstance(error, KeyboardInterrupt)
+            with suppress(CausewayError):  # then the leading driver does so
+                decide = partial(ending.let_go, scope=self.scope, run=self._run)
+                self._await_word(self._write(decide), 0.0 if interrupted else wait_s)
+            raise
+        finally:
+            over.set()
+            thread.join()
+
+    def take_back(self, wait_s: float) -> None:
+        """It is mirrored again, and all of its parts."""
+        self._await_word(self._write(partial(ending.back, scope=self.scope)), wait_s)
+
+    def _write(self, decide: Callable[[Standing], Plan]) -> Written:
+        with self._writing:
+            written = directive_log.write(self.target, self.link, decide)
+        log = DirectiveLog(self.target, self.link.directives_topic)
+        log.look()
+        self.standing = log.standing
+        return written
+
+    # -- until nobody writes ----------------------------------------------------------------------
+
+    def read_on(self) -> None:
+        if not self.contents.end and not self._progress.exists():
+            return
+        self.contents.update(self._progress.read(self.contents.end))
+
+    def _await_word(self, written: Written, wait_s: float) -> bool:
+        """Whether the leading driver says in time that it has acted. Where none leads, what the
+        last one has said counts: whoever comes next reads of it first."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            told = self.contents.directives
+            if (
+                told is not None
+                and told.topic_id == written.topic_id
+                and told.applied >= written.end
+                and Kind.END.value in told.kinds  # an older driver passes over what it knows not
+            ):
+                return True
+            if time.monotonic() > deadline or self.driver is None:
+                return False
+            time.sleep(_POLL_S)
+            self.read_on()
+
+    def _take_lead(self, topic_id: str) -> None:
+        """From a driver that has not said that it acted, or from none. Whoever leads next hears
+        that there are directives, in the topic with that id: one that may not read them must not
+        mirror."""
+        if not self._progress.exists():
+            return  # nobody has led, nor mirrored
+        newest = self.contents.leases[-1] if self.contents.leases else None
+        in_order = newest is not None and newest.released
+        leadership = Leadership(
+            self._connect(self.link.target), self.target, self.link, self._lease_s
+        )
+        self._say(f"{self.link.name}: taking the lead, as no driver says that its lanes have ended")
+        stop = threading.Event()
+        longest = max((lease.lease_s for lease in self.contents.leases), default=self._lease_s)
+        timer = threading.Timer(_LEASES * longest, stop.set)
+        timer.daemon = True
+        timer.start()
+        holders: list[LeaseRecord] = []
+        try:
+            contents = leadership.acquire(stop, holders.append)
+        finally:
+            timer.cancel()
+        if contents is None:
+            told = self.contents.directives
+            why = f": {told.reason}" if told is not None and told.reason else ""
+            raise NobodyLeadsError(
+                "end the mirror of",
+                f"{self.scope} of {self.link.name}",
+                f"{holders[-1].owner if holders else 'a driver'} leads, renews its lease and has "
+                f"not acted{why}",
+                remedy="stop that driver, and call this again: it goes on",
+            )
+        self.contents = contents
+        told = contents.directives
+        if told is None or told.topic_id != topic_id:
+            leadership.write([DirectivesRecord(link=self.link.name, topic_id=topic_id, applied=-1)])
+        if not in_order:
+            self._await_stillness(leadership)
+        leadership.release()
+
+    def _await_stillness(self, leadership: Leadership) -> None:
+        """Until no lane of an earlier leader has a lease, and none has sent without one."""
+        while (left := leadership.alone_in_s) > 0:
+            self._say(f"{self.link.name}: the leases of its lanes end in {left:.0f} s")
+            time.sleep(min(left, 1.0))
+            if leadership.renewal_due:
+                leadership.renew()
+        before = self._sequences()
+        time.sleep(_STILL_S)
+        after = self._sequences()
+        moving = sorted(at for at in after if at in before and after[at] != before[at])
+        if moving:
+            leadership.lose()  # not released, or the next call would take it for in order
+            raise NobodyLeadsError(
+                "end the mirror of",
+                f"{self.scope} of {self.link.name}",
+                f"lanes of a driver that nobody can reach still write to {moving[0]}",
+                remedy="stop that driver and its lanes, and call this again: it goes on",
+            )
+
+    def _sequences(self) -> dict[TopicPartition, dict[int, int]]:
+        """The last sequence of each of the link's producers, by target partition, as far as its
+        leader tells: also outside of the scope, as the lead is that of the link."""
+        ours = {
+            (place_of(outlet), outlet.producer_id)
+            for outlet in _outlets(self.contents.partitions.values())
+            if outlet.producer_id >= 0
+        }
+        found = self.target.last_sequences(sorted({at for at, _ in ours}))
+        return {
+            at: {producer: last for producer, last in each.items() if (at, producer) in ours}
+            for at, each in found.items()
+            if not isinstance(each, CausewayError)
+        }
+
+    # -- cuts -------------------------------------------------------------------------------------
+
+    def cuts(self, without: Collection[str] = ()) -> dict[str, Cut]:
+        """Where the mirror has ended, by topic: its progress may be a second old, the target's log
+        is not. Raises CausewayError where a target partition can't be asked: a cut that lacks it
+        would be none."""
+        progress = {at: each for at, each in self.progress().items() if at.topic not in without}
+        outlets = list(_outlets(progress.values()))
+        ends = offsets_at(self.target, {place_of(outlet) for outlet in outlets}, LATEST)
+        mine: dict[TopicPartition, int] = {}  # several may feed one
+        exact: set[Outlet] = set()
+        for outlet in outlets:
+            at = place_of(outlet)
+            end, surely = self._end_of(outlet, value_of(ends[at]))
+            mine[at] = max(end, mine.get(at, 0))
+            if surely:
+                exact.add(outlet)
+        topics: dict[str, list[CutPoint]] = {}
+        for each in progress.values():
+            topics.setdefault(each.topic, []).append(
+                CutPoint(
+                    partition=each.partition,
+                    source=each.position,
+                    targets=tuple((at, mine[at]) for at in map(place_of, each.outlets)),
+                    exact=exact.issuperset(each.outlets),
+                )
+            )
+        firsts = {each.topic: each for each in reversed(progress.values())}
+        return {
+            topic: Cut(
+                target=firsts[topic].outlets[0].topic,
+                source_id=firsts[topic].topic_id,
+                target_id=firsts[topic].outlets[0].topic_id,
+                points=tuple(points),
+            )
+            for topic, points in topics.items()
+        }
+
+    def _end_of(self, outlet: Outlet, end: int) -> tuple[int, bool]:
+        """Behind the last record of ours in a target partition that ends at `end`, and whether the
+        progress knows of that record. What others have written behind it is none of the mirror."""
+        known = outlet.pair.target
+        if end <= known:
+            return end, end == known
+        if outlet.producer_id < 0:
+            return end, False  # nothing tells whose a record is
+        self._say(f"{self.link.name}: looking through what {place_of(outlet)} got last")
+        mine = known
+        try:
+            for raw in log_reader.raw_batches(self.target, place_of(outlet), known, end):
+                fields = HEADER.unpack_from(raw)
+                if fields[9] == outlet.producer_id:
+                    mine = fields[0] + fields[6] + 1
+        except AuthorizationError:
+            return end, False
+        return mine, mine == known
+
+
+def _outlets(progress: Iterable[Progress]) -> Iterator[Outlet]:
+    return (outlet for each in progress for outlet in each.outlets)
+
+
+def _hold_until() -> int:
+    return int((time.time() + ending.HOLD_S) * 1000)
+
+
+def wish(how: State, scope: Scope, who: str, why: str | None) -> Directive:
+    """That the mirror of `scope` ends so."""
+    at = int(time.time() * 1000)
+    return Directive(kind=Kind.END, scope=scope, who=who, why=why, at=at, how=how)

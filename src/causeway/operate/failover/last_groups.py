@@ -1,0 +1,198 @@
+"""Where consumer groups go on, on the target, once a mirror has ended.
+
+promote    the source tells where they stand: translated exactly, once nothing moves any more
+failover   it does not: their newest checkpoints tell, which the driver wrote every few seconds
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from causeway.cluster.cluster import Cluster, Committed
+from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.config.settings import LinkSettings
+from causeway.control import groups
+from causeway.control.formats import Checkpoint
+from causeway.control.groups import CommitPlan, Followed, Stand, Unread
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.lanes.lookups import LookUps
+from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.rows import Row, offset_maps_of
+from causeway.daemon.tasks.groups import Groups
+from causeway.errors import CausewayError
+from causeway.link_topics.progress import Contents, Progress, ProgressTopic
+from causeway.link_topics.topic_log import TopicLog
+from causeway.model import State, TopicPartition
+from causeway.operate import ahead
+from causeway.status.snapshot import GroupStatus
+from causeway.translation.translator import Translator
+from causeway.translation.unread_by_progress import UnreadByProgress
+
+_PAUSE_S = 0.5
+_LOOK_S = 120.0  # the time of a failover's look for records that groups have not read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """Where a group goes on, in a partition of the target: at `offset`, by its newest checkpoint,
+    or at `there`, what it has committed on the target, if that lies further on. `behind`: records
+    from there to the end, which it reads, some of them maybe again. `reason`: why it gets no
+    commit, None where it does, or stands there already."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    there: int | None
+    behind: int | None
+    reason: str | None = None
+
+
+def sync(
+    link: LinkSettings,
+    sides: Sides,
+    topics: Mapping[str, MirroredTopic],
+    progress: Mapping[TopicPartition, Progress],
+    contents: Contents,
+    wait_s: float,
+) -> tuple[GroupStatus, ...]:
+    """Brings checkpoints, and commits on the target, to where the groups stand on the source now,
+    whether or not the file has the running mirror do so. Raises CausewayError."""
+    registry = Registry(link.name)
+    registry.add(
+        Row(
+            topic=topics[at.topic],
+            progress=each.replace(state=State.RUNNING, reason=None),
+            first=each.position,
+            maps=offset_maps_of(each, contents.maps.get(at, {})),
+            placed=True,
+        )
+        for at, each in progress.items()
+        if at.topic in topics
+    )
+    control = replace(link.control, sync_group_offsets_enabled=True)
+    link = replace(link, control=control)
+    translator = Translator(
+        sides,
+        registry,
+        link=link.name,
+        read_committed=link.fetch.read_committed,
+        term=lambda: 1,
+        lookups=LookUps(lambda _: None),
+    )
+    task = Groups(link, sides, translator, lambda: 1, registry)
+    deadline = time.monotonic() + wait_s
+    while True:
+        task.hurry()
+        outcome = task.work()
+        if not outcome.unfinished or time.monotonic() > deadline:
+            return task.standing
+        time.sleep(_PAUSE_S)
+
+
+def ahead_of(
+    sides: Sides, contents: Contents, groups_there: Collection[GroupStatus]
+) -> dict[str, int]:
+    """The groups without members on the target that would skip records there, with the number of
+    records. Raises CausewayError."""
+    names = [each.group for each in groups_there if each.followed]
+    if not names:
+        return {}
+    target = sides.target_admin
+    listing = target.list_groups()
+    idle = [n for n in names if n in listing and not groups.has_members(listing[n])]
+    commits = sides.source_admin.committed_offsets_of(idle)
+    return ahead.of_all(contents, commits, target.committed_offsets_of(idle))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What the target knows of groups without the source. `plan`: what is to be committed."""
+
+    places: tuple[GroupPlace, ...]
+    plan: CommitPlan
+
+    def left(self, failures: Mapping[str, str]) -> set[str]:
+        """The groups that are yet to be committed: those of `failures`, and those of which the
+        target did not tell where they stand."""
+        unread = {each.group for each in self.plan.left_out if each.code is groups.Why.UNREADABLE}
+        return unread | failures.keys()
+
+
+def remembered(
+    link: LinkSettings,
+    target: Cluster,
+    progress: Collection[Progress],
+    only: Collection[str] | None = None,
+) -> Remembered:
+    """By the newest checkpoints, for the target partitions of `progress`; `only`: of these groups.
+    Raises CausewayError."""
+    mirrors = {
+        TopicPartition(outlet.topic, outlet.partition)
+        for each in progress
+        for outlet in each.outlets
+    }
+    topic = TopicLog(target, link.policy.checkpoints_topic(link.source.alias))
+    stands: dict[str, dict[TopicPartition, Stand]] = {}
+    for key, value in topic.newest().items():
+        try:
+            one = Checkpoint.decode(key, value)
+        except CausewayError:
+            continue  # what nobody can read binds nobody
+        if one.partition in mirrors and (only is None or one.group in only):
+            stand = Stand(one.upstream, one.downstream, one.metadata)
+            stands.setdefault(one.group, {})[one.partition] = stand
+    there = target.committed_offsets_of(sorted(stands))
+    ends = _offsets(target, mirrors, LATEST)
+    starts = _offsets(target, mirrors, EARLIEST)
+    followed = Followed(commits={group: {} for group in stands}, left_out=())
+    unread: Mapping[str, Mapping[TopicPartition, Unread]] = {}
+    if stands and not all(outlet.exclusive for each in progress for outlet in each.outlets):
+        maps = ProgressTopic(target, link.progress_topic).read().maps
+        records = UnreadByProgress(link, target)
+        unread = records.look(progress, maps, stands, there, None, wait_s=_LOOK_S)
+    plan = groups.commits(followed, stands, target.list_groups(), there, ends, link, unread)
+    why = {
+        each.group: each.reason for each in plan.left_out if each.code is not groups.Why.UP_TO_DATE
+    }
+    places = []
+    for group, parts in sorted(stands.items()):
+        known = there[group]
+        for at, stand in sorted(parts.items()):
+            committed = None if isinstance(known, CausewayError) else known.get(at)
+            there_at = None if committed is None else committed.offset
+            goes_on = max(stand.downstream, starts.get(at, 0), -1 if there_at is None else there_at)
+            places.append(
+                GroupPlace(
+                    group=group,
+                    partition=at,
+                    offset=stand.downstream,
+                    there=there_at,
+                    behind=max(0, ends[at] - goes_on) if at in ends else None,
+                    reason=why.get(group),
+                )
+            )
+    return Remembered(places=tuple(places), plan=plan)
+
+
+def commit(target: Cluster, plan: CommitPlan) -> dict[str, str]:
+    """What could not be committed, and why, by group. Raises CausewayError."""
+    wanted: Mapping[str, Mapping[TopicPartition, Committed]] = plan.commits
+    failed = {}
+    for group, answer in target.commit_offsets(wanted).items():
+        if isinstance(answer, CausewayError):
+            failed[group] = str(answer)
+            continue
+        for at, error in answer.items():
+            if error is not None:
+                failed[group] = f"{at}: {error}"
+    return failed
+
+
+def _offsets(
+    cluster: Cluster, places: Iterable[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    found = cluster.list_offsets(sorted(places), timestamp)
+    return {at: each.offset for at, each in found.items() if isinstance(each, OffsetAt)}

@@ -1,0 +1,227 @@
+"""What the target lacks where a mirror ends now, as far as anybody knows.
+
+partition   has begun                         has not
+source ends: it has said so just now          all that it holds
+             its driver saw it, a while ago   nobody knows: never taken for nothing
+
+The age of the first missing record goes by its timestamp. The source gives it now, or the driver
+has noted it. If nothing was missing when the driver last saw the source, all missing records came
+later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.config.settings import LinkSettings
+from causeway.control import visible
+from causeway.errors import CausewayError
+from causeway.link_topics.directives import Scope
+from causeway.link_topics.progress import Progress
+from causeway.model import TopicPartition
+from causeway.status import lag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Of one topic. `unbegun`: how many of its `partitions` have no mirror yet. `newest_ms`: the
+    timestamp of the newest record that is surely mirrored (ms since 1970, -1 unknown), of the
+    partition that is furthest behind, where any lags; `missing`: records of the source that are
+    not, None where nobody knows; `exact`: the source itself has said so, now. Else its driver has,
+    when it last saw it: what the source took in after that is missing too. `first_ms`: no record
+    that is missing is older (ms since 1970, -1 unknown); None if nothing is missing."""
+
+    topic: str
+    target: str
+    partitions: int
+    unbegun: int = 0
+    newest_ms: int
+    missing: int | None
+    exact: bool
+    first_ms: int | None
+
+
+class Unbegun(NamedTuple):
+    """A partition without a mirror. `target`: the topic that it would go to; `records`: what it
+    holds, None where nobody knows."""
+
+    target: str
+    records: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """`ends`: of the partitions for which the source answered; `firsts`: the timestamps (ms) of the
+    first missing records there, as far as known; `reason`: why the source does not answer."""
+
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    firsts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unbegun: Mapping[TopicPartition, Unbegun] = field(default_factory=dict)
+    reason: str | None = None
+
+
+def look(
+    link: LinkSettings,
+    scope: Scope,
+    source: Cluster,
+    target: Cluster,
+    progress: Mapping[TopicPartition, Progress],
+    patience_s: float,
+    silent: CausewayError | None = None,
+) -> Seen:
+    """Asks the source, for so long at the most, else the target. `progress`: all entries of the
+    progress topic, also of mirrors that have not begun. `silent`: why the source does not answer,
+    if that is known. Raises
+    CausewayError if the target cannot be asked."""
+    begun = {at for at, each in progress.items() if has_begun(each)}
+    if silent is not None:
+        return Seen(unbegun=_of_target(link, scope, target, progress), reason=str(silent))
+    try:
+        source.bootstrap_check(patience_s)
+        others = _of_source(link, scope, source, begun)
+        ends = source.list_offsets([*sorted(begun), *others], LATEST, patience_s=patience_s)
+        starts = source.list_offsets(list(others), EARLIEST, patience_s=patience_s)
+        told = {at: each.offset for at, each in ends.items() if isinstance(each, OffsetAt)}
+        firsts = lag.timestamps_at(source, _firsts_missing(progress, told, starts))
+    except CausewayError as error:
+        return Seen(unbegun=_of_target(link, scope, target, progress), reason=str(error))
+    unbegun = {}
+    for at, name in others.items():
+        first = starts[at]
+        known = isinstance(first, OffsetAt) and at in told
+        records = told[at] - first.offset if known and isinstance(first, OffsetAt) else None
+        unbegun[at] = Unbegun(name, records)
+    return Seen(ends=told, firsts=firsts, unbegun=unbegun)
+
+
+def _firsts_missing(
+    progress: Mapping[TopicPartition, Progress],
+    ends: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, OffsetAt | CausewayError],
+) -> dict[TopicPartition, int]:
+    """The offsets of the first missing records. `starts`: of partitions that have not begun."""
+    first = {at: each.offset for at, each in starts.items() if isinstance(each, OffsetAt)}
+    first |= {at: each.position for at, each in progress.items() if has_begun(each)}
+    return {at: offset for at, offset in first.items() if offset < ends.get(at, offset)}
+
+
+def has_begun(progress: Progress) -> bool:
+    return bool(progress.outlets) and progress.gone_at < 0
+
+
+def _of_source(
+    link: LinkSettings, scope: Scope, source: Cluster, begun: set[TopicPartition]
+) -> dict[TopicPartition, str]:
+    """What the source has, and the link would mirror."""
+    return {
+        at: name
+        for topic, metadata in sorted(visible.all_of(source, link).items())
+        if scope.covers(Scope(topic)) and (name := link.decide_topic(topic).target_name) is not None
+        for number in sorted(metadata.partitions)
+        if (at := TopicPartition(topic, number)) not in begun
+    }
+
+
+def _of_target(
+    link: LinkSettings,
+    scope: Scope,
+    target: Cluster,
+    progress: Mapping[TopicPartition, Progress],
+) -> dict[TopicPartition, Unbegun]:
+    """What only the target tells of: its driver has made the mirror, or given a reason why it had
+    not begun. What neither stands for nobody can know of."""
+    found: dict[TopicPartition, Unbegun] = {}
+    known = {topic for topic, _ in progress}
+    own = {link.progress_topic, link.directives_topic, link.checkpoints_topic}
+    own.add(link.offset_syncs_topic)
+    for mirror, metadata in sorted(target.metadata(None).topics.items()):
+        if mirror in own or link.policy.is_internal_topic(mirror):
+            continue  # some have names like those of mirrors
+        topic = _source_of(link, mirror, known)
+        if topic is None or not scope.covers(Scope(topic)):
+            continue
+        parts = [each for at, each in progress.items() if at.topic == topic and each.outlets]
+        if any([one.partition for one in each.outlets] != [each.partition] for each in parts):
+            continue  # keys, or a transform, decide: numbers of partitions tell nothing
+        for number in sorted(metadata.partitions):
+            at = TopicPartition(topic, number)
+            if at not in progress:
+                found[at] = Unbegun(mirror, None)
+    for at, each in progress.items():
+        if not each.outlets and each.gone_at < 0 and scope.covers(at):
+            name = link.decide_topic(at.topic).target_name
+            found[at] = Unbegun(name or at.topic, None)
+    return found
+
+
+def _source_of(link: LinkSettings, mirror: str, known: set[str]) -> str | None:
+    """Which topic is mirrored to `mirror`, or would be; by names alone only where these tell that
+    it is a mirror."""
+    policy = link.policy
+    topic = policy.upstream_topic(mirror)
+    if topic is None or policy.topic_source(mirror) != link.source.alias:
+        return None
+    if topic == mirror and topic not in known:
+        return None  # it may be one of the target's own
+    return topic if link.decide_topic(topic).target_name == mirror else None
+
+
+def topics_known(
+    progress: Iterable[Progress], seen: Seen, answered_ms: int = -1
+) -> tuple[Known, ...]:
+    """The facts about each topic. `progress`: of mirrors that have begun by now, some since they
+    were `seen`; `answered_ms`: when the source last answered its driver, -1 if unknown."""
+    ends = seen.ends
+    parts = {each.source: each for each in progress}
+    others = {at: each for at, each in seen.unbegun.items() if at not in parts}
+    found = []
+    for topic, group in groupby(sorted({*parts, *others}), key=lambda at: at.topic):
+        places = list(group)
+        begun = [parts[at] for at in places if at in parts]
+        left = [others[at] for at in places if at in others]
+        lacks = {each.source: _missing(each, ends) for each in begun}
+        missing = [*lacks.values(), *(each.records for each in left)]
+        # Where anything is missing, one partition's newest record says nothing of another's.
+        lagging = [each for each in begun if lacks[each.source] != 0]
+        times = [each.last_timestamp for each in lagging or begun]
+        times += [-1 for each in left if each.records != 0]
+        late = bool(lagging) or any(each.records != 0 for each in left)
+        firsts = [_first_ms(each, seen, answered_ms) for each in begun]
+        firsts += [
+            seen.firsts.get(at, -1) for at in places if at in others and others[at].records != 0
+        ]
+        stamps = [each for each in firsts if each is not None]
+        found.append(
+            Known(
+                topic=topic,
+                target=begun[0].outlets[0].topic if begun else left[0].target,
+                partitions=len(places),
+                unbegun=len(left),
+                newest_ms=(min if late else max)(times, default=-1),
+                missing=None if None in missing else sum(each or 0 for each in missing),
+                exact=all(at in ends for at in places),
+                first_ms=min(stamps, default=None),
+            )
+        )
+    return tuple(found)
+
+
+def _first_ms(progress: Progress, seen: Seen, answered_ms: int) -> int | None:
+    """No missing record of the topic is older; -1 if unknown, None if nothing is missing."""
+    at, left = progress.source, _missing(progress, seen.ends)
+    if left == 0:
+        stamp = None if at in seen.ends else lag.seen_at(progress, answered_ms)
+    else:
+        stamp = seen.firsts.get(at, progress.first_unmirrored)
+    # Records after the newest mirrored record are not older than that record.
+    return progress.last_timestamp if stamp == -1 else stamp
+
+
+def _missing(progress: Progress, ends: Mapping[TopicPartition, int]) -> int | None:
+    end = ends.get(progress.source, progress.source_end)
+    return None if end < 0 else max(0, end - progress.position)

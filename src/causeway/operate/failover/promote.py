@@ -1,0 +1,379 @@
+"""Promote: a mirror ends with nothing left to copy, and its topics are for everybody to write.
+
+    nothing lags ─► held ─► nothing has come since ─► groups ─► cut ─► read-only lifted ─► done
+                            else: held no more, and refused
+
+Each step is read off the clusters: the next call goes on with one that was killed. If there is no
+next call, the leading driver releases the mirror: see Ending.holding.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from causeway.cluster.cluster import AclBinding
+from causeway.config.settings import LinkSettings, Settings
+from causeway.control import acls, paused, topics
+from causeway.control.collisions import begun_by
+from causeway.control.topics import MirroredTopic
+from causeway.daemon.partitions.discovery import Sides
+from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
+from causeway.link_topics import directive_json
+from causeway.link_topics.cuts import Cut
+from causeway.link_topics.directives import Directive, Scope
+from causeway.link_topics.ending import cuts_of
+from causeway.model import ENDED, State, TopicPartition
+from causeway.operate.clusters import Connect, clusters
+from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
+from causeway.operate.directives.scopes import Wanted, choose
+from causeway.operate.failover import last_groups
+from causeway.operate.failover.ending import Ending, Guard, Say, refuse_mingled, wish
+from causeway.status.snapshot import GroupStatus
+
+_POLL_S = 0.25
+_SHOWN: Final = 5  # partitions named in a refusal
+_GROUPS_S: Final = 60.0  # so long exact places of groups are looked for
+_NOTHING: Final = "it mirrors no topics"
+_WHY_NOTHING: Final = "`causeway plan` shows its topics, `causeway explain TOPIC` a reason"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lagging:
+    """A partition with something left to copy. `position`: None of one that has not begun;
+    `paused`: by whom, so that it lags until that is taken back."""
+
+    at: TopicPartition
+    position: int | None
+    end: int | None
+    reason: str | None = None
+    paused: str | None = None
+
+    def __str__(self) -> str:
+        why = self.reason or f"mirrored up to {self.position or 0:,} of {self.end or 0:,}"
+        return f"{self.at}: {why}" + (f", {self.paused}" if self.paused else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promoted:
+    """Of one link. `changed`: false where it had been promoted, or failed over, already, and
+    `before` says how, by whom and since when. `ready`: of a dry run, whether nothing lags
+    (`lagging`). `ahead`: groups that are further on the target than on the source, and how many
+    records each would skip at least. `lifted`: read-only rules that were (or would be) taken away.
+    `left`: why the link is left as it is, None where it is not."""
+
+    link: str
+    source: str
+    target: str
+    scope: Scope
+    changed: bool
+    dry_run: bool
+    before: Directive | None = None
+    cuts: Mapping[str, Cut]
+    groups: tuple[GroupStatus, ...] = ()
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    lifted: tuple[AclBinding, ...] = ()
+    lagging: tuple[Lagging, ...] = ()
+    left: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        return not self.lagging
+
+    @property
+    def pending(self) -> bool:
+        """Whether a call that is no dry run would change something."""
+        return self.dry_run and self.before is None and self.left is None
+
+
+def promote(
+    settings: Settings,
+    *,
+    link: str | None = None,
+    topic: str | None = None,
+    reason: str | None = None,
+    who: str | None = None,
+    wait_s: float = WAIT_S,
+    dry_run: bool = False,
+    say: Say = lambda _: None,
+    guard: Guard | None = None,
+) -> tuple[Promoted, ...]:
+    """Ends the mirror of a link (all of the file without `link`) or topic (a name on the source),
+    once it is proven that everything is copied: the source's ends do not move any more, and lie
+    where the mirror is. The last places of consumer groups are brought over exactly, and mirrors
+    that were made read-only are opened. `guard`: see `Ending.begin`.
+
+    Waits up to `wait_s` for what lags, and as long for the leading driver, and raises
+    PartitionsFailedError naming what lags, with the mirror going on as before, and the links that
+    were promoted before it. Called again it goes on where it was, and changes nothing once it is
+    done. Of several links, one that mirrors nothing is left (`left`). Raises ConfigError for
+    unknown names, and if no link that is meant mirrors anything; ConflictError where somebody else
+    acts at the same time; CausewayError.
+    """
+    with clusters() as connect:
+        chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "promote")
+        who, scope = (who or whoever())[:MOST_TEXT], Scope(topic)
+        moves = [
+            _Promotion(each, scope, connect, settings.run.lease_s, say, guard, dry_run=dry_run)
+            for each in chosen
+        ]
+        if all(each.mirrors_nothing for each in moves):
+            names = ", ".join(each.name for each in chosen)
+            raise ConfigError("promote", f"{scope} of {names}", _NOTHING, remedy=_WHY_NOTHING)
+        done: list[Promoted] = []
+        for each in moves:
+            if each.mirrors_nothing:
+                done.append(each.leave())
+                continue
+            try:
+                done.append(each.run(wish(State.PROMOTING, scope, who, reason), wait_s))
+            except CausewayError as error:
+                if before := [one.link for one in done if one.changed]:
+                    error.remedy = f"{', '.join(before)}: promoted by now; {error.remedy}"
+                raise
+        return tuple(done)
+
+
+class _Promotion:
+    def __init__(
+        self,
+        link: LinkSettings,
+        scope: Scope,
+        connect: Connect,
+        lease_s: float,
+        say: Say,
+        guard: Guard | None,
+        *,
+        dry_run: bool,
+    ) -> None:
+        refuse_mingled(link)
+        self._link = link
+        self._scope = scope
+        self._say = say
+        self._guard = guard
+        self._dry_run = dry_run
+        self._sides = Sides(
+            source=connect(link.source),
+            target=connect(link.target),
+            source_admin=connect(link.source_admin),
+            target_admin=connect(link.target_admin),
+        )
+        self._ending = Ending(link, scope, connect, lease_s, say)
+
+    def run(self, asked: Directive, wait_s: float) -> Promoted:
+        ending = self._ending
+        end = ending.end
+        if end is not None and end.how in ENDED and (end.done or end.how is not State.PROMOTED):
+            cuts = cuts_of(ending.standing, self._scope)
+            known = {name: each.cut for name, each in cuts.items() if each.cut is not None}
+            return self._promoted(changed=False, before=end, cuts=known)
+        if end is not None and end.how is State.PROMOTING and not self._dry_run:
+            self._let_go(wait_s)
+        if end is None or end.how is State.PROMOTING:
+            lagging = self._await_nothing(wait_s)
+            if self._dry_run:
+                return self._promoted(changed=False, lagging=lagging, lifted=self._lifts())
+            if lagging:
+                raise _refusal(self._link, self._scope, lagging)
+            with ending.holding(wait_s):
+                ending.begin(asked, wait_s, self._guard)
+                groups, ahead = self._prove()
+                ending.finish(State.PROMOTED, ending.cuts(), done=False, wait_s=wait_s)
+        elif self._dry_run:
+            return self._promoted(changed=False, lifted=self._lifts())
+        else:
+            groups, ahead = (), {}
+            ending.finish(State.PROMOTED, {}, done=False, wait_s=wait_s)
+        lifted = self._lifts()
+        acls.lift(lifted, self._sides.target_admin)
+        ending.finish(State.PROMOTED, {}, done=True)
+        cuts = cuts_of(ending.standing, self._scope)
+        return self._promoted(
+            changed=True,
+            cuts={name: each.cut for name, each in cuts.items() if each.cut is not None},
+            groups=groups,
+            ahead=ahead,
+            lifted=lifted,
+        )
+
+    @cached_property
+    def mirrors_nothing(self) -> bool:
+        """Whether no topic of the scope is mirrored, nor has been. Heartbeats do not count: they
+        are written by mirrors themselves."""
+        ending, is_heartbeats = self._ending, self._link.policy.is_heartbeats_topic
+        if ending.end is not None:
+            return False
+        begun = any(not is_heartbeats(at.topic) for at in ending.progress())
+        return not begun and not self._mirrored()
+
+    def leave(self) -> Promoted:
+        """The link as it is: it mirrors nothing."""
+        return self._promoted(changed=False, left=_NOTHING)
+
+    def _promoted(self, **found: Any) -> Promoted:
+        return Promoted(
+            link=self._link.name,
+            source=self._link.source.alias,
+            target=self._link.target.alias,
+            scope=self._scope,
+            dry_run=self._dry_run,
+            **{"cuts": {}, **found},
+        )
+
+    def _let_go(self, wait_s: float) -> None:
+        """Of a mirror that a call which was killed left held, if that lags: held, it would for
+        ever."""
+        self._ending.read_on()
+        if self._lagging(self._mirrored()):
+            self._ending.let_go(wait_s)
+
+    def _prove(self) -> tuple[tuple[GroupStatus, ...], dict[str, int]]:
+        """That nothing has come since the mirror is held. Then the groups, which may take a minute,
+        and that once more. Returns the groups, and those that are ahead. Raises
+        PartitionsFailedError if something has come."""
+        mirrored = self._mirrored()
+        self._ending.read_on()
+        self._refuse_lag(mirrored)
+        self._say(f"{self._link.name}: bringing consumer groups over")
+        found = last_groups.sync(
+            self._link,
+            self._sides,
+            mirrored,
+            self._ending.progress(),
+            self._ending.contents,
+            _GROUPS_S,
+        )
+        ahead = last_groups.ahead_of(self._sides, self._ending.contents, found)
+        self._refuse_lag(mirrored)
+        return found, ahead
+
+    # -- what lags --------------------------------------------------------------------------------
+
+    def _refuse_lag(self, mirrored: Mapping[str, MirroredTopic]) -> None:
+        if lagging := self._lagging(mirrored):
+            raise _refusal(self._link, self._scope, lagging)
+
+    def _await_nothing(self, wait_s: float) -> tuple[Lagging, ...]:
+        deadline = time.monotonic() + wait_s
+        while True:
+            mirrored = self._mirrored()
+            self._ending.read_on()
+            lagging = self._lagging(mirrored)
+            late = time.monotonic() > deadline or self._ending.driver is None
+            if not lagging or late or self._dry_run:
+                return lagging
+            self._say(f"{self._link.name}: {len(lagging)} partitions lag, such as {lagging[0]}")
+            time.sleep(_POLL_S)
+
+    def _mirrored(self) -> dict[str, MirroredTopic]:
+        """The topics of the scope that are to end now, by source name. Not heartbeats, which never
+        end."""
+        standing = self._ending.standing
+        observed = topics.observe(self._sides.source_admin, self._sides.target_admin, self._link)
+        begun = begun_by(self._ending.contents.partitions.values())
+        plan = topics.plan(observed, self._link, begun)
+        return {
+            topic.source: topic
+            for topic in plan.mirrored
+            if self._scope.covers(at := Scope(topic.source))
+            and not standing.has_ended(at)
+            and not self._link.policy.is_heartbeats_topic(topic.source)
+        }
+
+    def _lagging(self, mirrored: Mapping[str, MirroredTopic]) -> tuple[Lagging, ...]:
+        places = [
+            TopicPartition(topic.source, number)
+            for topic in mirrored.values()
+            for number in range(topic.partitions)
+        ]
+        # All that is there, also what an open transaction, or a slow follower, still keeps from
+        # readers.
+        ends = self._sides.source_admin.log_ends(places)
+        by_file = paused.why(self._link) if self._link.records_paused else None
+        found = []
+        for at in sorted(places):
+            end, progress = ends[at], self._ending.contents.partitions.get(at)
+            if isinstance(end, CausewayError):
+                found.append(Lagging(at=at, position=None, end=None, reason=str(end)))
+            elif progress is None or not progress.outlets:
+                why = "not begun"
+                found.append(Lagging(at=at, position=None, end=end, reason=why, paused=by_file))
+            elif progress.state is State.STOPPED:
+                why = f"stopped: {progress.reason}"
+                found.append(Lagging(at=at, position=progress.position, end=end, reason=why))
+            elif progress.position != end:
+                held = by_file or (progress.reason if progress.state is State.PAUSED else None)
+                found.append(Lagging(at=at, position=progress.position, end=end, paused=held))
+        return tuple(found)
+
+    def _lifts(self) -> tuple[AclBinding, ...]:
+        """What makes the mirrors of the scope read-only."""
+        if not self._link.control.read_only_mirrors:
+            return ()
+        mirrors = {
+            outlet.topic for each in self._ending.progress().values() for outlet in each.outlets
+        }
+        return acls.lifts(self._sides.target_admin.describe_acls(), mirrors, self._link)
+
+
+def _refusal(
+    link: LinkSettings, scope: Scope, lagging: tuple[Lagging, ...]
+) -> PartitionsFailedError:
+    shown = "; ".join(str(each) for each in lagging[:_SHOWN])
+    more = f"; and {len(lagging) - _SHOWN} more" if len(lagging) > _SHOWN else ""
+    first = "stop the producers"
+    if any(each.paused for each in lagging):
+        first = "take the pause back, let it catch up,"
+    return PartitionsFailedError(
+        "promote",
+        f"{scope} of {link.name}",
+        f"not all is mirrored: {shown}{more}",
+        remedy=f"{first} and try again, or `causeway failover` loses what is left",
+        retriable=True,
+    )
+
+
+def as_json(each: Promoted) -> dict[str, Any]:
+    """For `--json`: stable keys."""
+    return {
+        "link": each.link,
+        "source": each.source,
+        "target": each.target,
+        "topic": each.scope.topic,
+        "state": str(State.PROMOTED if each.before is None else each.before.how)
+        if each.ready and not each.dry_run and each.left is None
+        else None,
+        "left": each.left,
+        "changed": each.changed,
+        "dry_run": each.dry_run,
+        "before": None if each.before is None else directive_json.as_json(each.before),
+        "lagging": [str(one) for one in each.lagging],
+        "cuts": cuts_json(each.cuts),
+        "groups": [
+            {"group": one.group, "followed": one.followed, "reason": one.reason}
+            for one in each.groups
+        ],
+        "ahead": dict(each.ahead),
+        "lifted": [str(one) for one in each.lifted],
+    }
+
+
+def cuts_json(cuts: Mapping[str, Cut]) -> list[dict[str, Any]]:
+    """A row a partition and target partition."""
+    return [
+        {
+            "topic": name,
+            "partition": point.partition,
+            "source_offset": point.source,
+            "target_topic": at.topic,
+            "target_partition": at.partition,
+            "target_offset": offset,
+            "exact": point.exact,
+        }
+        for name, cut in sorted(cuts.items())
+        for point in cut.points
+        for at, offset in point.targets
+    ]

@@ -1,0 +1,147 @@
+"""Records that lie on one side only, saved: to a file, or to a topic. Both can be gone on with."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+from causeway.cluster.cluster import Cluster
+from causeway.errors import ConfigError
+from causeway.link_topics.topic_log import TopicLog
+from causeway.model import TopicPartition
+from causeway.operate.failover.unmirrored import Unmirrored
+from causeway.relay import log_reader
+from causeway.wire.batches import Batch, header
+from causeway.wire.plain_records import PlainRecord
+from causeway.wire.records import build, records_of
+
+_REPLICAS: Final = 3
+# Records have the times of long ago: by the broker's own retention they would be gone soon.
+_KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_TOGETHER_BYTES: Final = 500_000
+_PLACE: Final = ("causeway.topic", "causeway.partition", "causeway.offset")  # headers
+
+
+def save(source: Cluster, what: Sequence[Unmirrored], path: Path, *, read_committed: bool) -> None:
+    """A line of JSON a record, keys and values in base64. The file is there only once it is whole,
+    for its owner alone; one that holds these very records already, as a call that was killed after
+    it left it, is taken for saved. Raises ConfigError where something else is there."""
+    lines = _lines(source, what, read_committed)
+    try:
+        if path.exists():
+            _compare(path, lines)
+            return
+        part = path.with_name(f"{path.name}.part")
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+    except OSError as error:
+        raise ConfigError("save records", str(path), error.strerror or str(error)) from error
+
+
+def _compare(path: Path, lines: Iterable[str]) -> None:
+    try:
+        with path.open(encoding="utf-8") as there:
+            for number, (one, other) in enumerate(zip_longest(there, lines), 1):
+                if one != other:
+                    raise ConfigError(
+                        "save records",
+                        str(path),
+                        f"it is there already, and is kept: from line {number} on it does not hold "
+                        "what is to be saved now",
+                        remedy="say another path",
+                    )
+    except UnicodeDecodeError as error:
+        cause = "it is there already, holds something else, and is kept"
+        remedy = "say another path"
+        raise ConfigError("save records", str(path), cause, remedy=remedy) from error
+
+
+def _lines(source: Cluster, what: Iterable[Unmirrored], read_committed: bool) -> Iterator[str]:
+    for at, offset, record in _records(source, what, read_committed):
+        line: dict[str, Any] = {
+            "topic": at.topic,
+            "partition": at.partition,
+            "offset": offset,
+            "timestamp_ms": record.timestamp,
+            "key": _text(record.key),
+            "value": _text(record.value),
+            "headers": [[name, _text(value)] for name, value in record.headers],
+        }
+        yield json.dumps(line, separators=(",", ":")) + "\n"
+
+
+def save_to_topic(
+    source: Cluster,
+    what: Sequence[Unmirrored],
+    target: Cluster,
+    topic: str,
+    *,
+    read_committed: bool,
+) -> None:
+    """Appends them to `topic` of the target, which is made where it is missing, to keep them for
+    good, each with its place in headers. Those that it has by these, from a call that was killed,
+    are not written again. Raises CausewayError."""
+    TopicLog(target, topic).ensure(_REPLICAS, configs=_KEPT)
+    there = _saved(target, topic)
+    waiting: list[PlainRecord] = []
+    size = 0
+
+    def flush() -> None:
+        if waiting:
+            batch = _batch(waiting)
+            stamped = header(batch, -1, -1, -1) + batch.payload
+            target.produce_batch(TopicPartition(topic, 0), stamped)
+            waiting.clear()
+
+    for at, offset, record in _records(source, what, read_committed):
+        place = tuple(str(each).encode() for each in (*at, offset))
+        if place in there:
+            continue
+        own = len(record.key or b"") + len(record.value or b"")
+        if size + own > _TOGETHER_BYTES:
+            flush()
+            size = 0
+        stamp = -1 if record.timestamp is None else record.timestamp
+        headers = [*record.headers, *zip(_PLACE, place, strict=True)]
+        waiting.append(PlainRecord(len(waiting), stamp, record.key, record.value, headers))
+        size += own
+    flush()
+
+
+def _saved(target: Cluster, topic: str) -> set[tuple[bytes, ...]]:
+    """The places of those that are there."""
+    found = set()
+    for batch in TopicLog(target, topic).batches():
+        for record in records_of(batch):
+            headers = dict(record.headers)
+            found.add(tuple(headers.get(name) or b"" for name in _PLACE))
+    return found
+
+
+def _batch(records: Sequence[PlainRecord]) -> Batch:
+    return build(records, codec=0, first=0, next=len(records), leader_epoch=-1, offsets=None)
+
+
+def _records(
+    source: Cluster, what: Iterable[Unmirrored], read_committed: bool
+) -> Iterator[tuple[TopicPartition, int, Any]]:
+    for each in what:
+        for batch in log_reader.relayed(source, each.at, each.first, read_committed=read_committed):
+            offsets = [batch.source_offset(index) for index in range(batch.records)]
+            for offset, record in zip(offsets, records_of(batch), strict=True):
+                if each.has(offset):
+                    yield each.at, offset, record
+            if batch.next >= each.end:
+                break
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()

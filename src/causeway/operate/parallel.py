@@ -1,0 +1,82 @@
+"""Every link and cluster of a file asked at once: one that does not answer holds up no other, and
+several that do not take no longer than one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from causeway.cluster.cluster import Cluster
+from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.errors import CausewayError, UnreachableError
+from causeway.operate.clusters import Connect
+
+ANSWER_S: Final = 10.0  # so long a cluster is waited for
+_AT_ONCE: Final = 16
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def reach(connect: Connect, client: ClientSettings, patience_s: float = ANSWER_S) -> Cluster:
+    """A cluster that answers. Raises UnreachableError if none of its brokers does within
+    `patience_s`, or the client's own shorter time; AuthenticationError."""
+    cluster = connect(client)
+    cluster.bootstrap_check(min(patience_s, client.request_timeout_ms / 1000))
+    return cluster
+
+
+def silent(links: Iterable[LinkSettings], connect: Connect) -> dict[str, UnreachableError]:
+    """Which clusters of `links` do not answer, by alias, and why."""
+    return silent_of(
+        (client for link in links for client in (link.source_admin, link.target_admin)), connect
+    )
+
+
+def silent_of(
+    wanted: Iterable[ClientSettings], connect: Connect, patience_s: float = ANSWER_S
+) -> dict[str, UnreachableError]:
+    """Which clusters do not answer within `patience_s`, by alias, and why. It asks all of them at
+    the same time; of several clients of one cluster it takes the last one."""
+    clients = {client.alias: client for client in wanted}
+
+    def tried(client: ClientSettings) -> CausewayError | None:
+        try:
+            reach(connect, client, patience_s)
+        except CausewayError as error:
+            return error
+        return None
+
+    found = zip(clients, _all(tried, list(clients.values())), strict=True)
+    return {alias: error for alias, error in found if isinstance(error, UnreachableError)}
+
+
+def each(
+    links: Sequence[LinkSettings], ask: Callable[[LinkSettings], T]
+) -> list[T | CausewayError]:
+    """What `ask` finds of each link, or why it cannot. Raises the first one's error where it can of
+    none."""
+
+    def asked(link: LinkSettings) -> T | CausewayError:
+        try:
+            return ask(link)
+        except CausewayError as error:
+            return error
+
+    found = _all(asked, links)
+    errors = [one for one in found if isinstance(one, CausewayError)]
+    if errors and len(errors) == len(found):
+        raise errors[0]
+    return found
+
+
+def _all(ask: Callable[[U], T], subjects: Sequence[U]) -> list[T]:
+    if len(subjects) <= 1:
+        return [ask(one) for one in subjects]
+    pool = ThreadPoolExecutor(min(_AT_ONCE, len(subjects)))
+    try:
+        return list(pool.map(ask, subjects))
+    finally:
+        # After Ctrl-C nobody waits for them: they end as their clusters are closed.
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,1 @@
+"""The dry run: what `causeway run` would mirror, create and change."""

@@ -1,0 +1,192 @@
+"""Where a run would take up each partition, by the code that decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from causeway.config.settings import LinkSettings
+from causeway.control import mm2_offsets
+from causeway.control.mm2_offsets import Copied
+from causeway.control.topics import MirroredTopic, Problem
+from causeway.daemon.partitions import claims, discovery
+from causeway.daemon.partitions.decisions import (
+    Adopt,
+    Begin,
+    BeginBehind,
+    Decision,
+    GoByKey,
+    GoOn,
+    PassOver,
+    Stop,
+    Wish,
+    is_new,
+)
+from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.others import OthersHere
+from causeway.daemon.partitions.routing import led_to
+from causeway.errors import AuthorizationError, DivergedError
+from causeway.link_topics.progress import Contents
+from causeway.model import TopicPartition
+from causeway.operate.plan import shared_groups
+
+_IDS = "__transaction_state"
+
+
+class How(StrEnum):
+    BEGIN = "begin"
+    GO_ON = "go on"
+    SEARCH = "search"  # after the source record that the target ends with
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """`offset`: of the first source record that would be mirrored, None where only a search, or a
+    person, can tell. `first` and `end` are the source's."""
+
+    topic: str
+    partition: int
+    how: How
+    offset: int | None
+    first: int
+    end: int
+
+    @property
+    def left_out(self) -> int:
+        """Offsets that are there and that the mirror would not have."""
+        return self.offset - self.first if self.how is How.BEGIN and self.offset else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """Partitions that could not be asked about, and those that would stop, are in `problems`.
+    `notes`: what cannot be told before a run."""
+
+    partitions: tuple[Start, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def plan(
+    sides: Sides,
+    link: LinkSettings,
+    topics: Iterable[MirroredTopic],
+    contents: Contents,
+    there: Mapping[str, int],
+    identity_of: Callable[[str], str | None] = lambda _: None,
+) -> Starts:
+    """`there`: how many partitions each target topic has by now; `identity_of`: what the records of
+    a topic go through, see daemon.partitions.transforms. Raises CausewayError where a
+    cluster cannot be asked at all."""
+    wanted = [(topic, number) for topic in topics for number in range(topic.partitions)]
+    if not wanted:
+        return Starts()
+    try:
+        copied = _copied(sides, link)
+    except AuthorizationError as error:
+        return Starts(problems=(Problem(topic=error.subject, error=error),))
+    # What the target has yet to get is empty, and would not answer.
+    new = [(topic, number) for topic, number in wanted if number >= there.get(topic.target, 0)]
+    old = [(topic, number) for topic, number in wanted if number < there.get(topic.target, 0)]
+    found, created = Found(), Found(created={topic.target for topic, _ in new})
+    places = {
+        at: place
+        for part, result in ((old, found), (new, created))
+        for at, place in discovery.find_places(
+            sides, link, part, lambda _: Wish(), result, lambda _: True, copied
+        ).items()
+    }
+    lost = _progress_lost(sides, link, contents, there)
+    led = led_to(contents.partitions.values())
+    others = OthersHere(sides.target, link)
+    in_doubt = set()
+    taken_over: set[TopicPartition] = set()
+    starts: list[Start] = []
+    problems = [
+        Problem(topic=trouble.topic, error=error)
+        for result in (found, created)
+        for trouble, error in zip(result.troubles, result.errors, strict=True)
+    ]
+    for topic, number in wanted:
+        at = TopicPartition(topic.source, number)
+        if at not in places:
+            continue
+        place = places[at]
+        told = topic, number, contents.partitions.get(at), place, link, Wish(), copied.get(at)
+        decide = partial(
+            claims.decide,
+            *told,
+            transform=identity_of(topic.source),
+            shared=(topic.target, number) in led,
+            others=is_new(contents.partitions.get(at))
+            and others.brought(topic, number, place.target_ends),
+        )
+        decision = decide(progress_lost=bool(lost))
+        if lost is None and type(decide(progress_lost=True)) is not type(decision):
+            in_doubt.add(topic.target)
+        if at in copied or isinstance(decision, Adopt):
+            taken_over.add(at)
+        how, offset = _taken_up(decision)
+        starts.append(
+            Start(
+                topic=topic.source,
+                partition=number,
+                how=how,
+                offset=offset,
+                first=place.log_start,
+                end=place.end,
+            )
+        )
+        if isinstance(decision, Stop):
+            problems.append(
+                Problem(topic=topic.source, error=DivergedError("mirror", str(at), decision.reason))
+            )
+    notes = _notes(link, sorted(in_doubt))
+    notes += shared_groups.foreign_before(link, wanted, places, contents, taken_over)
+    return Starts(partitions=tuple(starts), problems=tuple(problems), notes=notes)
+
+
+def _notes(link: LinkSettings, in_doubt: Sequence[str]) -> tuple[str, ...]:
+    if not in_doubt:
+        return ()
+    return (
+        f"if {link.name} has mirrored before, its progress topic {link.progress_topic} is lost: "
+        f"then a run stops what has data on the target already ({', '.join(in_doubt)})",
+    )
+
+
+def _taken_up(decision: Decision) -> tuple[How, int | None]:
+    match decision:
+        case Begin(start=start):
+            return How.BEGIN, start
+        case GoOn(progress=progress) | GoByKey(progress=progress) | BeginBehind(progress=progress):
+            return How.GO_ON, progress.position
+        case Adopt(start=start):
+            return How.SEARCH, start
+        case PassOver(to=to):
+            return How.GO_ON, to
+        case Stop():
+            return How.STOP, None
+
+
+def _copied(sides: Sides, link: LinkSettings) -> Mapping[TopicPartition, Copied]:
+    if not link.control.mm2_offsets:
+        return {}
+    return mm2_offsets.book_of(link, sides.target).read()
+
+
+def _progress_lost(
+    sides: Sides, link: LinkSettings, contents: Contents, there: Collection[str]
+) -> bool | None:
+    """As the last driver has found it, or the first will, see daemon.leadership; None where only a
+    run can tell."""
+    told = [lease.progress_lost for lease in contents.leases if lease.progress_lost is not None]
+    if told:
+        return told[-1]
+    if link.delivery != "exactly-once":
+        return False
+    # To ask for an id makes the topic of all ids, where there is none yet.
+    return sides.target.knows_transactional_id(link.transactional_id) if _IDS in there else None

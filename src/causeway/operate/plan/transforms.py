@@ -1,0 +1,200 @@
+"""What a file's transforms are once Spark has read them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from causeway.config.settings import LinkSettings, Settings, TransformSettings
+from causeway.errors import ConfigError
+from causeway.link_topics.progress import Contents
+from causeway.operate.try_transform.local_spark import local_spark
+from causeway.relay.messages import RuleCounts, Transformed
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """`sql`: what Spark runs, None for a Python function; `replaces`: the parts of a record that it
+    replaces; `without_spark`: whether workers treat plain records themselves, see
+    docs/decisions/0029 and 0030."""
+
+    sql: str | None
+    replaces: tuple[str, ...]
+    without_spark: bool = False
+
+
+# By the link's name and the transform's.
+Checks = Mapping[tuple[str, str], Checked]
+
+
+def prepared(session: Any, transform: TransformSettings) -> Any:
+    """An `analysis.Prepared`. Raises ConfigError with all that is wrong with the text, and for a
+    schema registry that does not answer."""
+    from causeway.schemas import client
+    from causeway.transform.analysis import prepare
+
+    if transform.registry is not None:
+        client.check(transform.registry)
+    return prepare(session, transform)
+
+
+def check(settings: Settings, told: Told) -> Checks:
+    """Has Spark read every transform of the file, with what it says to `told` while that takes its
+    time; without transforms nothing is started. Raises one ConfigError for all that is wrong."""
+    wanted = [(link.name, each) for link in settings.links for each in link.transforms]
+    if not wanted:
+        return {}
+    told("starting Spark to check the transforms")
+    checks: dict[tuple[str, str], Checked] = {}
+    wrong: list[ConfigError] = []
+    with local_spark(settings.spark) as session:
+        for link, transform in wanted:
+            told(f"checking {transform.name} of {link}")
+            try:
+                found = prepared(session, transform)
+            except ConfigError as error:
+                wrong.append(error)
+            else:
+                replaces = tuple(sorted(found.replaces))
+                checks[link, transform.name] = Checked(
+                    sql=found.sql,
+                    replaces=replaces,
+                    without_spark=found.shortcut is not None,
+                )
+    if wrong:
+        raise together(wrong)
+    return checks
+
+
+def together(errors: list[ConfigError]) -> ConfigError:
+    """One for all of them, each on its lines and told once."""
+    texts = list(dict.fromkeys(map(_told, errors)))
+    if len(texts) == 1:
+        return errors[0]
+    listed = "".join(f"\n  {text.replace(chr(10), chr(10) + '  ')}" for text in texts)
+    return ConfigError("use", "the transforms", f"{len(texts)} cannot be used{listed}")
+
+
+def _told(error: ConfigError) -> str:
+    remedy = f" ({error.remedy})" if error.remedy else ""
+    return f"{error.subject}: {error.cause}{remedy}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformPlan:
+    """`topics`: those of the source that are mirrored through it; none matches where it is
+    empty."""
+
+    settings: TransformSettings
+    topics: tuple[str, ...]
+    checked: Checked
+
+
+def plan(link: LinkSettings, checks: Checks, mirrored: Iterable[str]) -> tuple[TransformPlan, ...]:
+    """What the transforms of `link` are for, of the topics that it mirrors."""
+    if not link.transforms:
+        return ()
+    topics: dict[str, list[str]] = {each.name: [] for each in link.transforms}
+    for topic in mirrored:
+        if (chosen := link.transform_of(topic)) is not None:
+            topics[chosen.name].append(topic)
+    return tuple(
+        TransformPlan(
+            settings=each,
+            topics=tuple(topics[each.name]),
+            checked=checks[link.name, each.name],
+        )
+        for each in link.transforms
+    )
+
+
+def as_json(planned: TransformPlan) -> dict[str, Any]:
+    """For `--json`: no secrets, as a text has none."""
+    settings = planned.settings
+    return {
+        "transform": settings.name,
+        "kind": settings.kind,
+        "topics": list(planned.topics),
+        "sql": planned.checked.sql,
+        "python": settings.python,
+        "rules": settings.rules,
+        "replaces": list(planned.checked.replaces),
+        "plain_records_without_spark": planned.checked.without_spark,
+        "dead_letter_topic": settings.dead_letters,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformState:
+    """What the progress topic says of a transform. `counts` are since it is what it is, None where
+    no driver has told any; `rules`: the same by rule; `unseen`: rules that protect nothing so far;
+    `reason`: why its stages fail."""
+
+    name: str
+    kind: str
+    partitions: int
+    counts: Transformed | None = None
+    rules: tuple[RuleCounts, ...] = ()
+    unseen: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+def states(
+    link: LinkSettings, contents: Contents, mirrored: Mapping[str, int]
+) -> tuple[TransformState, ...]:
+    """`mirrored`: the topics that the link mirrors now, and how many partitions each has."""
+    found: Counter[str] = Counter()
+    for topic, partitions in mirrored.items() if link.transforms else ():
+        if (chosen := link.transform_of(topic)) is not None:
+            found[chosen.name] += partitions
+    return tuple(_state(each, found[each.name], contents) for each in link.transforms)
+
+
+def _state(transform: TransformSettings, partitions: int, contents: Contents) -> TransformState:
+    record = contents.transforms.get(transform.name)
+    names = _rules(transform) if record else ()
+    return TransformState(
+        name=transform.name,
+        kind=transform.kind,
+        partitions=partitions,
+        counts=record.counts if record else None,
+        rules=record.counts.by_rule(names) if record else (),
+        unseen=tuple(
+            name for bit, name in enumerate(names) if record and not record.counts.seen >> bit & 1
+        ),
+        reason=record.reason if record else None,
+    )
+
+
+def _rules(transform: TransformSettings) -> tuple[str, ...]:
+    """Their names."""
+    from causeway.transform.rules.parse import rule_names
+
+    if transform.rules is None:
+        return ()
+    try:
+        return rule_names(transform.rules)
+    except ConfigError:
+        return ()  # `plan` and `run` say what is wrong with it
+
+
+def state_json(state: TransformState) -> dict[str, Any]:
+    counts = state.counts
+    return {
+        "transform": state.name,
+        "kind": state.kind,
+        "partitions": state.partitions,
+        "records_in": counts and counts.records_in,
+        "records_out": counts and counts.records_out,
+        "dropped": counts and counts.dropped,
+        "refused": counts and counts.refused,
+        "without_spark": counts and counts.without_spark,
+        "through_spark": counts and counts.through_spark,
+        "rules": [each._asdict() for each in state.rules],
+        "unseen_rules": list(state.unseen),
+        "reason": state.reason,
+    }

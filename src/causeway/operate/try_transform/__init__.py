@@ -1,0 +1,1 @@
+"""Shows the result of a transform on real records, without writing any."""

@@ -1,0 +1,264 @@
+"""A lane's flows in doubt: their places are found by helper threads, and they are relayed again.
+
+running ──doubt──► recovering ──due: recover (recovery/) in a thread──► running
+                       ▲                                       │
+                       └── an error that may pass: back-off ───┴──► stopped: a person decides
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from causeway.cluster.cluster import Cluster
+from causeway.errors import CausewayError, DivergedError
+from causeway.model import State, TopicPartition
+from causeway.relay.lane.connections import Connections
+from causeway.relay.lane.flow import UNKNOWN, Flow
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.responses import NeedsRecovery
+from causeway.relay.lane.stage import Stage
+from causeway.relay.lane.transforming import series_of
+from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption, recover
+from causeway.relay.recovery.survey import Request, TooEarlyError
+from causeway.relay.treatment import Treatment
+
+RECOVERIES = 2  # jobs of a kind at once: a cluster or stage that is down must not hold up others
+RECOVERED_TOGETHER = 64  # flows in one recovery job
+BACKOFF_S = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+# After so many tries that find the same batch damaged, the partition stops: about 15 seconds.
+# Damage from the network is gone with the second try.
+DAMAGED_TIMES = 7
+SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as recovering
+
+
+class _Job(NamedTuple):
+    """What flows share whose places are found together. `stage`: None where nothing is
+    transformed. `unprepared`: the link whose treatment has to find something out before, which may
+    take its time."""
+
+    source: str
+    target: str
+    stage: str | None
+    unprepared: str | None = None
+
+    @classmethod
+    def of(cls, flow: Flow) -> _Job:
+        assignment = flow.assignment
+        unprepared = assignment.link if flow.unprepared else None
+        return cls(assignment.source, assignment.target, assignment.transform, unprepared)
+
+
+class Places:
+    """Not thread-safe; belongs to one lane's loop."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        helpers: Helpers,
+        touched: dict[Flow, None],
+        on_done: Callable[[], None],
+    ) -> None:
+        """What happens to a flow is noted in `touched`. `on_done`: a flow of a bounded run has come
+        to its end."""
+        self._connections = connections
+        self._helpers = helpers
+        self._touched = touched
+        self._on_done = on_done
+        self._under_way: Counter[_Job] = Counter()
+        self._lost: dict[Flow, None] = {}  # whose places are not known
+
+    def lost(self, flow: Flow) -> None:
+        """Its place has to be found."""
+        self._lost[flow] = self._touched[flow] = None
+
+    def doubt(self, flow: Flow, doubt: NeedsRecovery) -> None:
+        """Stop relaying `flow` and find its place anew."""
+        if flow.state in (State.STOPPED, State.DONE):
+            return
+        if doubt.damage is not None:
+            if doubt.damage.to < 0:  # else a refused batch is not answered for: nothing is idle
+                flow.settle()
+            same = flow.damage is not None and flow.damage.start == doubt.damage.start
+            flow.damaged_times = flow.damaged_times + 1 if same else 1
+            flow.damage = doubt.damage
+        self.pause(flow)
+        flow.unsettled |= doubt.unsettled or flow.unanswered > 0
+        flow.failures += doubt.failure
+        flow.recoveries += 1
+        is_lasting = doubt.damage is not None and flow.damaged_times >= DAMAGED_TIMES
+        waits = flow.failures and not is_lasting
+        delay = BACKOFF_S[min(flow.failures, len(BACKOFF_S)) - 1] if waits else 0.0
+        flow.retry_at = max(time.monotonic() + delay, doubt.not_before)
+        flow.state = State.FAILED if flow.failures >= SHOWN_AS_FAILED else State.RECOVERING
+        flow.reason = str(doubt)
+        flow.changed = True
+        self.lost(flow)
+
+    def stop(self, flow: Flow, reason: str) -> None:
+        """For good: only a person's word starts it again."""
+        self.pause(flow)
+        flow.state = State.STOPPED
+        flow.reason = reason
+        flow.changed = True
+        self._touched[flow] = None
+
+    def pause(self, flow: Flow) -> None:
+        """Fetch and send nothing more of it."""
+        self._connections.detach(flow)
+        for outlet in flow.outlets:
+            outlet.drop_pending()
+        if flow.on_the_way is not None:
+            flow.on_the_way.stage.cancel(flow)
+            flow.on_the_way.forget()
+
+    def done(self, flow: Flow) -> bool:
+        """Whether a bounded run has copied its share of this partition; then it rests."""
+        stop_at = flow.assignment.stop_at
+        if stop_at is None or flow.position < stop_at or not flow.idle or flow.leaving:
+            return False
+        flow.settle()
+        self.pause(flow)
+        flow.state = State.DONE
+        flow.changed = True
+        self._touched[flow] = None
+        self._on_done()
+        return True
+
+    def find(self, transformed: Iterable[Flow], now: float) -> None:
+        """Have the places looked for that are due. `transformed`: flows that have stages."""
+        for flow in transformed:
+            if flow.on_the_way is not None:
+                self._look_at_stage(flow, flow.on_the_way.stage, now)
+        due: dict[_Job, list[Flow]] = {}
+        for flow in list(self._lost):
+            if flow.leaving or flow.state not in (State.RECOVERING, State.FAILED):
+                del self._lost[flow]
+            elif (
+                not flow.recovering
+                and flow.retry_at <= now
+                and flow.unanswered == 0
+                and not flow.wants
+                and (flow.on_the_way is None or flow.on_the_way.stage.ready)
+            ):
+                due.setdefault(_Job.of(flow), []).append(flow)
+        for job, together in due.items():
+            for at in range(0, len(together), RECOVERED_TOGETHER):
+                if self._under_way[job] == RECOVERIES:
+                    break
+                self._find_together(job, together[at : at + RECOVERED_TOGETHER])
+
+    def _look_at_stage(self, flow: Flow, stage: Stage, now: float) -> None:
+        """Shows `flow` as failed while its stage does not come; then its place is found."""
+        if (why := stage.trouble(now)) is None:
+            return
+        shown = flow.state in (State.FAILED, State.STOPPED, State.DONE)
+        if not (shown or flow.recovering or flow.leaving or flow.wants):
+            self.doubt(flow, NeedsRecovery(why, failure=False))
+            flow.state = State.FAILED
+
+    def _find_together(self, job: _Job, flows: list[Flow]) -> None:
+        source, target = (self._connections.cluster(key) for key in (job.source, job.target))
+        asked = [_request(flow) for flow in flows], source, target
+        for flow in flows:
+            flow.recovering = True
+            flow.sought_at = time.monotonic()
+        self._under_way[job] += 1
+        self._helpers.submit(
+            partial(_recover, flows[0].treatment if job.unprepared else None, *asked),
+            partial(self._found, job, flows),
+            staged=job.stage is not None or job.unprepared is not None,
+        )
+
+    def _found(
+        self,
+        job: _Job,
+        flows: list[Flow],
+        answers: dict[TopicPartition, Resumption | CausewayError] | CausewayError,
+    ) -> None:
+        self._under_way[job] -= 1
+        for flow in flows:
+            flow.recovering = False
+            answer = (
+                answers
+                if isinstance(answers, CausewayError)
+                else answers[flow.assignment.source_partition]
+            )
+            if flow.leaving:
+                continue
+            if isinstance(answer, LossError):
+                self._put(flow, answer.outlets)
+                flow.loss = answer.loss
+            if isinstance(answer, DivergedError):
+                self.stop(flow, str(answer))
+            elif isinstance(answer, TooEarlyError):
+                at = answer.not_before
+                self.doubt(
+                    flow, NeedsRecovery(str(answer), unsettled=True, failure=False, not_before=at)
+                )
+            elif isinstance(answer, CausewayError):
+                self.doubt(flow, NeedsRecovery(str(answer)))
+            else:
+                self._resume(flow, answer)
+
+    def _put(self, flow: Flow, places: Sequence[ResumedOutlet]) -> None:
+        """Its outlets stand there."""
+        for outlet, place in zip(flow.outlets, places, strict=True):
+            # What was appended and never answered counts as relayed, too.
+            flow.records += max(0, place.end - outlet.pair.target) if outlet.exclusive else 0
+            outlet.resume(place.pair)
+            outlet.sequence = place.pair.sequence
+            outlet.start = place.pair.source
+            outlet.end = place.end
+            outlet.exclusive = place.exclusive
+            outlet.node = place.node
+            outlet.remembered_until = 0.0
+            outlet.append_times |= place.append_times
+
+    def _resume(self, flow: Flow, found: Resumption) -> None:
+        self._put(flow, found.outlets)
+        flow.position = flow.through = min(outlet.start for outlet in flow.outlets)
+        flow.newest_kept = UNKNOWN
+        flow.waiting.clear()
+        flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
+        leads_still = found.source_leader == (flow.source_node, flow.source_epoch)
+        flow.lacks, flow.diverging = flow.diverging if leads_still else None, None
+        if flow.damaged_times >= DAMAGED_TIMES:  # the damage is repaired
+            flow.damage, flow.damaged_times = None, 0
+        flow.source_node, flow.source_epoch = found.source_leader
+        flow.led_at = time.monotonic()
+        flow.source_end = flow.end_before = found.source_end
+        flow.unsettled = flow.unprepared = False
+        flow.state = State.RUNNING
+        flow.reason = None
+        flow.changed = True
+        self._touched[flow] = None
+        if flow.assignment.finish:
+            furthest = max(outlet.start for outlet in flow.outlets)
+            flow.assignment = flow.assignment.replace(stop_at=furthest)
+        if not self.done(flow):
+            self._connections.attach(flow)
+
+
+def _recover(
+    prepare: Treatment | None, requests: Sequence[Request], source: Cluster, target: Cluster
+) -> dict[TopicPartition, Resumption | CausewayError]:
+    if prepare is not None:
+        prepare.prepare()
+    return recover(requests, source, target)
+
+
+def _request(flow: Flow) -> Request:
+    """With what the flow knows by now."""
+    outlets = tuple(outlet.report() for outlet in flow.outlets)
+    return Request(
+        assignment=flow.assignment.replace(outlets=outlets, leader_epoch=flow.relayed_epoch),
+        unsettled=flow.unsettled,
+        diverging=flow.diverging is not None,
+        damage=flow.damage if flow.damaged_times >= DAMAGED_TIMES else None,
+        series=series_of(flow),
+        late_by=flow.late_by,
+    )

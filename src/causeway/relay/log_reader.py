@@ -1,0 +1,134 @@
+"""Reads logs from some offset on, where speed does not matter: what a lane would relay, or all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
+
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import EARLIEST
+from causeway.errors import BrokerError, CausewayError
+from causeway.model import TopicPartition
+from causeway.relay.source import keep
+from causeway.wire.batches import HEADER, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, Batch
+from causeway.wire.records import Record
+
+T = TypeVar("T")
+
+_READ_BYTES = 8 * 1024 * 1024
+
+# Timestamp (ms), key, value, headers: what makes two records the same.
+Content = tuple[int | None, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+def content_of(record: Record) -> Content:
+    return record.timestamp, record.key, record.value, tuple(record.headers)
+
+
+def relayed(
+    cluster: Cluster,
+    at: TopicPartition,
+    position: int,
+    *,
+    read_committed: bool = True,
+    most_bytes: int | None = None,
+    end: int = 0,
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[Batch]:
+    """The relayed series from offset `position` to where the log ends by then (for committed
+    reads, its last stable offset), or until `most_bytes` are read. `end`: it must have reached so
+    far. `check` is called before each fetch, for what it may raise. Raises CausewayError."""
+    read = 0
+    while most_bytes is None or read < most_bytes:
+        check()
+        fetched = cluster.fetch(
+            at, position, _READ_BYTES, read_committed=read_committed, max_wait_ms=0
+        )
+        read += len(fetched.records)
+        aborted = fetched.aborted if read_committed else ()
+        kept = keep(memoryview(fetched.records), position, aborted, str(at))
+        yield from kept.batches
+        if kept.position == position:
+            if position < end:
+                raise _behind(at, end, position)
+            return
+        position = kept.position
+
+
+def _behind(at: TopicPartition, end: int, shown: int) -> BrokerError:
+    """A leader that was elected a moment ago may not know yet how far its log is committed."""
+    return BrokerError(
+        "read",
+        str(at),
+        f"its leader shows it up to offset {shown} only, though it ended at {end} before",
+        code=-1,
+        name="BEHIND",
+        retriable=True,
+    )
+
+
+def raw_batches(
+    cluster: Cluster,
+    at: TopicPartition,
+    position: int,
+    end: int,
+    check: Callable[[], None] = lambda: None,
+    *,
+    every_format: bool = False,
+) -> Iterator[memoryview]:
+    """Whole batches, header included, from `position` (or where the log starts) below `end`; with
+    `every_format` also messages of the formats before, which no producer with an id has written.
+    `check`: see `relayed`. Raises CausewayError."""
+    if position >= end:
+        return
+    start = cluster.list_offsets([at], EARLIEST)[at]
+    if isinstance(start, CausewayError):
+        raise start
+    position = max(position, start.offset)
+    while position < end:
+        check()
+        fetched = cluster.fetch(at, position, _READ_BYTES, max_wait_ms=0)
+        data = memoryview(fetched.records)
+        before, here = position, 0
+        while len(data) - here > HEADER.size:
+            stop = here + LENGTH_OVERHEAD + int.from_bytes(data[here + 8 : here + 12], "big")
+            if stop > len(data):
+                break
+            fields = HEADER.unpack_from(data, here)
+            if fields[0] >= end:
+                return  # appended since `end` was asked for
+            if data[here + MAGIC_AT] < MAGIC:
+                if every_format and fields[0] >= position:
+                    yield data[here:stop]
+                position = max(position, fields[0] + 1)
+                here = stop
+                continue
+            last = fields[0] + fields[6]
+            if last >= position:
+                yield data[here:stop]
+                position = last + 1
+            here = stop
+        if position == before:
+            if fetched.high_watermark < end:
+                raise _behind(at, end, fetched.high_watermark)
+            return
+
+
+def offsets_at(
+    cluster: Cluster,
+    places: Collection[TopicPartition],
+    timestamp: int,
+    *,
+    read_committed: bool = False,
+) -> dict[TopicPartition, int | CausewayError]:
+    answers = cluster.list_offsets(list(places), timestamp, read_committed=read_committed)
+    return {
+        place: answer if isinstance(answer, CausewayError) else answer.offset
+        for place, answer in answers.items()
+    }
+
+
+def value_of(answer: T | CausewayError) -> T:
+    if isinstance(answer, CausewayError):
+        raise answer
+    return answer

@@ -1,0 +1,1 @@
+"""The status of links, topics and partitions, for driver, commands, API and page."""

@@ -1,0 +1,90 @@
+"""The one lag in time: the age of the first record that is not mirrored, by its own timestamp.
+
+source     partition     lag in time
+answers    caught up     0
+answers    lags          the age of the batch that holds the first record not mirrored
+is silent  lagged        the same: the first missing record stays the same
+is silent  was caught up the time since the source last answered: what came since is not mirrored
+any        any           unknown, if that time is unknown or not in ms
+
+A producer gives a record its timestamp (CreateTime), unless the topic takes the broker's
+(LogAppendTime). So old records, as of a restore, count as old while they wait to be mirrored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+from causeway.cluster.cluster import Cluster
+from causeway.errors import CausewayError
+from causeway.link_topics.progress import Progress, TaskRecord
+from causeway.model import State, TopicPartition, age_ms
+from causeway.wire import batches
+
+SOURCE_TASK: Final = "source"  # looks every few seconds whether the source answers
+_PROBES: Final = 16  # fetches at once, each of one batch
+_PROBE_BYTES: Final = 4096  # a broker sends the whole first batch, of any size
+
+
+def lag_ms(
+    lag: int | None, first_unmirrored: int, now_ms: int, silent_since: int | None = None
+) -> int | None:
+    """The lag in time, None if it is unknown. `lag`: source offsets that are not mirrored, None if
+    unknown; `first_unmirrored`: the timestamp (ms) of the first record there, -1 if unknown;
+    `silent_since`: when the source last answered (ms), None if it answers."""
+    if lag == 0:
+        return 0 if silent_since is None else age_ms(silent_since, now_ms)
+    return None if lag is None else age_ms(first_unmirrored, now_ms)
+
+
+def answered_at(tasks: Iterable[TaskRecord]) -> int:
+    """When the source last answered the leading driver (ms), and no partition was between two
+    lanes; -1 if that is unknown."""
+    return next((task.done_at for task in tasks if task.name == SOURCE_TASK), -1)
+
+
+def left_of(progress: Progress) -> int | None:
+    """How many source offsets are not mirrored, by the source's end that the driver last saw."""
+    if progress.source_end < 0 or progress.position < 0:
+        return None
+    return max(0, progress.source_end - progress.position)
+
+
+def seen_at(progress: Progress, answered_ms: int) -> int:
+    """When a driver last saw the partition's end (ms), -1 if that is unknown. A lane that mirrors
+    the partition looks all the time, so there `answered_ms` counts: the source's last answer."""
+    if progress.state is State.RUNNING or answered_ms < 0:
+        return answered_ms
+    return min(answered_ms, progress.written_at)
+
+
+def timestamps_at(
+    source: Cluster, positions: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The timestamp (ms) of the batch at each position; a partition that fails is left out."""
+    if not positions:
+        return {}
+    with ThreadPoolExecutor(max_workers=_PROBES) as pool:
+        found = pool.map(partial(_timestamp_at, source), positions.keys(), positions.values())
+        return {tp: stamp for tp, stamp in zip(positions, found, strict=True) if stamp is not None}
+
+
+def _timestamp_at(source: Cluster, tp: TopicPartition, position: int) -> int | None:
+    try:
+        fetched = source.fetch(tp, position, _PROBE_BYTES)
+    except CausewayError:
+        return None  # the end's own error says why, in the partition's reason
+    return first_timestamp(fetched.records)
+
+
+def first_timestamp(records: bytes) -> int | None:
+    """The base timestamp, or the append time, of the first batch in a Fetch response."""
+    if len(records) < batches.HEADER_SIZE:
+        return None
+    fields = batches.HEADER.unpack_from(records)
+    attributes, base_timestamp, max_timestamp = fields[5], fields[7], fields[8]
+    stamp: int = max_timestamp if attributes & batches.LOG_APPEND_TIME else base_timestamp
+    return stamp

@@ -1,0 +1,65 @@
+"""One vocabulary, and one ranking, for the states of links and topics, for people.
+
+mirroring            also while it waits for a lane, finds its place, or has copied its share
+paused               a person wants it so
+stopped              a person decides: going on could lose or double records
+failed               tried again by itself
+source unavailable   of what is not mirrored, as no broker of the source answers
+promoting, promoted, failed over                 see link_topics/directives.py
+
+A partition's own states (model.State) are finer: `running`, `waiting`, `recovering` and `done` are
+all mirroring. Metrics and JSON have had those from the first, and go on having them.
+
+The state of a link or a topic is the worst state of its partitions by RANKING: in commands, the
+live table, the API and the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+from causeway.model import State
+
+MIRRORING: Final = "mirroring"
+SOURCE_UNAVAILABLE: Final = "source unavailable"
+NO_DRIVER: Final = "no running driver"
+_MIRRORING = frozenset({State.WAITING, State.RECOVERING, State.RUNNING, State.DONE})
+# The state that a person must see first comes first.
+RANKING: Final[tuple[str, ...]] = (
+    State.STOPPED,
+    State.FAILED,
+    SOURCE_UNAVAILABLE,
+    NO_DRIVER,
+    State.RECOVERING,
+    State.WAITING,
+    State.PAUSED,
+    State.PROMOTING,
+    State.RUNNING,
+    State.FAILED_OVER,
+    State.PROMOTED,
+    State.DONE,
+)
+_RANKS: Final = {state: place for place, state in enumerate(RANKING)}
+
+Word = TypeVar("Word", bound=str)
+
+
+def rank(state: str) -> int:
+    """The state's place in RANKING; a state that is not in RANKING comes first."""
+    return _RANKS.get(state, -1)
+
+
+def worst(states: Iterable[Word]) -> Word | None:
+    """The state that a person must see first; None if there is none."""
+    return min(states, key=rank, default=None)
+
+
+def word(state: str) -> str:
+    """A partition's state in this vocabulary; what is none of model.State stays as it is."""
+    return MIRRORING if state in _MIRRORING else str(state)
+
+
+def of_partitions(states: Iterable[str]) -> str:
+    """Of a link or a topic, in this vocabulary; mirroring if it has no partitions."""
+    return word(worst(states) or MIRRORING)

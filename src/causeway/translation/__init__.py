@@ -1,0 +1,1 @@
+"""Translates offsets between source and target, for tasks, command and API."""
