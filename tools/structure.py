@@ -1,0 +1,179 @@
+"""Measures the structure of the code: `python -m tools.structure`. tests/unit/test_structure.py
+holds the limits.
+
+A door is the `__init__` of a package: code outside of the package imports only from there. A
+package within a door may be a door of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = {"causeway": ROOT / "src", "causeway_producer": ROOT / "producer" / "src"}
+MOST_LINES = 400  # of a module
+MOST_ARGUMENTS = 8  # of a function, without `self`
+DOORS: tuple[str, ...] = ()
+"""Packages whose doors hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """`name`: dotted, without `.__init__`; `imports`: the modules that it imports, with those that
+    are imported inside of functions and for types."""
+
+    name: str
+    path: Path
+    lines: int
+    tree: ast.Module
+    imports: frozenset[str]
+
+
+def modules() -> dict[str, Module]:
+    """Every module of the distributions, by its dotted name."""
+    trees = {name: (path, tree) for name, path, tree in _trees()}
+    return {
+        name: Module(
+            name=name,
+            path=path,
+            lines=len(path.read_text().splitlines()),
+            tree=tree,
+            imports=frozenset(_imports(tree, trees.keys())) - {name},
+        )
+        for name, (path, tree) in trees.items()
+    }
+
+
+def _trees() -> Iterator[tuple[str, Path, ast.Module]]:
+    for source in SOURCES.values():
+        for path in sorted(source.rglob("*.py")):
+            parts = path.relative_to(source).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            yield name, path, ast.parse(path.read_text())
+
+
+def _imports(tree: ast.Module, known: Iterable[str]) -> Iterator[str]:
+    known = frozenset(known)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module in known:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            yield from names & known
+            if names - known:
+                yield node.module
+
+
+def cycles(of: Mapping[str, Module]) -> list[tuple[str, ...]]:
+    """Groups of modules that import each other, directly or not (Tarjan's algorithm). A package
+    does not count as importing itself: a module may import a sibling while its door is loading."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[tuple[str, ...]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(of[name].imports):
+            if name.startswith(f"{other}."):
+                continue
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            group = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(group) > 1:
+                found.append(tuple(sorted(group)))
+
+    for name in of:
+        if name not in index:
+            visit(name)
+    return found
+
+
+def past_doors(of: Mapping[str, Module], doors: Iterable[str]) -> list[tuple[str, str]]:
+    """(module, what it imports) for each import from outside of a door that goes past the door."""
+    doors = frozenset(doors)
+    found = []
+    for module in of.values():
+        for target in sorted(module.imports):
+            door = next((d for d in doors if target.startswith(f"{d}.")), None)
+            nearest = max(
+                (d for d in doors if f"{target}.".startswith(f"{d}.")), key=len, default=""
+            )
+            inside = door is not None and f"{module.name}.".startswith(f"{nearest}.")
+            if door is not None and target != nearest and not inside:
+                found.append((module.name, target))
+    return found
+
+
+def duplicated_classes(of: Mapping[str, Module]) -> dict[str, list[str]]:
+    """The modules of each class name that has more than one."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for module in of.values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                names[node.name].append(module.name)
+    return {name: where for name, where in sorted(names.items()) if len(where) > 1}
+
+
+def long_signatures(of: Mapping[str, Module]) -> list[tuple[str, str, int]]:
+    """(module, function, arguments) of each function with more than MOST_ARGUMENTS. Commands are
+    left out: their arguments are the options of the command line."""
+    found = []
+    for module in of.values():
+        if module.name.startswith("causeway.cli"):
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                number = sum(argument.arg not in ("self", "cls") for argument in arguments)
+                if number > MOST_ARGUMENTS:
+                    found.append((module.name, node.name, number))
+    return found
+
+
+def long_modules(of: Mapping[str, Module]) -> list[tuple[str, int]]:
+    """The modules with more than MOST_LINES."""
+    return [(module.name, module.lines) for module in of.values() if module.lines > MOST_LINES]
+
+
+def glossary_words() -> int:
+    """The number of words that GLOSSARY.md defines."""
+    text = (ROOT / "GLOSSARY.md").read_text()
+    return sum(line.startswith("| **") for line in text.splitlines())
+
+
+def main() -> None:
+    """Prints the measures, and what is beyond its limit."""
+    of = modules()
+    packages = Counter(name.split(".")[1] if "." in name else name for name in of)
+    lines = Counter[str]()
+    for module in of.values():
+        lines[module.name.split(".")[1] if "." in module.name else module.name] += module.lines
+    for package, number in sorted(packages.items()):
+        print(f"{package:20} {lines[package]:7,} lines {number:4} modules")
+    print(f"{'all':20} {lines.total():7,} lines {packages.total():4} modules")
+    print(f"glossary words: {glossary_words()}")
+    for title, found in (
+        ("modules above 400 lines", long_modules(of)),
+        ("functions with more than 8 arguments", long_signatures(of)),
+        ("import cycles", cycles(of)),
+        ("class names that are used twice", list(duplicated_classes(of).items())),
+        ("imports past a door", past_doors(of, DOORS)),
+    ):
+        print(f"{title}: {len(found)}")
+        for each in found:
+            print("   ", *each)
+
+
+if __name__ == "__main__":
+    main()
