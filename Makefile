@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 KEEP ?=
 ARGS ?=
 
-.PHONY: help install demo drill test test-versions slow again check bench wheel docs lock clean
+.PHONY: help install demo drill test test-versions slow again check bench screenshots wheel docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -50,6 +50,9 @@ check: $(STAMP) ## Lint, format, types, import rules
 
 bench: $(STAMP) ## Measure beside MirrorMaker 2 (ARGS="--quick", ARGS="--only json")
 	@$(BIN)/python -m bench $(ARGS)
+
+screenshots: $(STAMP) ## Photograph the page for README.md, in Chromium, while a mirror works
+	@$(BIN)/python -m tools.screenshots
 
 wheel: $(STAMP) ## Build dist/causeway-….whl, for pipx or uv tool
 	@$(BIN)/python -m tools.man > tools/causeway.1

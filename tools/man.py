@@ -45,7 +45,7 @@ def page() -> str:
         *_exit_codes(),
         ".SH SEE ALSO",
         "The property file is MirrorMaker 2's: every key of it that Causeway knows, and its own,"
-        " stand in docs/configuration.md.",
+        " stand in docs/reference/configuration.md.",
     ]
     return "\n".join(lines) + "\n"
 

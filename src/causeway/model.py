@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-BROKERS_PAGE = "docs/brokers.md"  # the APIs that brokers need, for messages
+BROKERS_PAGE = "docs/reference/brokers.md"  # the APIs that brokers need, for messages
 NO_TOPIC_ID = "0" * 32  # of a broker that knows no topic ids
 # Some producers write seconds, µs or ns in place of ms. In ms, seconds lie before 1973, µs and ns
 # lie far ahead. Such times give no age.

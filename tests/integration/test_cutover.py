@@ -1,5 +1,5 @@
 """A cutover on real clusters, with producers and consumers that go on meanwhile. The source has an
-authorizer, and Causeway the rights there that docs/cutover.md lists."""
+authorizer, and Causeway the rights there that docs/how-to/cutover.md lists."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Guarded(NamedTuple):
 
 
 def grant(tools: KafkaTools) -> None:
-    """To Causeway what docs/cutover.md lists, to the shop that it may write."""
+    """To Causeway what docs/how-to/cutover.md lists, to the shop that it may write."""
     for kind, name, operation in (
         (ResourceType.TOPIC, "*", AclOperation.READ),
         (ResourceType.TOPIC, "*", AclOperation.DESCRIBE_CONFIGS),

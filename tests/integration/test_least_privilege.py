@@ -1,5 +1,5 @@
-"""The table in docs/security.md is what Causeway needs: with it everything works, and without any
-one of its lines something fails and says what is missing."""
+"""The table in docs/how-to/security.md lists the rights that Causeway needs. With all of
+them everything works. Without any one of them something fails and names the missing right."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "security.md"
 TOPICS, GROUP = ("orders", "grown"), "billing"
 TASKS = {
     "offset syncs",

@@ -1,6 +1,6 @@
-"""README.md, line by line, as it stands: somebody who only copies what it says gets a mirror.
+"""The commands of README.md and of the first tutorial, line by line, give a running mirror.
 
-`make` targets are only looked up, since what they do is what runs this test.
+`make` targets are only looked up: `make install` creates what runs this test.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 
 
-def lines(language: str) -> list[str]:
-    """Those of all fenced blocks of that language, without comments."""
-    fences = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    assert {kind for kind, _ in fences} == {"", "properties"}, "these are what is run here"
+README = ROOT / "README.md"
+TUTORIAL = ROOT / "docs" / "tutorials" / "first-mirror.md"
+
+
+def lines(page: Path, language: str) -> list[str]:
+    """The lines of all fenced blocks of that language, without comments."""
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    known = {"", "properties", "text"}
+    assert {kind for kind, _ in fences} <= known, "this test runs these blocks only"
     found = [line for kind, block in fences if kind == language for line in block.splitlines()]
     return [line.partition("  #")[0].rstrip() for line in found]
-
-
-README = (ROOT / "README.md").read_text()
 
 
 @pytest.fixture
@@ -77,24 +79,25 @@ def shell(clone: Path, words: Sequence[str]) -> str:
 
 
 def is_mirrored(clone: Path, words: Sequence[str]) -> bool:
-    """What `status` says: orders-0 and orders-1 are mirrored up to the source's end."""
+    """Whether `status` shows that orders-0 and orders-1 are mirrored up to the source's end."""
     rows = re.findall(r"^orders +\d +(\S+) +(\S+) .* running", shell(clone, words), re.MULTILINE)
     return len(rows) == 2 and all(end == mirrored != "?" for end, mirrored in rows)
 
 
-def test_each_line_of_the_readme_works_as_it_stands(clone: Path) -> None:
+@pytest.mark.parametrize(("page", "records"), [(README, 1000), (TUTORIAL, 3000)])
+def test_each_line_of_the_page_works_as_written(clone: Path, page: Path, records: int) -> None:
     log = clone / "run.log"
     runs: list[Process] = []
     try:
-        follow(clone, log, runs)
+        follow(clone, page, records, log, runs)
     finally:
         for run in runs:
             run.kill()
     assert len(runs) == 1
 
 
-def follow(clone: Path, log: Path, runs: list[Process]) -> None:
-    for line in filter(None, lines("")):
+def follow(clone: Path, page: Path, records: int, log: Path, runs: list[Process]) -> None:
+    for line in filter(None, lines(page, "")):
         words = shlex.split(line)
         match words:
             case ["make", *targets]:
@@ -102,11 +105,11 @@ def follow(clone: Path, log: Path, runs: list[Process]) -> None:
             case [".venv/bin/causeway", "run", _]:
                 runs.append(spawn(words, output=log, environment=environment(clone)))
             case [".venv/bin/causeway", "status", _]:
-                mirrored = partial(is_mirrored, clone, words)
-                await_until(mirrored, PATIENCE_S, "nothing left to mirror")
+                await_mirrored(clone)
             case [".venv/bin/causeway", "dev", "down"]:
+                await_mirrored(clone)
                 copies = KafkaTools(addresses(clone)["B"]).read("A.orders").values()
-                assert sum(len(records) for records in copies) == 3000
+                assert sum(len(each) for each in copies) == records
                 runs[0].send(signal.SIGINT)
                 assert runs[0].wait(PATIENCE_S)
                 assert runs[0].exit_code == 0, log.read_text()
@@ -114,7 +117,12 @@ def follow(clone: Path, log: Path, runs: list[Process]) -> None:
             case [".venv/bin/causeway", *_]:
                 shell(clone, words)
             case _:
-                pytest.fail(f"nobody runs this line of the README: {line}")
+                pytest.fail(f"no test runs this line of {page.name}: {line}")
+
+
+def await_mirrored(clone: Path) -> None:
+    words = [".venv/bin/causeway", "status", "mm2.properties"]
+    await_until(partial(is_mirrored, clone, words), PATIENCE_S, "nothing left to mirror")
 
 
 def addresses(clone: Path) -> dict[str, str]:
@@ -122,9 +130,9 @@ def addresses(clone: Path) -> dict[str, str]:
     return {alias: entries[f"{alias}.bootstrap.servers"].value for alias in "AB"}
 
 
-def test_the_property_file_of_the_readme_is_one(tmp_path: Path) -> None:
+def test_the_property_file_of_the_tutorial_is_valid(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
-    file.write_text("\n".join(lines("properties")))
+    file.write_text("\n".join(lines(TUTORIAL, "properties")))
 
     settings = load_mm2(file)
 

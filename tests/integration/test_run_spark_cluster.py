@@ -1,4 +1,4 @@
-"""Lanes on the executors of a real Spark cluster, as docs/spark.md has it."""
+"""Lanes on the executors of a real Spark cluster, as docs/how-to/spark.md has it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_lanes_on_two_workers_of_which_one_dies(
         ended = causeway("run", file, timeout_s=4 * PATIENCE_S)
         assert ended.code == 6, ended.err
         assert "cannot import causeway" in ended.err
-        assert "docs/spark.md" in ended.err
+        assert "docs/how-to/spark.md" in ended.err
 
         file = mm2_file(
             tmp_path,

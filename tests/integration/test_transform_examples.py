@@ -40,8 +40,8 @@ FOLDER = ROOT / "examples" / "transforms"
 PAGES = {
     "flights": FOLDER / "flights" / "README.md",
     "customers": FOLDER / "customers" / "README.md",
-    "gdpr": ROOT / "docs" / "transforms-gdpr.md",
-    "hybrid-cloud": ROOT / "docs" / "transforms-hybrid-cloud.md",
+    "gdpr": ROOT / "docs" / "how-to" / "transforms-gdpr.md",
+    "hybrid-cloud": ROOT / "docs" / "how-to" / "transforms-hybrid-cloud.md",
     "event-types": FOLDER / "event-types" / "README.md",
     "order-lines": FOLDER / "order-lines" / "README.md",
 }

@@ -1,4 +1,4 @@
-"""What docs/transforms.md says can be written is what Spark, and we, take."""
+"""What docs/how-to/transforms.md says can be written is what Spark, and we, take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from causeway.operate.try_transform.local_spark import local_spark
 
 pytestmark = pytest.mark.integration
 
-PAGE = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "transforms.md").read_text()
 LINES = "id BIGINT, lines ARRAY<STRUCT<product: STRING, count: INT>>"
 SECRETS = {
     "pepper": Secret("pepper-of-32-bytes-or-somewhat-more"),

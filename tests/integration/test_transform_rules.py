@@ -33,7 +33,7 @@ SECRETS = {
     "pii_key_2": KEY,
 }
 REFUSED = object()
-DOCS = Path(__file__).parents[2] / "docs" / "transform-rules.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "transform-rules.md"
 
 
 @pytest.fixture(scope="module")

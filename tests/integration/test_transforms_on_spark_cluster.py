@@ -1,4 +1,4 @@
-"""A transform's stage on the executors of a real Spark cluster, as docs/spark.md has it."""
+"""A transform's stage on the executors of a real Spark cluster, as docs/how-to/spark.md has it."""
 
 from __future__ import annotations
 

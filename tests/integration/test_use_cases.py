@@ -1,4 +1,4 @@
-"""docs/use-cases/: the files and commands of each page, as they stand, one after the other.
+"""docs/how-to/use-cases/: the files and commands of each page, as they stand, one after the other.
 
 A page's first line of a file names it. `exit code N` in a comment is what a command must end
 with; a `python` program ends only once it has read what the page says that it reads."""
@@ -24,7 +24,7 @@ from tests.harness.running import PATIENCE_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-FOLDER = Path(__file__).parents[2] / "docs" / "use-cases"
+FOLDER = Path(__file__).parents[2] / "docs" / "how-to" / "use-cases"
 PAGES = sorted(each for each in FOLDER.glob("*.md") if each.name != "README.md")
 CAUSEWAY = [sys.executable, "-m", "causeway"]
 # No port of this machine, and the fewest processes.

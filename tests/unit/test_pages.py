@@ -1,5 +1,5 @@
-"""Pages: each link leads somewhere, each `causeway` line is one that the command takes, and the
-site has them all."""
+"""Pages: every link leads to a file and heading that exist, the command line accepts every
+`causeway` line, and the site has every page."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ import typer
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from causeway.cli import mirror_maker
+from causeway.cli import exit_codes, mirror_maker
 from causeway.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     chain(
         ROOT.glob("*.md"),
-        *(ROOT.glob(f"{folder}/**/*.md") for folder in ("docs", "examples", "deploy", "bench")),
+        *(
+            ROOT.glob(f"{folder}/**/*.md")
+            for folder in ("docs", "examples", "deploy", "bench", "tests")
+        ),
     )
 )
 # Taken wherever they stand.
@@ -58,9 +61,10 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
-    for token in inline(page):
-        link = str(token.attrGet("href") or token.attrGet("src") or "")
-        if not link or re.match(r"[a-z]+:", link):
+    attributes = [token.attrGet("href") or token.attrGet("src") for token in inline(page)]
+    html = "".join(each.content for each in tokens(page) if each.type == "html_block")
+    for link in [*map(str, filter(None, attributes)), *re.findall(r' src(?:set)?="(\S+)"', html)]:
+        if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = unquote(link).partition("#")
         target = (page.parent / path).resolve() if path else page
@@ -130,12 +134,25 @@ def test_what_is_wrong_is_seen() -> None:
     assert wrong("causeway geo topics add dc2 orders --reason x") is None
     assert wrong("causeway run a.properties --until-caught") == "--until-caught"
     assert wrong("causeway runn a.properties") == "runn"
-    assert len(list(command_lines(ROOT / "README.md"))) > 20
+    assert len(list(command_lines(ROOT / "docs" / "reference" / "commands.md"))) > 20
 
 
 def test_the_site_has_every_page() -> None:
     site = (ROOT / "mkdocs.yml").read_text()
-    pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/use-cases/*.md")]
+    decisions = ROOT / "docs" / "decisions"
+    pages = [page for page in ROOT.glob("docs/**/*.md") if decisions not in page.parents]
     named = set(re.findall(r"^ +- [^#\n]+: (\S+\.md)$", site, re.MULTILINE))
     assert {str(page.relative_to(ROOT)) for page in pages} <= named
     assert all((ROOT / name).is_file() for name in named)
+
+
+def test_the_reference_lists_every_exit_code() -> None:
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    rows = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
+    assert [int(row) for row in rows] == list(exit_codes.IN_SHORT)
+
+
+def test_the_readme_fits_a_front_page() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    for image in ROOT.glob("docs/images/*.png"):
+        assert image.stat().st_size < 200_000, f"{image.name}: a front page has to load fast"

@@ -59,7 +59,7 @@ def open_spark(spark: Mapping[str, str | Secret]) -> list[str]:
         return []
     return [
         "spark.authenticate is not true: everybody who reaches a port of Spark can stop this mirror"
-        " or run code in it; set it to true (docs/spark.md)"
+        " or run code in it; set it to true (docs/how-to/spark.md)"
     ]
 
 

@@ -163,7 +163,7 @@ class FlowKeys(Keys):
         "replication.policy.class",
         "DefaultReplicationPolicy",
         "DefaultReplicationPolicy (`A.topic`), IdentityReplicationPolicy (`topic`), or"
-        " one of your own (docs/names.md).",
+        " one of your own (docs/reference/names.md).",
     )
     source_alias: Text | None = key(
         "source.cluster.alias", None, "Another alias for the source, in names of mirrored topics."
@@ -263,7 +263,8 @@ class FlowKeys(Keys):
         "none",
         "`header`: each mirrored record gets a header `causeway.origin` that names its source, and"
         " records that have been on the target are left out, so that [flows may go both ways"
-        " with the same names](provenance.md). `local`: so are all that were mirrored before.",
+        " with the same names](../explanation/provenance.md). `local`: so are all that were"
+        " mirrored before.",
     )
     skip_header: Text = key(
         "causeway.skip.header",

@@ -42,7 +42,8 @@ def load(name: str, config: Mapping[str, str]) -> CustomPolicy:
         raise _refused(name, f"it cannot be made: {_said(error)}") from None
     lacking = [method for method in _METHODS if not callable(getattr(policy, method, None))]
     if lacking:
-        raise _refused(name, f"it has no method {', '.join(lacking)}", "docs/names.md has them")
+        cause = f"it has no method {', '.join(lacking)}"
+        raise _refused(name, cause, "docs/reference/names.md has them")
     return policy  # type: ignore[no-any-return]  # as far as it can be seen
 
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md, made of the table of keys: `python -m causeway.config.reference`."""
+"""Writes docs/reference/configuration.md: `python -m causeway.config.reference`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ in `status`, with the task "groups"."""
 _TRANSFORMS = """`A->B.causeway.transforms` lists them; what one does is written
 `A->B.causeway.transform.NAME.key`, or `causeway.transform.NAME.key` for all flows. Exactly one of
 `sql`, `sql.file`, `python`, `rules` and `rules.file` says what becomes of a record; see
-[Transforms](transforms.md).
+[Transforms](../how-to/transforms.md).
 """
 
 
@@ -92,7 +92,10 @@ def _page() -> Iterator[str]:
     yield from _table(_rows(RunKeys))
     seconds = ", ".join(f"`{name}`" for name in IN_SECONDS)
     yield f"\nThe same in seconds: {seconds}."
-    yield "\n`spark.*` keys go to Spark as they are; see [Running on a Spark cluster](spark.md)."
+    yield (
+        "\n`spark.*` keys go to Spark as they are;"
+        " see [Running on a Spark cluster](../how-to/spark.md)."
+    )
 
 
 def _rows(keys: type[Keys]) -> Iterator[tuple[str, str, str]]:

@@ -16,9 +16,9 @@ class SchemaKeys(Keys):
     schemas: Annotated[Literal["off", "copy", "translate"], BeforeValidator(word)] = key(
         "causeway.schemas",
         "off",
-        "`copy` keeps the source's [schema registry](schemas-copy.md) copied into the target's, ids"
-        " and all; `translate` registers the schemas there and writes their ids there into records."
-        " Both need the registries of both clusters.",
+        "`copy` keeps the source's [schema registry](../how-to/schemas-copy.md) copied into the"
+        " target's, ids and all; `translate` registers the schemas there and writes"
+        " their ids there into records. Both need the registries of both clusters.",
     )
     interval: Seconds = key(
         "causeway.schemas.interval.seconds", 30, "How often to look for new schemas."

@@ -285,8 +285,11 @@ class LinkSettings:
 
     @property
     def mingles(self) -> bool:
-        """Whether records of both clusters lie in its topics, on both: see docs/provenance.md. What
-        a place in one log means for the other, nothing tells for sure then."""
+        """Whether the topics of both clusters hold records of both clusters.
+
+        An offset of one log then has no certain counterpart in the other log; see
+        docs/explanation/provenance.md.
+        """
         return self.has_provenance and not self.policy.tells_source(self.source.alias)
 
     def treatments_of(self, topic: str) -> tuple[TreatmentSettings, ...]:

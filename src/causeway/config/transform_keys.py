@@ -41,7 +41,7 @@ class TransformKeys(Keys):
         "value.format",
         None,
         "What values are: `json`, `string`, `binary`, or `avro` or `protobuf` by a"
-        " [schema registry](schema-registry.md). Default: `binary`, for rules `json`.",
+        " [schema registry](../how-to/schema-registry.md). Default: `binary`, for rules `json`.",
     )
     key_format: Format = key("key.format", "binary", "What keys are, likewise.")
     value_schema: Text | None = key(

@@ -1,7 +1,7 @@
 """Kafka's APIs that a link needs of its brokers, in which versions, why, and the loss without each.
 
-`causeway plan` and `causeway run` ask every broker which APIs it has. docs/brokers.md has the same
-table for people who choose a broker.
+`causeway plan` and `causeway run` ask every broker which APIs it has. docs/reference/brokers.md has
+the same table for people who choose a broker.
 """
 
 from __future__ import annotations

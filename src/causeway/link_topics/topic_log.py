@@ -143,7 +143,7 @@ class TopicLog:
             f"{self.topic} on {self._cluster}",
             f"it has {count} partitions, and must have {partitions}",
             remedy="it holds no records in partition 0: delete it, and Causeway creates it, or"
-            " create it as docs/security.md shows",
+            " create it as docs/how-to/security.md shows",
         )
 
     def partitions(self) -> int:

@@ -1,4 +1,4 @@
-"""docs/metrics.md, made of the catalogue: `python -m causeway.metrics.reference`."""
+"""Writes docs/reference/metrics.md: `python -m causeway.metrics.reference`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEAD = """# Metrics
 `causeway.metrics.port` set on that port as well: on this machine only unless
 `causeway.metrics.host` names another address, without TLS or token. It refuses calls
 by names that are not this machine's: list other names in `causeway.metrics.names`.
-[deploy/](../deploy/README.md) has a scrape configuration, alert rules and a Grafana dashboard.
+[deploy/](../../deploy/README.md) has a scrape configuration, alert rules and a Grafana dashboard.
 
 - `link` is the flow, as `A->B`; `topic` and `partition` are the source's, but in MirrorMaker 2's
   metrics the topic is the target's.

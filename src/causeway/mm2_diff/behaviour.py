@@ -106,7 +106,7 @@ def _names(flow: Flow, _: Entries) -> Iterator[Difference]:
             "a replication policy in Python",
             "does not start: there is no such Java class",
             "names topics by it",
-            "a Python package can declare the Java class's name (docs/names.md)",
+            "a Python package can declare the Java class's name (docs/reference/names.md)",
         )
 
 

@@ -9,7 +9,7 @@
     producer.close()
 
 Each record goes to both clusters, once and in the same order in the same partition
-(docs/two-data-centres.md). Wants the extra `producer`: pip install "causeway[producer]".
+(docs/how-to/two-data-centres.md). Wants the extra `producer`: pip install "causeway[producer]".
 """
 
 from causeway.errors import PrerequisiteError

@@ -22,7 +22,7 @@ class CausewayDataSource(DataSource):  # type: ignore[misc]
     """Records of Kafka topics, and where rows become such.
 
     `spark.dataSource.register(CausewayDataSource)`, then `format("causeway")`; the options stand in
-    docs/spark-sources.md. Errors are CausewayErrors; ConfigError names the option.
+    docs/how-to/spark-sources.md. Errors are CausewayErrors; ConfigError names the option.
     """
 
     @classmethod

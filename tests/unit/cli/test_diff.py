@@ -36,12 +36,12 @@ def test_the_table(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not [line for line in lines if line.startswith("A.bootstrap")]
     assert [line for line in lines if line.startswith("delivery") and "exactly once" in line]
     assert "A.bootstrap.servers" in said(capsys, "diff", file, "--all")
-    assert "docs/brokers.md" in lines[-1], "no cluster is asked here"
+    assert "docs/reference/brokers.md" in lines[-1], "no cluster is asked here"
 
 
 def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(said(capsys, "diff", file, "--json"))
     assert found["flows"] == ["A->B"]
-    assert found["brokers"] == "docs/brokers.md"
+    assert found["brokers"] == "docs/reference/brokers.md"
     assert [key["use"] for key in found["keys"]] == ["acts"] * 4 + ["without meaning"]
     assert {"what", "flows", "mirror_maker_2", "causeway", "key"} == found["differences"][0].keys()

@@ -8,12 +8,12 @@ from pathlib import Path
 from causeway.formats.causeway_yaml.reference import markdown
 from causeway.formats.load import load
 
-PAGE = Path(__file__).parents[3] / "docs" / "causeway-yaml.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "causeway-yaml.md"
 
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text() == markdown(), (
-        "python -m causeway.formats.causeway_yaml.reference > docs/causeway-yaml.md"
+        "python -m causeway.formats.causeway_yaml.reference > docs/reference/causeway-yaml.md"
     )
 
 

@@ -13,14 +13,14 @@ from causeway.formats.causeway_yaml.schema import schema, text
 from causeway.formats.convert import convert
 
 ROOT = Path(__file__).parents[3]
-PUBLISHED = ROOT / "docs" / "causeway.schema.json"
+PUBLISHED = ROOT / "docs" / "reference" / "causeway.schema.json"
 VALIDATOR = Draft202012Validator(schema())
 GOOD = {"clusters": {"A": {"bootstrap": "a:1"}, "B": {"bootstrap": ["b:1"]}}}
 
 
 def test_what_is_published_is_up_to_date() -> None:
     assert PUBLISHED.read_text() == text(), (
-        "python -m causeway.formats.causeway_yaml.schema > docs/causeway.schema.json"
+        "python -m causeway.formats.causeway_yaml.schema > docs/reference/causeway.schema.json"
     )
 
 

@@ -17,7 +17,7 @@ from causeway.errors import UnreachableError
 from causeway.wire import apis
 from tests.harness.daemon import link
 
-PAGE = Path(__file__).parents[3] / "docs" / "brokers.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "brokers.md"
 LINK = link("localhost:1", "localhost:2", ".*")
 ALL = {api.key: (0, 99) for need in NEEDS for api in need.apis}
 
@@ -120,7 +120,7 @@ def test_the_page_lists_the_table(side: required_apis.Side) -> None:
     section = rest.partition("\n## ")[0]
     found = [line for line in section.splitlines() if line.startswith("| ")][1:]
     wanted = [_row(need, api) for need in NEEDS if need.side == side for api in need.apis]
-    assert found == wanted, "write this into docs/brokers.md:\n" + "\n".join(wanted)
+    assert found == wanted, "write this into docs/reference/brokers.md:\n" + "\n".join(wanted)
 
 
 def test_what_requests_need_is_in_the_table() -> None:

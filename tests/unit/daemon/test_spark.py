@@ -155,7 +155,7 @@ def test_executors_without_the_package_are_told_apart() -> None:
     error = spark.not_importable(f"lane 0 ended: {reason}")
     assert isinstance(error, PrerequisiteError)
     assert "cannot import causeway" in str(error)
-    assert "docs/spark.md" in str(error)
+    assert "docs/how-to/spark.md" in str(error)
     assert spark.not_importable("lane 0 ended: it was killed") is None
 
 

@@ -17,7 +17,7 @@ from causeway.model import State
 from causeway.status.snapshot import LinkStatus, Role, Snapshot, Timing
 from tests.unit.metrics.snapshots import LATENCY, NOW, full, link, partition
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -158,7 +158,7 @@ def test_labels_may_hold_anything() -> None:
 
 def test_the_page_of_metrics_is_up_to_date() -> None:
     assert DOCUMENT.read_text() == markdown(), (
-        "python -m causeway.metrics.reference > docs/metrics.md"
+        "python -m causeway.metrics.reference > docs/reference/metrics.md"
     )
 
 

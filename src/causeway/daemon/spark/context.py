@@ -44,7 +44,7 @@ _LEAST_HIDDEN = 4  # characters: what is shorter is no secret, and stands in too
 _NOT_IMPORTABLE = "the executors cannot import"
 _SHIP_IT = (
     "install Causeway for the Python that runs there (spark.pyspark.python), or ship it with "
-    "spark.archives: see docs/spark.md"
+    "spark.archives: see docs/how-to/spark.md"
 )
 _PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
 # The JVMs only schedule: quick to start and small beats quick in the long run.

@@ -1,4 +1,4 @@
-"""docs/causeway-yaml.md, made of the form: `python -m causeway.formats.causeway_yaml.reference`."""
+"""Writes docs/reference/causeway-yaml.md: `python -m causeway.formats.causeway_yaml.reference`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ convert --schema` prints too; with the YAML language server, by this line at the
 
 **Conversion.** `causeway convert mm2.properties -o causeway.yaml` says a property file in this
 form, `causeway convert causeway.yaml -o mm2.properties` the other way round; `--to strimzi` makes
-[a resource](strimzi.md). Both files then have
+[a resource](../how-to/strimzi.md). Both files then have
 the same settings, and MirrorMaker 2 reads the second (but for `causeway.*`, which it does not
 know). References stay references, what has no place in this form stands under `properties`, and
 nothing is dropped. Comments are kept only where they are at the file's top. A file that is there is
@@ -91,7 +91,7 @@ def _page() -> Iterator[str]:
     yield from _table(shape.link(), {"enabled": "true"})
     yield "\n## A transform\n"
     yield "In a link's list with its `name`, or under `transforms` by it; see"
-    yield "[transforms](transforms.md). What a link says of a transform wins.\n"
+    yield "[transforms](../how-to/transforms.md). What a link says of a transform wins.\n"
     yield from _table(shape.transform())
     yield "\n## The process\n"
     yield "Under `run`:\n"
@@ -106,7 +106,7 @@ _TOP = {
     "transforms": "Transforms that several links name, by their names.",
     "run": "The process.",
     "spark": "Spark's settings, with or without `spark.` before them; see"
-    " [Running on a Spark cluster](spark.md).",
+    " [Running on a Spark cluster](../how-to/spark.md).",
     "properties": "Any other key of a property file, as it stands there.",
 }
 

@@ -1,4 +1,4 @@
-"""Makes docs/causeway.schema.json: `python -m causeway.formats.causeway_yaml.schema`."""
+"""Writes docs/reference/causeway.schema.json: `python -m causeway.formats.causeway_yaml.schema`."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _way_back(
     """Whether a link the other way can go on where this one ends."""
     way = f"{link.target.alias}->{link.source.alias}"
     if reverse is None:
-        text = f"the file has no flow {way} (docs/failover.md tells which lines it needs)"
+        text = f"the file has no flow {way} (docs/how-to/failover.md tells which lines it needs)"
         yield Check(name="way back", mark=Mark.BAD, text=text)
         return
     renamed = [topic.source for topic in mirrored if topic.target != topic.source]

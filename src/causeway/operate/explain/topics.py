@@ -211,7 +211,7 @@ def _to_do(
         case State.PAUSED:
             yield from _resume(link, asked)
         case State.STOPPED:
-            yield "look the reason up in docs/operations.md, When a partition is stopped"
+            yield "look the reason up in docs/how-to/operations.md, When a partition is stopped"
             yield f"once it is mended: causeway restart FILE --link '{link.name}' --topic {topic}"
         case State.FAILED:
             yield "mend what the reason names; it is tried again by itself"

@@ -64,7 +64,7 @@ def refuse_mingled(link: LinkSettings) -> None:
             link.name,
             "both clusters write its topics, so there is nothing to move: programs go over to the"
             " other cluster as they are",
-            remedy="docs/provenance.md says where a consumer group goes on",
+            remedy="docs/explanation/provenance.md says where a consumer group goes on",
         )
 
 

@@ -1,4 +1,4 @@
-"""The rules of a transform, for those who don't write SQL: see docs/transform-rules.md.
+"""The rules of a transform, for those who don't write SQL: see docs/reference/transform-rules.md.
 
 parse.py reads the text, compile.py makes the query, tokens.py is the one function of Python in it.
 """

@@ -1,5 +1,5 @@
 """The text of `.rules`: rules, separated by semicolons or line ends, to values. See
-docs/transform-rules.md for the language."""
+docs/reference/transform-rules.md for the language."""
 
 from __future__ import annotations
 
