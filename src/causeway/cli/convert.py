@@ -15,7 +15,6 @@ from causeway.errors import ConfigError
 _FORMS = {
     "properties": "a property file",
     "causeway": "a causeway.yaml",
-    "strimzi": "a resource",
 }
 
 
@@ -38,8 +37,8 @@ def command(
         typer.Option(
             "--to",
             metavar="FORM",
-            help="properties, causeway (causeway.yaml) or strimzi (KafkaMirrorMaker2). Default:"
-            " causeway for a property file, else properties.",
+            help="properties or causeway (causeway.yaml). Default: causeway for a property file,"
+            " else properties.",
             show_default=False,
         ),
     ] = None,
@@ -50,8 +49,8 @@ def command(
 ) -> int:
     """Say FILE in another form, without loss.
 
-    References such as ${env:VAR} stay as they are. Comments are kept at the file's top only. A
-    resource holds no secret: those to be made for it are named."""
+    References such as ${env:VAR} stay as they are. Comments are kept at the file's top
+    only."""
     from causeway.formats.convert import convert
     from causeway.formats.load import Form, default_form, is_yaml
 

@@ -7,7 +7,7 @@ Of comments only those before the first line that says something come along.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -24,7 +24,7 @@ from causeway.formats.causeway_yaml.write import said, to_yaml
 from causeway.formats.connectors import read_connectors
 from causeway.formats.load import Form, default_form, is_resource, is_yaml
 from causeway.formats.properties import Entry, parse_properties, read_properties
-from causeway.formats.strimzi import logins, same, write
+from causeway.formats.strimzi import logins
 from causeway.formats.strimzi.read import read_resource
 from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE, Secrets
 
@@ -43,9 +43,12 @@ class Converted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    form: Form | None  # None: connectors of Kafka Connect
+    """`form`: None for a form that is read only (Strimzi's resource, connectors of Connect)."""
+
     entries: Mapping[str, Entry]
+    form: Form | None = None
     notes: tuple[str, ...] = ()
+    comments: tuple[str, ...] = ()
 
 
 def convert(path: Path, to: Form | None = None) -> Converted:
@@ -57,19 +60,12 @@ def convert(path: Path, to: Form | None = None) -> Converted:
     if to is found.form:
         raise ConfigError("convert", str(path), "it has that form already")
     entries, notes = found.entries, found.notes
-    comments = list(_comments(path)) if found.form is not None else []
     carried: tuple[str, ...] = ()
-    if to is Form.STRIMZI:
-        name = write.resource_name(path.stem)
-        resource = write.to_resource(entries, name=name, comments=comments)
-        text = resource.text
-        same.check(path, entries, resource)
-        notes += write.notes(resource)
-    elif to is Form.PROPERTIES:
-        text = to_properties(entries, comments=comments)
+    if to is Form.PROPERTIES:
+        text = to_properties(entries, comments=found.comments)
         _check(path, entries, parse_properties(path, text.encode()).entries)
     else:
-        text = to_yaml(entries, comments=comments)
+        text = to_yaml(entries, comments=found.comments)
         document = parse(text, str(path), problems)
         back = login.settle(read_entries(document, problems), problems)
         beside = document.values.get("properties")
@@ -83,14 +79,15 @@ def convert(path: Path, to: Form | None = None) -> Converted:
 
 def _read(path: Path, problems: Problems) -> _Read:
     if not is_yaml(path):
-        return _Read(form=Form.PROPERTIES, entries=dict(read_properties(path).entries))
+        entries = dict(read_properties(path).entries)
+        return _Read(form=Form.PROPERTIES, entries=entries, comments=_comments(path))
     if (connectors := read_connectors(path)) is not None:
-        return _Read(form=None, entries=connectors.entries, notes=connectors.notes)
+        return _Read(entries=connectors.entries, notes=connectors.notes)
     document = read_document(path, problems)
     if not is_resource(document):
         entries = login.settle(read_entries(document, problems), problems)
         problems.raise_if_any()
-        return _Read(form=Form.CAUSEWAY, entries=entries)
+        return _Read(form=Form.CAUSEWAY, entries=entries, comments=_comments(path))
     where = os.environ.get(VARIABLE)
     directory = Path(where) if where else Path(MOUNTED)
     secrets = Secrets(directory=directory, problems=problems, unseen=not where)
@@ -100,16 +97,16 @@ def _read(path: Path, problems: Problems) -> _Read:
     notes = resource.warnings
     if not where and any(f"${{dir:{MOUNTED}/" in each.value for each in settled.values()):
         notes += (f"Secrets are looked for in {MOUNTED}: --secrets DIR names another place",)
-    return _Read(form=Form.STRIMZI, entries=settled, notes=notes)
+    return _Read(entries=settled, notes=notes, comments=_comments(path))
 
 
-def _comments(path: Path) -> Iterator[str]:
+def _comments(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text("utf-8").splitlines()
     except UnicodeDecodeError:
         lines = path.read_text("latin-1").splitlines()
     head = takewhile(lambda line: not line or line[0] in "#!", map(str.strip, lines))
-    return (line.lstrip("#!").strip() for line in head if line)
+    return tuple(line.lstrip("#!").strip() for line in head if line)
 
 
 def _check(path: Path, entries: Mapping[str, Entry], back: Mapping[str, Entry]) -> None:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
+    """The forms that `causeway convert` writes."""
+
     PROPERTIES = "properties"
     CAUSEWAY = "causeway"
-    STRIMZI = "strimzi"
 
 
 def is_yaml(path: Path) -> bool:

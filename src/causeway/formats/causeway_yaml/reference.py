@@ -58,13 +58,12 @@ than 100 levels.
 convert --schema` prints too; with the YAML language server, by this line at the top:
 `# yaml-language-server: $schema=causeway.schema.json`.
 
-**Conversion.** `causeway convert mm2.properties -o causeway.yaml` says a property file in this
-form, `causeway convert causeway.yaml -o mm2.properties` the other way round; `--to strimzi` makes
-[a resource](../how-to/strimzi.md). Both files then have
-the same settings, and MirrorMaker 2 reads the second (but for `causeway.*`, which it does not
-know). References stay references, what has no place in this form stands under `properties`, and
-nothing is dropped. Comments are kept only where they are at the file's top. A file that is there is
-written over with `--force` only; the new one can be read by those who can read the old one.
+**Conversion.** `causeway convert mm2.properties -o causeway.yaml` writes a property file in this
+form. `causeway convert causeway.yaml -o mm2.properties` does the reverse. Both files have the same
+settings, and MirrorMaker 2 reads the property file (except `causeway.*` keys, which it does not
+know). References stay references. Keys without a place in this form go under `properties`, so no
+key is lost. Only the comments at the top of the file are kept. An existing file is overwritten only
+with `--force`. The new file has the access rights of the old one.
 
 This page is made of the table in the code: `python -m causeway.formats.causeway_yaml.reference`.
 """

@@ -24,12 +24,12 @@ def to_properties(entries: Mapping[str, Entry], *, comments: Iterable[str] = ())
     declared, which MirrorMaker 2 wants. `comments` go before all."""
     texts = {key: entry.value for key, entry in entries.items()}
     if "config.providers" not in texts:
-        texts.update(providers_of(texts))
+        texts.update(_providers_of(texts))
     first = {"clusters": texts.pop("clusters")} if "clusters" in texts else {}
     return "".join(_lines({**first, **texts}, comments))
 
 
-def providers_of(texts: Mapping[str, str]) -> dict[str, str]:
+def _providers_of(texts: Mapping[str, str]) -> dict[str, str]:
     """The keys that declare the providers of references in `texts`."""
     used = sorted({name for text in texts.values() for name in _REFERENCE.findall(text)})
     if not used:

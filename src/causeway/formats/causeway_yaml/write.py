@@ -42,7 +42,7 @@ def to_yaml(entries: Mapping[str, Entry], *, comments: Iterable[str] = ()) -> st
     aliases = tuple(dict.fromkeys(filters.split_list(listed.value))) if listed else ()
     if not aliases:
         raise ConfigError("convert", cause="it names no clusters: set clusters = A, B")
-    return dump(_Writer(entries=entries, aliases=aliases).tree(), comments)
+    return _dump(_Writer(entries=entries, aliases=aliases).tree(), comments)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,14 +76,14 @@ class _Writer:
             elif prefix:
                 placed = _put(self._link(prefix), shape.link, rest, text)
             elif rest.startswith("spark.") and not rest.startswith("spark.spark."):
-                spark[rest.removeprefix("spark.")] = bare(text)
+                spark[rest.removeprefix("spark.")] = _bare(text)
                 placed = True
             else:
                 placed = _put(run, shape.run, rest, text) or _put(
                     defaults, shape.defaults, rest, text
                 )
             if not placed:
-                self.carried[key] = bare(text)
+                self.carried[key] = _bare(text)
         for cluster in clusters.values():
             _gather(cluster)
             _tell_login(cluster)
@@ -203,10 +203,10 @@ def _put(tree: Tree, of: Callable[[], Section], name: str, text: str) -> bool:
         return True
     for way, prefix in maps:
         if name.startswith(prefix) and name != prefix and not name.startswith(prefix * 2):
-            _set(tree, (*way, name.removeprefix(prefix)), bare(text))
+            _set(tree, (*way, name.removeprefix(prefix)), _bare(text))
             return True
     if of is shape.cluster and name in known.CLUSTER:
-        _set(tree, ("client", name), bare(text))
+        _set(tree, ("client", name), _bare(text))
         return True
     return False
 
@@ -217,7 +217,7 @@ def _set(tree: Tree, way: Way, value: Any) -> None:
     tree[way[-1]] = value
 
 
-def bare(text: str) -> Any:
+def _bare(text: str) -> Any:
     """Without quotes where it is read as the same text."""
     if text in ("true", "false"):
         return text == "true"
@@ -296,8 +296,7 @@ _Dumper.add_representer(str, _represent_text)
 _Dumper.add_representer(list, _represent_list)
 
 
-def dump(tree: Tree, comments: Iterable[str], *, apart: bool = True) -> str:
-    """`apart`: with a blank line between the parts."""
+def _dump(tree: Tree, comments: Iterable[str]) -> str:
     head = "".join(f"# {line}".rstrip() + "\n" for line in comments)
     parts = [
         yaml.dump(
@@ -310,4 +309,4 @@ def dump(tree: Tree, comments: Iterable[str], *, apart: bool = True) -> str:
         )
         for name, part in tree.items()
     ]
-    return head + ("\n" if apart else "").join(parts)
+    return head + "\n".join(parts)
