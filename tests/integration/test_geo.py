@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from causeway.cli.main import main
+from causeway.cluster.parallel import clusters
 from causeway.config.settings import HttpSettings, LinkSettings, RunSettings, Settings
 from causeway.dev.cluster import LocalCluster
 from causeway.errors import ConfigError, ConflictError
@@ -18,7 +19,6 @@ from causeway.http.server import served
 from causeway.link_topics import directive_log
 from causeway.link_topics.directives import Directive, Kind, Plan, Standing
 from causeway.model import State
-from causeway.operate.clusters import clusters
 from causeway.status.snapshot import Role
 from tests.harness.browser import Watched, chromium
 from tests.harness.command import Ended

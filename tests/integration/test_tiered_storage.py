@@ -9,12 +9,12 @@ import pytest
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import OffsetAt
+from causeway.cluster.parallel import clusters
 from causeway.config.settings import LinkSettings
 from causeway.dev.artifacts import tiered_storage_classpath
 from causeway.dev.cluster import LocalCluster
 from causeway.link_topics.progress import TaskRecord
 from causeway.model import State, TopicPartition
-from causeway.operate.clusters import clusters
 from causeway.status.from_clusters import LinkStatus, contents_of, status_of
 from tests.harness.daemon import RunningDaemon, link_apart
 from tests.harness.kafka_tools import KafkaTools, Outgoing

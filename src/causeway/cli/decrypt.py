@@ -143,8 +143,8 @@ def _client(settings: Settings, alias: str) -> ClientSettings:
 def _records(client: ClientSettings, topic: str) -> Iterator[tuple[int, Record]]:
     """What has been committed by now, partition by partition."""
     from causeway.cluster.offsets import EARLIEST, LATEST
+    from causeway.cluster.parallel import clusters
     from causeway.model import TopicPartition
-    from causeway.operate.clusters import clusters
     from causeway.spark.log import read_range
 
     with clusters() as connect:

@@ -179,8 +179,8 @@ def run(
 
 def _with_origin(found: Remembered, origin: str | None, config: Path | None) -> Remembered:
     """Checked, and remembered where it is new."""
+    from causeway.cluster.parallel import clusters
     from causeway.geo import claims, settings
-    from causeway.operate.clusters import clusters
 
     if origin is None:
         known = found.known_origin()

@@ -66,8 +66,9 @@ def command(
     """Show where each mirrored partition stands, by asking the clusters alone.
 
     A link whose target does not answer is shown as unknown, with the reason: exit code 3 then."""
+    from causeway.operate.listing import narrow
     from causeway.status import as_json as status_json
-    from causeway.status import health, narrow
+    from causeway.status import health
 
     if lag_above is not None and not check:
         raise ConfigError("status", "--lag-above", "it is for --check")
@@ -158,7 +159,7 @@ def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
             yield _line("rule", f"{transform.name}: {with_and_without(counted)}", style)
         for rule in transform.unseen:
             yield _line("protects nothing so far", f"{transform.name}: {rule}", "yellow")
-    yield from standing(each.asked.standing)
+    yield from standing(each.asked.directives)
     if each.asked.reason is not None:
         yield _line("directives", each.asked.reason, "yellow")
     for task in each.tasks:
@@ -194,7 +195,7 @@ def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
         yield table((*_COLUMNS, "~reason"), reasons, width)
         return
     yield table(_COLUMNS, rows, width, spared=_SPARED)
-    said = [one.by for one in each.asked.standing]  # below, once for all of a scope
+    said = [one.by for one in each.asked.directives]  # below, once for all of a scope
     yield from _reasons(
         one
         for one in each.partitions

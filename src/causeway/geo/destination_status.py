@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
+from causeway.cluster.parallel import Connect, clusters
 from causeway.config.geo_topics import Chosen
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import geo_topics
@@ -17,7 +18,6 @@ from causeway.geo.topics import target_of
 from causeway.link_topics import directive_json
 from causeway.link_topics.directives import Directive, Scope, Standing
 from causeway.model import State
-from causeway.operate.clusters import Connect, clusters
 from causeway.status.from_clusters import Driver, LinkStatus, PartitionStatus, status_of
 from causeway.status.states import worst
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from causeway.cluster.parallel import clusters
 from causeway.config.settings import LinkSettings
 from causeway.control import geo_topics
 from causeway.errors import CausewayError, ConfigError
@@ -15,7 +16,6 @@ from causeway.geo import claims
 from causeway.geo.topics import Done, done, target_of
 from causeway.link_topics import directive_json, directive_log
 from causeway.link_topics.directives import Directive, Kind
-from causeway.operate.clusters import clusters
 from causeway.operate.directives.act import WAIT_S, Asking, wish_of
 
 _SHOWN = 5

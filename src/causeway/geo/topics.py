@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import LATEST, OffsetAt
+from causeway.cluster.parallel import clusters
 from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.control import geo_topics
 from causeway.errors import BrokerError, ConfigError
@@ -23,7 +24,6 @@ from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Sco
 from causeway.link_topics.progress import Contents
 from causeway.model import ENDED, TopicPartition
 from causeway.naming import is_legal_name
-from causeway.operate.clusters import clusters
 from causeway.operate.directives import act
 from causeway.operate.directives.act import WAIT_S, Asking, Outcome, wish_of
 from causeway.operate.directives.scopes import unknown

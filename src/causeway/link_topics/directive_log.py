@@ -20,11 +20,17 @@ from causeway.cluster import transactions
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST
 from causeway.config.settings import LinkSettings
-from causeway.errors import BrokerError, CausewayError, ConflictError, ProtocolError
+from causeway.errors import (
+    AuthorizationError,
+    BrokerError,
+    CausewayError,
+    ConflictError,
+    ProtocolError,
+)
 from causeway.link_topics import topic_log
 from causeway.link_topics.directive_json import decode, encode
 from causeway.link_topics.directives import Change, Directive, Key, Plan, Standing
-from causeway.link_topics.progress import TOPIC_CONFIGS
+from causeway.link_topics.progress import TOPIC_CONFIGS, Contents
 from causeway.link_topics.topic_log import TopicLog
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
 from causeway.relay.log_reader import offsets_at, value_of
@@ -199,3 +205,22 @@ def _commit(
         if error.retriable:
             error.remedy = "it may stand all the same: look at `causeway status`"
         raise
+
+
+class ActiveDirectives(NamedTuple):
+    """The directives of a link that hold. `reason`: why they cannot be read, or why the driver does
+    not carry them out."""
+
+    directives: tuple[Directive, ...] = ()
+    reason: str | None = None
+
+
+def active_directives(target: Cluster, link: LinkSettings, contents: Contents) -> ActiveDirectives:
+    """Raises CausewayError if the target cannot be asked at all."""
+    log = DirectiveLog(target, link.directives_topic)
+    try:
+        log.look()
+    except AuthorizationError as error:
+        return ActiveDirectives(reason=str(error))
+    applied = contents.directives
+    return ActiveDirectives(tuple(log.standing), None if applied is None else applied.reason)

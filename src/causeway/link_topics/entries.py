@@ -55,7 +55,7 @@ class Progress(Value):
     daemon/partitions/deleted.py; `begun`: by which directive it was claimed, see
     link_topics/directives.py.
 
-    `first_copy_end`, `loss`, `lost`, `acknowledged`: see daemon/partitions/losses.py. The first is
+    `first_copy_end`, `loss`, `lost`, `acknowledged`: see control/losses.py. The first is
     where the source ended when the claim was made. `loss` says why a partition stopped. `lost`
     counts the source offsets that were passed over because they were lost; `acknowledged`: how
     many of them a person has acknowledged."""

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from causeway.cluster.cluster import Cluster
+from causeway.cluster.parallel import Connect
+from causeway.config.settings import LinkSettings
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.entries import (
     EVENTS,
@@ -209,3 +211,16 @@ class ProgressTopic:
             raise
         self.losses += offset < self.reached
         self.reached = offset + 1
+
+
+def recognise(link: LinkSettings, connect: Connect, contents: Contents) -> Contents:
+    """Make all clients of the link accept only the clusters in `contents`, which is returned."""
+    known = contents.clusters
+    for cluster_id, clients in (
+        (known.source, (link.source, link.source_admin)),
+        (known.target, (link.target, link.target_admin)),
+    ):
+        for client in clients:
+            if cluster_id is not None:
+                connect(client).expect(cluster_id)
+    return contents

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from causeway.cluster.parallel import clusters
 from causeway.config.settings import Settings
 from causeway.control import geo_topics
 from causeway.errors import CausewayError
-from causeway.operate.clusters import clusters
 
 
 def learn(settings: Settings) -> None:

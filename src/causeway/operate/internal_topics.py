@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from causeway.cluster.parallel import Connect
 from causeway.config.settings import ClientSettings, LinkSettings, Settings
 from causeway.control import mm2_offsets
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.link_topics.topic_log import TopicLog
-from causeway.operate.clusters import Connect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from causeway.cluster import parallel
+from causeway.cluster.parallel import Connect, clusters
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import (
     CausewayError,
@@ -21,8 +23,6 @@ from causeway.errors import (
     UnreachableError,
 )
 from causeway.model import ENDED, State
-from causeway.operate import parallel
-from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import scopes
 from causeway.operate.directives.scopes import Wanted
 from causeway.status.from_clusters import LinkStatus, PartitionStatus, status_of

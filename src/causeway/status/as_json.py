@@ -60,7 +60,7 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
         ],
         "transforms": [transforms.state_json(one) for one in each.transforms],
         "treatments": [{"kind": one.kind, "text": one.text} for one in each.link.treatments],
-        "directives": [directive_json.as_json(one) for one in asked(each.asked.standing)],
+        "directives": [directive_json.as_json(one) for one in asked(each.asked.directives)],
         "directives_reason": each.asked.reason,
         "notes": [{"target_topic": topic, "note": note} for topic, note in each.notes],
         "problems": [

@@ -12,16 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from causeway.cluster import parallel
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.cluster.parallel import Connect, clusters
 from causeway.config.settings import LinkSettings, Settings
-from causeway.control import collisions, paused, topic_changes, topics
+from causeway.control import collisions, losses, paused, topic_changes, topics
 from causeway.control.open_transactions import HELD_MS, Held, both_ends, explain
+from causeway.control.recreated import ACT, is_over, why_another
 from causeway.control.topics import MirroredTopic, Observed, Problem
-from causeway.daemon.partitions import losses
-from causeway.daemon.partitions.claims import ACT, made_anew
-from causeway.daemon.partitions.deleted import is_over
 from causeway.errors import CausewayError, UnreachableError
+from causeway.link_topics.directive_log import ActiveDirectives, active_directives
 from causeway.link_topics.directives import THE_LINK, Hold, Standing
 from causeway.link_topics.progress import (
     Contents,
@@ -29,17 +30,16 @@ from causeway.link_topics.progress import (
     Progress,
     ProgressTopic,
     TaskRecord,
+    recognise,
 )
 from causeway.model import State, TopicPartition, age_ms
-from causeway.operate import data_loss, parallel
-from causeway.operate.clusters import Connect, clusters, recognise
-from causeway.operate.directives.active import NOTHING, Asked, asked
 from causeway.operate.plan import transforms
 from causeway.operate.plan.transforms import TransformState
 from causeway.status import lag
 from causeway.status.states import NO_DRIVER, SOURCE_UNAVAILABLE, of_partitions
 
 UNKNOWN: Final = "unknown"  # of a link: it could not be asked
+_NONE: Final = ActiveDirectives()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class LinkStatus:
     tasks: tuple[TaskRecord, ...] = ()  # of the control plane, by name
     notes: tuple[tuple[str, str], ...] = ()  # of target topics, what stays as others want it
     transforms: tuple[TransformState, ...] = ()  # in the file's order
-    asked: Asked = NOTHING  # by people
+    asked: ActiveDirectives = _NONE
     unavailable: str | None = None  # why its source does not answer
     error: CausewayError | None = None  # why nothing else is known of it
 
@@ -95,7 +95,7 @@ class LinkStatus:
         """In the words of status/states.py, or NO_DRIVER, or UNKNOWN."""
         if self.error is not None:
             return UNKNOWN
-        standing = Standing({each.key: each for each in self.asked.standing})
+        standing = Standing({each.key: each for each in self.asked.directives})
         if (end := standing.end_of(THE_LINK)) is not None:
             return end.how
         if self.unavailable is not None:
@@ -190,8 +190,8 @@ def status_of(
     oldest |= lag.timestamps_at(source, undated)
     now_ms = int(time.time() * 1000)
     why = explain(source, _held(source, ends, tops, now_ms))
-    told = asked(target, link, contents)
-    standing = Standing({each.key: each for each in told.standing})
+    told = active_directives(target, link, contents)
+    standing = Standing({each.key: each for each in told.directives})
     return LinkStatus(
         link=link,
         driver=driver,
@@ -342,7 +342,7 @@ def partition_status(
     if progress is None and by_file is not None and state is not NO_DRIVER:
         state, reason = State.PAUSED, f"{by_file}; not begun"
     if reason is None and progress is not None and target_end is not None:
-        reason = data_loss.why(progress, target_end, source_first)
+        reason = losses.why_incomplete(progress, target_end, source_first)
     if isinstance(end, CausewayError) and reason is None:
         reason = str(end)
     lost = losses.note(progress) if progress else None
@@ -373,7 +373,7 @@ def _state(
         return (State.WAITING, "not begun") if running else (NO_DRIVER, "not begun")
     if progress.state == State.STOPPED:
         return State.STOPPED, progress.reason
-    if anew := made_anew(progress, topic):
+    if anew := why_another(progress, topic):
         return State.STOPPED, anew.format(progress.position)
     if progress.outlets and topic.target_id is None:
         return State.STOPPED, f"the target topic is gone ({ACT})"

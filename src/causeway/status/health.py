@@ -59,7 +59,7 @@ def _runs(link: LinkStatus) -> bool:
 
 def _has_ended(link: LinkStatus) -> bool:
     """All of it, so that it needs no driver."""
-    return Standing({each.key: each for each in link.asked.standing}).has_ended(THE_LINK)
+    return Standing({each.key: each for each in link.asked.directives}).has_ended(THE_LINK)
 
 
 def _is_well(link: LinkStatus) -> bool:

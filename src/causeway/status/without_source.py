@@ -6,10 +6,10 @@ import time
 
 from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings
+from causeway.link_topics.directive_log import active_directives
 from causeway.link_topics.directives import Standing
 from causeway.link_topics.progress import Contents
 from causeway.model import ENDED
-from causeway.operate.directives.active import asked
 from causeway.status import lag
 from causeway.status.from_clusters import LinkStatus, PartitionStatus, driver_of, reached
 from causeway.status.states import SOURCE_UNAVAILABLE
@@ -22,8 +22,8 @@ def without_source(
     then lags by the time since, unless its mirror has ended. Raises CausewayError."""
     now_ms = int(time.time() * 1000)
     answered_ms = lag.answered_at(contents.tasks.values())
-    told = asked(target, link, contents)
-    standing = Standing({each.key: each for each in told.standing})
+    told = active_directives(target, link, contents)
+    standing = Standing({each.key: each for each in told.directives})
     return LinkStatus(
         link=link,
         driver=driver_of(contents.leases, now_ms),

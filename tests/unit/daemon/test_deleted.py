@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
-from causeway.daemon.partitions.deleted import Deleted, is_over, judge
+from causeway.control.recreated import is_over
+from causeway.daemon.partitions.deleted import Deleted, judge
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import AuthorizationError, BrokerError, CausewayError

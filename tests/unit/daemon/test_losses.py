@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from causeway.control import losses
 from causeway.daemon.lanes.tracked import Standing
-from causeway.daemon.partitions import claims, losses
+from causeway.daemon.partitions import claims
 from causeway.daemon.partitions.claims import claim, decide
 from causeway.daemon.partitions.decisions import Begin, GoOn, PassOver, Stop
 from causeway.daemon.partitions.registry import Registry

@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from causeway.config.settings import Secret, TransformSettings
+from causeway.control.recreated import why_another
 from causeway.daemon.partitions import claiming, discovery
 from causeway.daemon.partitions.claiming import Claimer, Taken
-from causeway.daemon.partitions.claims import decide, made_anew, transform_change
+from causeway.daemon.partitions.claims import decide, transform_change
 from causeway.daemon.partitions.decisions import Begin, BeginBehind, GoOn, Offsets, Stop, Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.routing import among_others, is_other, led_to
@@ -58,8 +59,8 @@ def test_the_same_transform_goes_on_and_leads_where_it_did() -> None:
     known = transformed(routed())
     assert decide(TOPIC, 0, known, BEGUN, LINK, NOBODY, transform="old") == GoOn(progress=known)
     assert not is_other(TOPIC, known)
-    assert made_anew(known, TOPIC) is None
-    anew = made_anew(known, replace(TOPIC, target_id="dd" * 16))
+    assert why_another(known, TOPIC) is None
+    anew = why_another(known, replace(TOPIC, target_id="dd" * 16))
     assert "made anew at the target" in (anew or "")
 
 

@@ -157,20 +157,28 @@ def test_each_of_many_requests_at_once_is_answered(tmp_path: Path, tls: bool) ->
         head + b"Content-Length: 5000\r\n\r\n{" + b" " * 4998 + b"}",
     ]
     sent = b"".join(requests[number % 3] for number in range(many))
-    with listening(tmp_path if tls else None) as (place, context), ExitStack() as stack:
-        sock = stack.enter_context(socket.create_connection(place, timeout=30))
-        if context is not None:
-            sock = stack.enter_context(context.wrap_socket(sock, server_hostname="localhost"))
 
-        def send() -> None:
-            for at in range(0, len(sent), 700):  # records of TLS that are no whole requests
-                sock.sendall(sent[at : at + 700])
-            sock.sendall(HEAD + b"Connection: close\r\n\r\n")
+    async def sent_and_read(place: tuple[str, int], context: ssl.SSLContext | None) -> bytes:
+        # One thread: OpenSSL does not allow one to read a connection while another one writes to
+        # it. A read then looks like an end of the connection to the writer.
+        name = "localhost" if context is not None else None
+        reader, writer = await asyncio.open_connection(*place, ssl=context, server_hostname=name)
 
-        sender = threading.Thread(target=send)
-        sender.start()
-        found = all_of(sock)
-        sender.join()
+        async def send() -> None:
+            for at in range(0, len(sent), 700):  # TLS records that are no whole requests
+                writer.write(sent[at : at + 700])
+                await writer.drain()
+            writer.write(HEAD + b"Connection: close\r\n\r\n")
+            await writer.drain()
+
+        sending = asyncio.create_task(send())
+        found = await asyncio.wait_for(reader.read(), 60)
+        await sending
+        writer.close()
+        return found
+
+    with listening(tmp_path if tls else None) as (place, context):
+        found = asyncio.run(sent_and_read(place, context))
     assert found.count(b"HTTP/1.1 200 OK") == many // 3 + 1
     assert found.count(b"HTTP/1.1 404 Not Found") == many // 3 * 2
 

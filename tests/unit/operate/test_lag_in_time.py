@@ -15,11 +15,11 @@ from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.tasks.control_plane import ControlPlane
 from causeway.http import shaping
 from causeway.http.view import View
+from causeway.link_topics.directive_log import ActiveDirectives
 from causeway.link_topics.entries import decode, encode
 from causeway.link_topics.progress import Contents, Progress, TaskRecord
 from causeway.metrics.collector import text
 from causeway.model import Dated, State, TopicPartition
-from causeway.operate.directives.active import NOTHING
 from causeway.operate.failover.missing import Seen, topics_known
 from causeway.status import lag, without_source
 from causeway.status.from_clusters import partition_status
@@ -86,7 +86,7 @@ def without_the_source(
     progress: Progress, answered_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int | None, int | None]:
     """`status`, and the age of the first record that is missing by `failover`."""
-    monkeypatch.setattr(without_source, "asked", lambda *_: NOTHING)
+    monkeypatch.setattr(without_source, "active_directives", lambda *_: ActiveDirectives())
     monkeypatch.setattr(time, "time", lambda: NOW_MS / 1000)
     contents = Contents(
         partitions={progress.source: progress},

@@ -10,13 +10,13 @@ import pytest
 from causeway.config.settings import RunSettings, Settings
 from causeway.control.topics import Problem
 from causeway.errors import ConfigError, UnreachableError
+from causeway.link_topics.directive_log import ActiveDirectives
 from causeway.link_topics.directives import Directive, Kind, Scope
 from causeway.link_topics.progress import TaskRecord
-from causeway.operate.directives.active import Asked
-from causeway.status import narrow as narrowing
+from causeway.operate.listing import narrow as narrowing
+from causeway.operate.listing.narrow import narrowed
 from causeway.status.as_json import as_json
 from causeway.status.from_clusters import LinkStatus, PartitionStatus
-from causeway.status.narrow import narrowed
 from tests.unit.operate.test_scopes import link
 
 A_B, A_C = link("A", "B"), link("A", "C")
@@ -58,7 +58,7 @@ FULL = LinkStatus(
             figures={"groups": 3},
         ),
     ),
-    asked=Asked((pause(None), pause("bills"), pause("orders"))),
+    asked=ActiveDirectives((pause(None), pause("bills"), pause("orders"))),
 )
 OTHER = LinkStatus(link=A_C, driver=None, partitions=(partition("orders"),), problems=())
 

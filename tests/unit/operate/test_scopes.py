@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster.parallel import Connect
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
@@ -15,7 +16,6 @@ from causeway.link_topics.directives import Directive, Kind, Scope, Standing
 from causeway.link_topics.progress import Contents
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate.clusters import Connect
 from causeway.operate.directives import scopes
 from causeway.operate.directives.scopes import Wanted, choose, choose_answering, links_of
 

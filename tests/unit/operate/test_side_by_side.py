@@ -13,11 +13,11 @@ import pytest
 from causeway.cli import lists
 from causeway.cli import status as shown
 from causeway.cli.common import console
+from causeway.cluster import parallel
 from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.errors import AuthenticationError, UnreachableError
 from causeway.link_topics.progress import EventRecord
 from causeway.model import State
-from causeway.operate import parallel
 from causeway.operate.listing import events as listed_events
 from causeway.status import as_json, from_clusters, health
 from causeway.status.from_clusters import Driver, LinkStatus

@@ -13,9 +13,9 @@ from causeway.cluster.offsets import OffsetAt
 from causeway.control.open_transactions import Held
 from causeway.control.topics import MirroredTopic, Observed, Problem, TopicPlan
 from causeway.errors import AuthorizationError, ConfigError
+from causeway.link_topics.directive_log import ActiveDirectives
 from causeway.link_topics.progress import Contents, LeaseRecord, Progress
 from causeway.model import Pair, State, TopicPartition
-from causeway.operate.directives.active import Asked
 from causeway.relay.messages import Outlet
 from causeway.status import from_clusters, lag
 from causeway.status.from_clusters import (
@@ -239,7 +239,7 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
     monkeypatch.setattr("time.time", lambda: now_s)
     monkeypatch.setattr("causeway.control.topics.observe", lambda *_: NOTHING)
     monkeypatch.setattr(from_clusters, "ProgressTopic", Topic)
-    monkeypatch.setattr(from_clusters, "asked", lambda *_: Asked())
+    monkeypatch.setattr(from_clusters, "active_directives", lambda *_: ActiveDirectives())
 
     found = from_clusters.status_of(link(), cast(Any, lambda _: Hanging()), None)
 
@@ -276,7 +276,7 @@ def test_a_busy_topic_without_transactions_is_not_said_to_hold_records(
     monkeypatch.setattr("causeway.control.topics.plan", lambda *_: plan)
     monkeypatch.setattr("causeway.control.topic_changes.fitted", lambda planned, *_: planned)
     monkeypatch.setattr(from_clusters, "ProgressTopic", Topic)
-    monkeypatch.setattr(from_clusters, "asked", lambda *_: Asked())
+    monkeypatch.setattr(from_clusters, "active_directives", lambda *_: ActiveDirectives())
     monkeypatch.setattr(lag, "timestamps_at", lambda *_: {})
 
     (one,) = from_clusters.status_of(link(), cast(Any, lambda _: busy), None).partitions

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from causeway.control.recreated import ACT
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions import routing
-from causeway.daemon.partitions.claims import ACT
 from causeway.daemon.partitions.decisions import Begin, Offsets, Stop, Wish
 from causeway.link_topics.directives import Start
 from causeway.link_topics.progress import Progress

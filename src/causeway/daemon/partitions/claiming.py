@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from causeway.config.settings import LinkSettings
-from causeway.control import mm2_offsets
+from causeway.control import losses, mm2_offsets
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
+from causeway.control.recreated import ACT
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import after_failback, claims, discovery, losses, routing
+from causeway.daemon.partitions import after_failback, claims, discovery, routing
 from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.decisions import (
     Adopt,
@@ -329,7 +330,7 @@ class Claimer:
         )
         start = adopt.start if start is None else start
         if start is None:
-            remedy = "start with --from TIMESTAMP" if self.wish_of(source).adopt else claims.ACT
+            remedy = "start with --from TIMESTAMP" if self.wish_of(source).adopt else ACT
             return Stop(
                 reason=f"{adopt.reason}, and the target's last records are not found in one place "
                 f"of the source ({remedy})"

@@ -33,9 +33,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from causeway.config.settings import LinkSettings
+from causeway.control import losses
 from causeway.control.mm2_offsets import Copied, Unsure
+from causeway.control.recreated import ACT, RENAMED, other_name, own_outlets, why_another
 from causeway.control.topics import MirroredTopic
-from causeway.daemon.partitions import losses, routing
+from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.decisions import (
     Adopt,
     Begin,
@@ -53,10 +55,8 @@ from causeway.link_topics.progress import Progress
 from causeway.model import NO_TOPIC_ID, Loss, Pair, State, same_topic
 from causeway.relay.messages import Outlet
 
-_RENAMED = "and the file calls its mirror"
 _UNDER_WAY = "changed while records of the earlier version were under way"
 _NO_MORE = "it has no transform or treatment any more"
-ACT = "`causeway restart --adopt` goes on, or start with --from TIMESTAMP"
 _MOST_EARLIER = 32  # producer ids of earlier claims, of one partition
 
 
@@ -84,7 +84,7 @@ def decide(
         return _decide_new(
             topic, targets, offsets, link, alone, wish, copied, progress_lost, transform
         )
-    if (change := transform_change(progress, transform)) and not made_anew(progress, topic):
+    if (change := transform_change(progress, transform)) and not why_another(progress, topic):
         return _begin_behind(topic, progress, offsets, targets, wish, change)
     over = _pass_over(topic, progress, offsets, link, wish)
     reason = None if over else _reason_to_stop(topic, progress)
@@ -127,7 +127,7 @@ def _pass_over(
     loss = progress.loss
     if loss is None or wish.start_from is not None:
         return None
-    if made_anew(progress, topic) or routing.is_other(topic, progress):
+    if why_another(progress, topic) or routing.is_other(topic, progress):
         return None
     known = _with_ids(progress, topic)
     if wish.adopt:
@@ -258,9 +258,9 @@ def _may_have_mirrored_since(copied: Copied, progress: Progress, offsets: Offset
 def _reason_to_stop(topic: MirroredTopic, progress: Progress) -> str | None:
     reason = progress.reason or "stopped"
     # By the earlier version, what stopped only for a later one goes on.
-    if progress.state is State.STOPPED and _UNDER_WAY not in reason and _RENAMED not in reason:
+    if progress.state is State.STOPPED and _UNDER_WAY not in reason and RENAMED not in reason:
         return reason
-    if anew := made_anew(progress, topic):
+    if anew := why_another(progress, topic):
         return anew.format(progress.position)
     if (unnoticed := losses.unnoticed(progress)) is not None:
         return unnoticed
@@ -269,37 +269,14 @@ def _reason_to_stop(topic: MirroredTopic, progress: Progress) -> str | None:
     return None
 
 
-def made_anew(progress: Progress, topic: MirroredTopic) -> str | None:
-    """Why `topic` is no longer what was mirrored, None where it is. `{}` in it stands for the
-    offset before which all is mirrored."""
-    if not same_topic(progress.topic_id, topic.source_id):
-        return (
-            f"{topic.source} was deleted and made anew at the source after offset {{}} was "
-            f"mirrored ({ACT})"
-        )
-    if (before := _other_name(progress, topic)) is not None:
-        return (
-            f"{topic.source} was mirrored to {before} up to offset {{}}, {_RENAMED} "
-            f"{topic.target} by now ({ACT})"
-        )
-    if not all(same_topic(o.topic_id, topic.target_id) for o in routing.own(progress)):
-        return f"{topic.target} was deleted and made anew at the target ({ACT})"
-    return None
-
-
-def _other_name(progress: Progress, topic: MirroredTopic) -> str | None:
-    names = (outlet.topic for outlet in routing.own(progress))
-    return next((name for name in names if name != topic.target), None)
-
-
 def deleted(topic: str) -> str:
-    """The reason of a partition whose topic is gone; `{}` as in `made_anew`."""
+    """The reason of a partition whose topic is gone; `{}` as in `why_another`."""
     return f"{topic} was deleted at the source; all before offset {{}} is mirrored"
 
 
 def target_deleted(progress: Progress, topic: MirroredTopic) -> str:
     """The reason of a partition whose target is not there."""
-    if _other_name(progress, topic) is not None and (anew := made_anew(progress, topic)):
+    if other_name(progress, topic) is not None and (anew := why_another(progress, topic)):
         return anew.format(progress.position)
     return f"{topic.target} was deleted at the target ({ACT})"
 
@@ -328,7 +305,7 @@ def claim(
     """The progress of a partition that begins; `producers` has (id, epoch) by target partition;
     `transform`: the identity of its transform; `before`: its progress so far; `taken_over`: the
     target's records are a copy of the source that another tool has made."""
-    earlier = {} if before is None else {o.partition: o for o in routing.own(before)}
+    earlier = {} if before is None else {o.partition: o for o in own_outlets(before)}
     lost, goes_on = 0 if before is None else before.lost, begin.first_copy_end
     return Progress(
         topic=topic.source,

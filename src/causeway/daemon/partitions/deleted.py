@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from causeway.control.recreated import is_over
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import discovery
 from causeway.daemon.partitions.claiming import Claimer
@@ -55,13 +56,6 @@ def judge(
         if at not in noted and is_over(progress, now_ms, retention_s)
     }
     return Changes(noted=noted, over=over)
-
-
-def is_over(progress: Progress, now_ms: int, retention_s: float | None) -> bool:
-    """Whether nobody needs to hear of it any more."""
-    if progress.gone_at < 0 or retention_s is None:
-        return False
-    return now_ms - progress.gone_at >= retention_s * 1000
 
 
 class Deleted:

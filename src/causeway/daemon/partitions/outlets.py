@@ -20,6 +20,7 @@ from causeway.cluster.offsets import LATEST, OffsetAt
 from causeway.config.routes import RouteError
 from causeway.config.settings import LinkSettings
 from causeway.control import routed_topics
+from causeway.control.recreated import ACT
 from causeway.control.routed_topics import Led, Need
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.leadership import Leadership
@@ -62,7 +63,7 @@ def bereft(progress: Progress, lost: Collection[str]) -> str | None:
     for outlet in progress.outlets:
         if outlet.routed is not None and outlet.topic in lost:
             what = f"{outlet.topic}, to which its transform leads,"
-            return f"{what} was deleted at the target ({claims.ACT})"
+            return f"{what} was deleted at the target ({ACT})"
     return None
 
 

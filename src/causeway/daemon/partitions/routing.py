@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from causeway.config.settings import LinkSettings
+from causeway.control.recreated import own_outlets
 from causeway.control.topics import MirroredTopic
 from causeway.link_topics.progress import Progress
 from causeway.model import NO_TOPIC_ID, Pair, State, TopicPartition
@@ -109,11 +110,6 @@ def by_key_from(
     return progress.replace(outlets=outlets, keys_from=offset, state=State.WAITING, reason=None)
 
 
-def own(progress: Progress) -> list[Outlet]:
-    """Its outlets but for those that a transform has led to."""
-    return [outlet for outlet in progress.outlets if outlet.routed is None]
-
-
 def led_to(known: Iterable[Progress]) -> frozenset[TopicPartition]:
     """The target partitions that transforms have led to. Others may feed them too, another such
     partition as well as one whose mirror it is, so no offset of theirs tells a record of ours: no
@@ -138,4 +134,4 @@ def among_others(progress: Progress, led: Collection[TopicPartition]) -> Progres
 
 
 def _fed(progress: Progress) -> frozenset[int]:
-    return frozenset(outlet.partition for outlet in own(progress))
+    return frozenset(outlet.partition for outlet in own_outlets(progress))

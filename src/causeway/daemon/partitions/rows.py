@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from causeway.control import losses
 from causeway.control.open_transactions import HELD_MS, Held
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
-from causeway.daemon.partitions import losses
 from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import RECENT_S, Recent, with_more
 from causeway.link_topics.offset_map import MOST_POINTS, OffsetMap

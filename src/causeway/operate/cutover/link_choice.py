@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from causeway.cluster.parallel import Connect
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control.fences import Sharer
 from causeway.errors import ConfigError
-from causeway.operate.clusters import Connect
 from causeway.operate.directives.scopes import Wanted, choose
 
 

@@ -12,6 +12,7 @@ from causeway.cluster.acls import AclFilter
 from causeway.cluster.acls import describe_acls as describe_acls_at
 from causeway.cluster.cluster import Committed, Leader
 from causeway.cluster.offsets import OffsetAt
+from causeway.cluster.parallel import Connect
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences, groups
 from causeway.control.groups import Commits, Stand
@@ -19,10 +20,9 @@ from causeway.control.open_transactions import Ends, both_ends
 from causeway.errors import CausewayError
 from causeway.link_topics.directive_log import DirectiveLog
 from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
-from causeway.link_topics.progress import Contents, Progress, ProgressTopic
+from causeway.link_topics.progress import Contents, Progress, ProgressTopic, recognise
 from causeway.model import ENDED, TopicPartition
 from causeway.operate.ahead import Ahead
-from causeway.operate.clusters import Connect, recognise
 from causeway.operate.cutover.clock import DriverClock
 from causeway.operate.cutover.link_choice import sharers_of
 from causeway.operate.cutover.places import Places

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from causeway.cluster.parallel import clusters
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences
 from causeway.control.topics import TopicPlan
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.link_topics.directives import Directive, Standing
-from causeway.operate.clusters import clusters
 from causeway.operate.cutover import checks as checking
 from causeway.operate.cutover.compared import under_way, verified
 from causeway.operate.cutover.link_choice import the_one

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
+from causeway.cluster.parallel import clusters
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences
 from causeway.errors import CausewayError
@@ -14,7 +15,6 @@ from causeway.link_topics import directive_log
 from causeway.link_topics.directive_log import DirectiveLog
 from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
 from causeway.model import State
-from causeway.operate.clusters import clusters
 from causeway.operate.cutover.link_choice import sharers_of, the_one
 from causeway.operate.cutover.lock import CutoverLock, persist
 from causeway.operate.directives.act import whoever

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from functools import partial as bound
 from typing import Any, Final
 
+from causeway.cluster.parallel import Connect, clusters
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, RefusedError
 from causeway.link_topics import directive_json, directive_log, directives
 from causeway.link_topics.directive_log import Written
 from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing
 from causeway.link_topics.progress import Contents, LeaseRecord, ProgressTopic
-from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives.scopes import Wanted, choose_answering
 from causeway.status.from_clusters import driver_of
 

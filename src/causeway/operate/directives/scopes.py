@@ -8,12 +8,12 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import NamedTuple
 
+from causeway.cluster import parallel
+from causeway.cluster.parallel import Connect
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, UnreachableError
 from causeway.link_topics.directive_log import DirectiveLog
 from causeway.link_topics.progress import Contents, ProgressTopic
-from causeway.operate import parallel
-from causeway.operate.clusters import Connect
 
 _NEAR = 3  # names that are offered
 _LISTED = 10  # known names that are listed where none is like the one that was given

@@ -9,15 +9,14 @@ from difflib import get_close_matches
 from functools import partial as bound
 from typing import Final
 
+from causeway.cluster.parallel import clusters, silent
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import ConfigError
 from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
-from causeway.operate.clusters import clusters
 from causeway.operate.directives import scopes
 from causeway.operate.explain.groups import decide
 from causeway.operate.explain.known import Known
 from causeway.operate.explain.values import Explanation, Kind
-from causeway.operate.parallel import silent
 
 _PARTITION: Final = re.compile(r"(.+)-(\d{1,9})")
 _NEAR: Final = 3  # names that are offered

@@ -9,17 +9,17 @@ from typing import TypeVar
 
 from causeway.cluster.cluster import Cluster, GroupListing
 from causeway.cluster.metadata import TopicMetadata
+from causeway.cluster.parallel import Connect
 from causeway.config import origins
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import visible
 from causeway.control.groups import Commits
 from causeway.errors import CausewayError
+from causeway.link_topics.directive_log import ActiveDirectives, active_directives
 from causeway.link_topics.directives import Directive, Standing
-from causeway.link_topics.progress import Contents, ProgressTopic
+from causeway.link_topics.progress import Contents, ProgressTopic, recognise
 from causeway.model import ENDED
 from causeway.operate import ahead
-from causeway.operate.clusters import Connect, recognise
-from causeway.operate.directives.active import Asked, asked
 from causeway.operate.explain import groups, topics
 from causeway.operate.explain.groups import GroupFacts
 from causeway.operate.explain.topics import PartitionFact, TopicFacts, stamp
@@ -155,14 +155,14 @@ class Known:
             facts = _with_status(facts, seen, topic)
         else:
             found = self._try(self._target, "directives", self._asked)
-            facts = replace(facts, standing=_standing(found.standing if found else ()))
+            facts = replace(facts, standing=_standing(found.directives if found else ()))
         facts = replace(facts, unknown=tuple(dict.fromkeys(self.unknown)))
         return topics.explain(
             self.link, topic, facts, partition=partition, links=self._settings.links
         )
 
-    def _asked(self, target: Cluster) -> Asked:
-        return asked(target, self.link, self.contents)
+    def _asked(self, target: Cluster) -> ActiveDirectives:
+        return active_directives(target, self.link, self.contents)
 
     def _status(self, topic: str) -> LinkStatus | None:
         if self.link.decide_topic(topic).target_name is None:
@@ -193,7 +193,7 @@ class Known:
         there = self._try(self._target, "offsets", commits)
         contents, newest = self.contents, self._newest()
         asked = self._try(self._target, "directives", self._asked)
-        standing = _standing(asked.standing if asked else ())
+        standing = _standing(asked.directives if asked else ())
         ended = frozenset(
             at
             for at, each in contents.partitions.items()
@@ -268,7 +268,7 @@ def _with_status(facts: TopicFacts, seen: LinkStatus, topic: str) -> TopicFacts:
             if problem.topic == topic and facts.hidden is None
         ),
         notes=tuple(note for name, note in seen.notes if name == target),
-        standing=_standing(seen.asked.standing),
+        standing=_standing(seen.asked.directives),
     )
 
 

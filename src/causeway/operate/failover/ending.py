@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final
 
 from causeway.cluster.offsets import LATEST
+from causeway.cluster.parallel import Connect
 from causeway.config.settings import LinkSettings
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions.rows import place_of
@@ -39,9 +40,9 @@ from causeway.link_topics.progress import (
     LeaseRecord,
     Progress,
     ProgressTopic,
+    recognise,
 )
 from causeway.model import State, TopicPartition
-from causeway.operate.clusters import Connect, recognise
 from causeway.relay import log_reader
 from causeway.relay.log_reader import offsets_at, value_of
 from causeway.relay.messages import Outlet

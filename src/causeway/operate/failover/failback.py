@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from causeway.cluster.offsets import LATEST, OffsetAt
+from causeway.cluster.parallel import Connect, clusters
 from causeway.config.geo_topics import Chosen
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import fences, topic_changes, topics
@@ -27,7 +28,6 @@ from causeway.link_topics import ending
 from causeway.link_topics.cuts import Cut
 from causeway.link_topics.directives import Directive, Kind, Scope
 from causeway.model import ENDED, State, TopicPartition
-from causeway.operate.clusters import Connect, clusters
 from causeway.operate.cutover.link_choice import sharers_of
 from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.directives.scopes import Wanted, choose, reverse_of

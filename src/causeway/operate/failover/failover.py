@@ -16,7 +16,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from causeway.cluster import parallel
 from causeway.cluster.cluster import AclBinding
+from causeway.cluster.parallel import Connect, clusters
 from causeway.config.settings import ClientSettings, LinkSettings, Settings
 from causeway.control import acls
 from causeway.errors import CausewayError, ConfigError
@@ -25,8 +27,6 @@ from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope
 from causeway.link_topics.ending import cuts_of
 from causeway.link_topics.progress import Progress
 from causeway.model import ENDED, State, TopicPartition
-from causeway.operate import parallel
-from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.directives.scopes import Wanted, choose_answering
 from causeway.operate.failover import last_groups, missing

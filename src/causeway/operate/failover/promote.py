@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from causeway.cluster.cluster import AclBinding
+from causeway.cluster.parallel import Connect, clusters
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import acls, paused, topics
 from causeway.control.collisions import begun_by
@@ -27,7 +28,6 @@ from causeway.link_topics.cuts import Cut
 from causeway.link_topics.directives import Directive, Scope
 from causeway.link_topics.ending import cuts_of
 from causeway.model import ENDED, State, TopicPartition
-from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.directives.scopes import Wanted, choose
 from causeway.operate.failover import last_groups

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from causeway.cluster.parallel import Connect, clusters, reach
 from causeway.config.settings import LinkSettings, Settings
 from causeway.link_topics.progress import EventRecord, ProgressTopic
-from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import scopes
 from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
-from causeway.operate.parallel import reach
 
 LEVELS: Final = ("info", "warning", "error")
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from causeway.cluster.parallel import Connect, clusters, silent
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import CausewayError
-from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives import scopes
 from causeway.operate.explain.groups import CODES
 from causeway.operate.explain.known import Known
 from causeway.operate.explain.values import Explanation
 from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
-from causeway.operate.parallel import silent
 
 
 def groups(

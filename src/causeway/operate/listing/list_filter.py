@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
+from causeway.cluster import parallel
 from causeway.config.settings import LinkSettings
 from causeway.errors import CausewayError
-from causeway.operate import parallel
 from causeway.operate.directives import scopes
 
 T = TypeVar("T")

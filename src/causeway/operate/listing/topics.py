@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+from causeway.cluster.parallel import clusters
 from causeway.config.settings import Settings
-from causeway.operate.clusters import clusters
 from causeway.operate.directives import scopes
 from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
 from causeway.status import from_clusters

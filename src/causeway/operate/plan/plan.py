@@ -7,11 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from causeway.cluster import parallel
 from causeway.cluster.cluster import Cluster
+from causeway.cluster.parallel import Connect, clusters, reach
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import acls, collisions, configs, paused, required_apis, topic_changes, topics
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan, SyncConfigs
+from causeway.control.recreated import ACT
 from causeway.control.required_apis import Lack
 from causeway.control.topics import (
     AlterTopicConfigs,
@@ -23,7 +26,7 @@ from causeway.control.topics import (
     TopicPlan,
 )
 from causeway.daemon.partitions import identity
-from causeway.daemon.partitions.claims import ACT, transform_change
+from causeway.daemon.partitions.claims import transform_change
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import (
@@ -36,10 +39,8 @@ from causeway.errors import (
 )
 from causeway.link_topics.progress import Contents, ProgressTopic
 from causeway.model import TopicPartition
-from causeway.operate import internal_topics, parallel
-from causeway.operate.clusters import Connect, clusters
+from causeway.operate import internal_topics
 from causeway.operate.internal_topics import OwnTopic
-from causeway.operate.parallel import reach
 from causeway.operate.plan import loops, schemas, shared_groups, starts, transforms
 from causeway.operate.plan.schemas import SchemaPlan
 from causeway.operate.plan.starts import Start, Starts

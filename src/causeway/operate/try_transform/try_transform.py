@@ -8,11 +8,11 @@ from typing import Any
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.cluster.parallel import clusters
 from causeway.config.routes import Routes
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, ProtocolError
 from causeway.model import TopicPartition
-from causeway.operate.clusters import clusters
 from causeway.operate.directives.scopes import links_of
 from causeway.operate.plan.transforms import Told, prepared
 from causeway.operate.try_transform.local_spark import local_spark

@@ -13,18 +13,19 @@ from enum import StrEnum
 from typing import Any
 
 from causeway.cluster.admin import ConfigEntry
+from causeway.cluster.parallel import Connect
 from causeway.config.settings import LinkSettings, Settings
 from causeway.control import topics as planning
 from causeway.control.collisions import begun_by
+from causeway.control.recreated import why_another
 from causeway.control.topics import MirroredTopic
-from causeway.daemon.partitions import claims, routing
+from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.assigning import assignment, steps_of
 from causeway.daemon.partitions.rows import offset_maps_of, place_of
 from causeway.daemon.partitions.transforms import with_treatments
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Contents, Progress, ProgressTopic
+from causeway.link_topics.progress import Contents, Progress, ProgressTopic, recognise
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
-from causeway.operate.clusters import Connect, recognise
 from causeway.operate.directives.scopes import links_of, unknown
 from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.ranges import Feed, Range
@@ -172,7 +173,7 @@ class _Link:
             text = f"nothing of it is mirrored yet{f': {why}' if why else ''}"
             yield self._nothing(at, topic.target, Why.NOT_MIRRORED, text)
             return
-        anew = claims.made_anew(progress, topic)
+        anew = why_another(progress, topic)
         if anew is not None or topic.target_id is None:
             text = anew.format(progress.position) if anew else "the target topic does not exist"
             yield self._nothing(at, topic.target, Why.TOPIC, text)
@@ -198,7 +199,7 @@ class _Link:
         of_topic = [one for at in places if (one := known.get(at)) is not None and one.outlets]
         if topic.target_id is None or not self._link.sole_writer or not of_topic:
             return ()
-        anew = any(claims.made_anew(one, topic) is not None for one in of_topic)
+        anew = any(why_another(one, topic) is not None for one in of_topic)
         if anew or any(one.transform is not None or one.state in ENDED for one in of_topic):
             return ()
         numbers = self._observed.target_topics[topic.target].partitions

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from causeway.cluster.parallel import clusters
 from causeway.config.settings import Settings
 from causeway.errors import CausewayError
-from causeway.operate.clusters import clusters
 from causeway.operate.verify.job import Part, runner
 from causeway.operate.verify.outcome import Difference, Kind, Outcome
 from causeway.operate.verify.plan import Left, Share, Why, plan

@@ -15,13 +15,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from causeway.cluster.parallel import Connect
 from causeway.config.settings import LinkSettings, Settings
 from causeway.daemon.partitions.rows import place_of
 from causeway.errors import CausewayError
 from causeway.link_topics.directive_log import DirectiveLog
 from causeway.link_topics.progress import Progress
 from causeway.model import TopicPartition
-from causeway.operate.clusters import Connect
 from causeway.operate.directives.scopes import reverse_of
 from causeway.translation.answers import back
 from causeway.translation.answers.courses import Book, Course, courses, sides

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from causeway.cluster.offsets import OffsetAt
+from causeway.cluster.parallel import Connect, clusters
 from causeway.config.settings import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics.progress import Progress
 from causeway.model import TopicPartition
-from causeway.operate.clusters import Connect, clusters
 from causeway.operate.directives.scopes import links_of, unknown
 from causeway.translation.answers import after_failback
 from causeway.translation.answers import back as way_back

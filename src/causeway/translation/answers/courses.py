@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.cluster.parallel import Connect
 from causeway.config.settings import ClientSettings, LinkSettings, Settings
 from causeway.daemon.partitions.rows import offset_maps_of, place_of
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.offset_map import OffsetMap
-from causeway.link_topics.progress import Contents, Progress, ProgressTopic
+from causeway.link_topics.progress import Contents, Progress, ProgressTopic, recognise
 from causeway.model import State, TopicPartition, same_topic
-from causeway.operate.clusters import Connect, recognise
 from causeway.relay.messages import Outlet
 from causeway.translation.answers.values import Why
 from causeway.wire.batches import SEQUENCE_SPACE, advance, distance

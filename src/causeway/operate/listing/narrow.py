@@ -45,7 +45,7 @@ def _of_topic(each: LinkStatus, topic: str) -> LinkStatus:
     transform = each.link.transform_of(topic)
     names = {topic, *(one.target for one in each.partitions)} - {""}
     asked = each.asked._replace(
-        standing=tuple(one for one in each.asked.standing if one.scope.topic in (None, topic))
+        directives=tuple(one for one in each.asked.directives if one.scope.topic in (None, topic))
     )
     return replace(
         each,

@@ -1,22 +1,51 @@
-"""Every link and cluster of a file asked at once: one that does not answer holds up no other, and
-several that do not take no longer than one."""
+"""Clusters opened for one command, and asked at the same time.
+
+A cluster that does not answer delays no other, and several such take no longer than one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Final, TypeVar
 
 from causeway.cluster.cluster import Cluster
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.errors import CausewayError, UnreachableError
-from causeway.operate.clusters import Connect
 
-ANSWER_S: Final = 10.0  # so long a cluster is waited for
+ANSWER_S: Final = 10.0  # how long to wait for a cluster
 _AT_ONCE: Final = 16
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+
+class Connect:
+    """Gives equal client settings the same Cluster, however many links name it. Thread-safe."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._lock = threading.Lock()
+        self._open: list[tuple[ClientSettings, Cluster]] = []
+
+    def __call__(self, settings: ClientSettings) -> Cluster:
+        with self._lock:
+            for known, cluster in self._open:
+                if known == settings:
+                    return cluster
+            cluster = Cluster(settings)
+            self._stack.callback(cluster.close)
+            self._open.append((settings, cluster))
+            return cluster
+
+
+@contextmanager
+def clusters() -> Iterator[Connect]:
+    """Closes the clusters that were opened inside at the end."""
+    with ExitStack() as stack:
+        yield Connect(stack)
 
 
 def reach(connect: Connect, client: ClientSettings, patience_s: float = ANSWER_S) -> Cluster:

@@ -119,3 +119,31 @@ def about(before: Progress, to: int, *, adopted: bool) -> dict[str, str]:
         "records": f"up to {to - start}",
         "reason": why,
     }
+
+
+def why_incomplete(progress: Progress, target_end: int, source_first: int | None) -> str | None:
+    """Why a mirror lacks records that its lag does not count; None if it lacks none.
+
+    `target_end`: where the mirror ends, if this link is its only writer. `source_first`: where the
+    source begins, needed if `target_end` is 0."""
+    return _lost_on_target(progress, target_end) or _never_had(progress, target_end, source_first)
+
+
+def _lost_on_target(progress: Progress, target_end: int) -> str | None:
+    written = progress.outlets[0].pair.target
+    if target_end >= written:
+        return None
+    return (
+        f"the target ends at {target_end}, below {written}: it lost what it had acknowledged, and "
+        "gets it again from a running driver"
+    )
+
+
+def _never_had(progress: Progress, target_end: int, source_first: int | None) -> str | None:
+    """A mirror that began at the source's end lags by nothing, but lacks all earlier records."""
+    if target_end > 0 or source_first is None or source_first >= progress.position:
+        return None
+    return (
+        f"the mirror is empty: the source's offsets {source_first} to {progress.position - 1} lie "
+        "before its beginning, or hold nothing to mirror"
+    )
