@@ -9,7 +9,7 @@ from bench import latency, throughput
 from bench.asker import Asker
 from bench.source import Shape
 from bench.stage import Run, Stage
-from causeway.dev.ports import Ports
+from causeway.dev import Ports
 
 PER_S = 200
 Say = Callable[[str], None]

@@ -21,9 +21,9 @@ from bench.parts import DRIVER, JVM, LANE
 from bench.stage import Stage, create_topics, delete_topics
 from bench.systems import System, properties, system
 from bench.usage import Meter, Usage
-from causeway.dev.mirror_maker import write_properties
-from causeway.dev.ports import Ports
+from causeway.dev import Ports
 from causeway.errors import CausewayError
+from tests.harness.kafka.mirror_maker import write_properties
 
 _TIMEOUT_S = 900.0
 _STATUSES = 3

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from causeway.dev.java import find_java
-from causeway.dev.versions import kafka_version
+from causeway.dev import kafka_version
+from causeway.java import find_java
 
 _ROOT = Path(__file__).parents[1]
 

@@ -17,10 +17,10 @@ from typing import TypeVar
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.target import Target
-from causeway.dev.certificates import create_certificates
-from causeway.dev.cluster import LocalCluster, start_all
-from causeway.dev.security import Security
+from causeway.dev import LocalCluster, start_all
 from causeway.errors import CausewayError
+from tests.harness.kafka.certificates import create_certificates
+from tests.harness.kafka.security import Security
 
 TIMEOUT_S = 60.0
 _USER = "bench"

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from bench import smt
 from bench.stage import Run, Stage
-from causeway.dev.cluster import LocalCluster
-from causeway.dev.mirror_maker import MirrorMaker2, write_properties
-from causeway.dev.process import Process, spawn
+from causeway.dev import LocalCluster, Process, spawn
 from causeway.errors import CausewayError
+from tests.harness.kafka.mirror_maker import MirrorMaker2, write_properties
 
 CAUSEWAY = "causeway"
 MM2 = "mm2"

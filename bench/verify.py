@@ -11,10 +11,10 @@ from bench.source import Backlog, Shape
 from bench.stage import Stage
 from bench.systems import properties, system
 from bench.usage import Meter, Usage
-from causeway.dev.mirror_maker import write_properties
 from causeway.errors import CausewayError
 from causeway.formats.load import load
 from causeway.operate.verify import Progress, verify
+from tests.harness.kafka.mirror_maker import write_properties
 
 _TIMEOUT_S = 900.0
 

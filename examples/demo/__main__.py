@@ -20,7 +20,7 @@ from types import FrameType
 from rich.console import Console
 from rich.syntax import Syntax
 
-from causeway.dev.artifacts import broker_classpath
+from causeway.dev import broker_classpath
 from causeway.errors import CausewayError
 from examples.demo import progress, proof
 from examples.demo.ground import CAUSEWAY, SOURCE, TARGET, Ground, KeptGround, PassingGround

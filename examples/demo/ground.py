@@ -15,9 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from causeway.dev.cluster import LocalCluster, start_all
-from causeway.dev.environment import Environment, state_directory
-from causeway.dev.process import Process, spawn
+from causeway.dev import Environment, LocalCluster, Process, spawn, start_all, state_directory
 from causeway.errors import CausewayError
 
 SOURCE, TARGET = "east", "west"

@@ -6,8 +6,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from causeway.dev.broker import Broker
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import Broker, LocalCluster
 
 _BEGIN = struct.Struct(">qi")
 _EPOCH = struct.Struct(">i")

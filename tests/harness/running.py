@@ -13,8 +13,7 @@ from typing import Any
 import psutil
 from confluent_kafka import KafkaException
 
-from causeway.dev.cluster import LocalCluster
-from causeway.dev.process import spawn
+from causeway.dev import LocalCluster, spawn
 from causeway.errors import CausewayError
 from causeway.formats.load import load
 from causeway.status.as_json import as_json

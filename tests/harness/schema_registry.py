@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from causeway.config.settings import RegistrySettings
-from causeway.dev.artifacts import _ivy_jar, cache_directory, locked
-from causeway.dev.java import find_java
-from causeway.dev.ports import Ports
+from causeway.dev import Ports, cache_directory, locked
+from causeway.dev.artifacts import _ivy_jar
+from causeway.java import find_java
 from tests.harness.waiting import await_until
 
 VERSION = "2.6.13.Final"

@@ -24,10 +24,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from causeway.dev.broker import Broker
-from causeway.dev.certificates import Certificates, create_certificates
-from causeway.dev.cluster import LocalCluster
-from causeway.dev.token_server import AUDIENCE, ISSUER, TokenServer
+from causeway.dev import Broker, LocalCluster
+from tests.harness.kafka.certificates import Certificates, create_certificates
+from tests.harness.kafka.token_server import AUDIENCE, ISSUER, TokenServer
 
 ADMIN, NOBODY, ODD_USER = "admin", "nobody", "odd,user=1"
 PASSWORD = 'pa$$,w=ör"d'

@@ -14,8 +14,7 @@ from typing import Any
 import psutil
 import pyspark
 
-from causeway.dev.ports import Ports
-from causeway.dev.process import Process, spawn
+from causeway.dev import Ports, Process, spawn
 from tests.harness.running import python_workers
 from tests.harness.waiting import await_until
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from tests.harness.command import Ended, causeway
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.secured import ADMIN, NOBODY, PASSWORD, SecuredCluster

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from causeway.cli.main import main
-from causeway.dev.ports import Ports
+from causeway.dev import Ports
 from tests.harness.command import Ended, causeway
 
 SECRET = "hunter2-is-secret"

@@ -11,7 +11,7 @@ import pytest
 
 from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.model import State
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link, link_apart

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 

@@ -24,8 +24,7 @@ from causeway.config.settings import (
     Settings,
 )
 from causeway.control import fences
-from causeway.dev.cluster import LocalCluster
-from causeway.dev.security import Security
+from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError
 from causeway.filters import compile_patterns
 from causeway.formats.load import load
@@ -43,6 +42,7 @@ from causeway.operate.failover.ending import wish
 from causeway.operate.listing.groups import groups
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link, link_apart
+from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
 from tests.harness.members import Member

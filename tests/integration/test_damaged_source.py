@@ -8,7 +8,7 @@ import time
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.model import State, TopicPartition
 from causeway.operate.directives import act
 from tests.harness.broken_logs import flip_bit

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.proxy import Proxies

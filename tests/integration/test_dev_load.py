@@ -10,8 +10,8 @@ import pytest
 
 from causeway.cluster.cluster import Cluster
 from causeway.config.settings import ClientSettings
-from causeway.dev import records
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
+from causeway.dev import load as records
 from causeway.dev.load import CODECS, Stream, Tally, write
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
@@ -83,7 +83,7 @@ def test_rate_duration_and_an_early_end(
 
 
 def test_no_broker(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(records, "_PRODUCE_S", 1.0)
 
     async def run() -> None:
         await write(f"127.0.0.1:{port}", Stream(topic="events"), asyncio.Event(), lambda _: None)

@@ -13,7 +13,7 @@ import pytest
 
 from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings, RunSettings, Settings
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError, NobodyLeadsError, PartitionsFailedError
 from causeway.link_topics import directive_log
 from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing

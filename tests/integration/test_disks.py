@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.model import State
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client

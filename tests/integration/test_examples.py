@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev import LocalCluster, start_all
 from causeway.filters import Verdict
 from causeway.formats.load import load
 from causeway.naming import HEARTBEATS

@@ -13,7 +13,7 @@ from causeway.cluster.cluster import Cluster
 from causeway.config.settings import LinkSettings, RunSettings, Settings
 from causeway.control import acls
 from causeway.daemon.leadership import Leadership
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, NobodyLeadsError
 from causeway.link_topics.progress import LeadershipLostError, ProgressTopic
 from causeway.model import Pair, State, TopicPartition

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from causeway.daemon import patience
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.errors import TooFewBrokersError
 from causeway.model import State
 from causeway.status.snapshot import Role

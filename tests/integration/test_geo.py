@@ -11,7 +11,7 @@ import pytest
 from causeway.cli.main import main
 from causeway.cluster.parallel import clusters
 from causeway.config.settings import HttpSettings, LinkSettings, RunSettings, Settings
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError
 from causeway.geo import destination_status, destinations, settings, topics
 from causeway.geo.local_file import Place, Remembered

@@ -14,8 +14,8 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from causeway.dev.java import find_java
 from causeway.errors import ConfigError
+from causeway.java import find_java
 from causeway.patterns import compile_pattern
 
 pytestmark = pytest.mark.integration

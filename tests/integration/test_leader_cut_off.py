@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.model import State
 from causeway.status.snapshot import Role
 from tests.harness.daemon import RunningDaemon, link

@@ -15,7 +15,7 @@ import pytest
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import LATEST
 from causeway.config.settings import LinkSettings, RunSettings, Settings
-from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev import LocalCluster, start_all
 from causeway.errors import BrokerError
 from causeway.model import State, TopicPartition
 from causeway.operate.plan.plan import LinkPlan

@@ -13,10 +13,9 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from causeway.config.keys import FlowKeys
-from causeway.dev.artifacts import connect_classpath
-from causeway.dev.cluster import LocalCluster, start_all
-from causeway.dev.java import find_java
+from causeway.dev import LocalCluster, connect_classpath, start_all
 from causeway.filters import compile_patterns, excludes
+from causeway.java import find_java
 from causeway.naming import ReplicationPolicy
 from tests.harness.control import Truth
 from tests.harness.kafka_tools import KafkaTools, Outgoing

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.link_topics.progress import Contents, ProgressTopic
 from causeway.model import State, TopicPartition
 from causeway.status.snapshot import Role

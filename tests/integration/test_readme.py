@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.artifacts import cache_directory
-from causeway.dev.process import Process, spawn
+from causeway.dev import Process, cache_directory, spawn
 from causeway.formats.mm2 import load_mm2
 from causeway.formats.properties import read_properties
 from tests.harness.command import command_environment

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from tests.harness.customers import PEPPER, Customers
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.proxy import Proxy

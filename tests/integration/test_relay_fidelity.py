@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.model import State, TopicPartition
 from causeway.relay import log_reader
 from causeway.relay.lane import responses

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import pytest
 
-from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev import LocalCluster, start_all
 from causeway.model import State, TopicPartition
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport, Report, ToDriver

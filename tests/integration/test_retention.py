@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from causeway.config.settings import LinkSettings, RunSettings, Settings
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy

@@ -17,9 +17,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from causeway.dev.cluster import LocalCluster, start_all
-from causeway.dev.security import Security
+from causeway.dev import LocalCluster, start_all
 from tests.harness.command import causeway
+from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import (
     PATIENCE_S,
@@ -43,6 +43,10 @@ QUICK = (
     "emit.checkpoints.enabled = false",
     "emit.offset-syncs.enabled = false",
 )
+
+
+USERS = dict.fromkeys(("causeway", "shop"), "secret")
+SECURITY = Security(protocol="SASL_PLAINTEXT", mechanisms=("PLAIN",), users=USERS, acl=True)
 
 
 class Guarded(NamedTuple):
@@ -69,14 +73,12 @@ class Guarded(NamedTuple):
 
     def as_user(self, name: str) -> KafkaTools:
         """On the target."""
-        return KafkaTools(self.target.bootstrap, self.target.security.librdkafka(name))
+        return KafkaTools(self.target.bootstrap, SECURITY.librdkafka(name))
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Guarded]:
-    users = dict.fromkeys(("causeway", "shop"), "secret")
-    security = Security(protocol="SASL_PLAINTEXT", mechanisms=("PLAIN",), users=users, acl=True)
-    clusters = LocalCluster("A", security=security), LocalCluster("B", security=security)
+    clusters = LocalCluster("A", security=SECURITY), LocalCluster("B", security=SECURITY)
     try:
         start_all(clusters)
         at_source, at_target = (KafkaTools(each.internal_bootstrap) for each in clusters)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from tests.harness.control import Truth, checkpoints, offset_syncs, spread_groups
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.members import Member

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.certificates import create_certificates
-from causeway.dev.cluster import LocalCluster
-from causeway.dev.ports import Ports
+from causeway.dev import LocalCluster, Ports
 from tests.harness.files import files_below
+from tests.harness.kafka.certificates import create_certificates
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import (
     PATIENCE_S,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, status_of

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.formats.load import load
 from causeway.operate.verify import verify
 from tests.harness.kafka_tools import KafkaTools

@@ -10,14 +10,14 @@ from typing import Final
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
-from causeway.dev.security import Security
+from causeway.dev import LocalCluster
 from causeway.model import State
 from causeway.operate.cutover import run as cutting
 from causeway.operate.cutover.outcome import End
 from causeway.operate.cutover.values import Checklist, First, Look, Wishes
 from causeway.operate.failover.promote import promote
 from tests.harness.daemon import RunningDaemon
+from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools
 from tests.integration.test_cutover import Guarded, grant, mirror_name, mirror_of, settings_of
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from causeway.cli.main import main
-from causeway.dev.cluster import LocalCluster
-from causeway.dev.ports import Ports
+from causeway.dev import LocalCluster, Ports
 from causeway.formats.load import load
 from causeway.model import State
 from tests.harness.black_hole import black_hole

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
-from causeway.dev.mirror_maker import MirrorMaker2
+from causeway.dev import LocalCluster
 from tests.harness.command import causeway
+from tests.harness.kafka.mirror_maker import MirrorMaker2
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import (
     PATIENCE_S,

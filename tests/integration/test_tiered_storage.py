@@ -11,8 +11,7 @@ from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import OffsetAt
 from causeway.cluster.parallel import clusters
 from causeway.config.settings import LinkSettings
-from causeway.dev.artifacts import tiered_storage_classpath
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster, tiered_storage_classpath
 from causeway.link_topics.progress import TaskRecord
 from causeway.model import State, TopicPartition
 from causeway.status.from_clusters import LinkStatus, contents_of, status_of

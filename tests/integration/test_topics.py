@@ -11,7 +11,7 @@ from causeway.cluster.cluster import Cluster
 from causeway.config.settings import ClientSettings, LinkSettings
 from causeway.control import topic_changes, topics
 from causeway.control.topics import TopicPlan
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
 from tests.harness.kafka_tools import KafkaTools

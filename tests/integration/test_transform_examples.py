@@ -23,7 +23,7 @@ import javaproperties
 import pytest
 
 from causeway.config.settings import Settings
-from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev import LocalCluster, start_all
 from causeway.formats.load import load
 from examples import topics
 from examples.transforms import write

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from tests.harness.control import checkpoints, offset_syncs
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, left_undone, mm2_file

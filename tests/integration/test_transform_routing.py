@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.formats.mm2 import load_mm2
 from causeway.link_topics.progress import Progress, ProgressTopic
 from tests.harness.command import SOURCES, causeway

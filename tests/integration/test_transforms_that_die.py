@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.formats.load import load
 from causeway.translation.answers import Answer, Question, Why, translate
 from tests.harness.command import causeway

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.customers import Customers
 from tests.harness.kafka_tools import KafkaTools, Outgoing

@@ -24,10 +24,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from causeway.dev.cluster import LocalCluster, start_all
-from causeway.dev.security import Security
+from causeway.dev import LocalCluster, start_all
 from causeway.producer import ID_HEADER, DualProducer
 from tests.harness.command import command_environment
+from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.running import PATIENCE_S, Running, mm2_file
 from tests.harness.waiting import await_until

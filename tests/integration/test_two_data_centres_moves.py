@@ -13,7 +13,7 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
 from causeway.cluster.client import Client
 from causeway.config.settings import ClientSettings
-from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev import LocalCluster, start_all
 from causeway.producer import ID_HEADER, DualProducer
 from causeway.producer.sender import Sender
 from tests.harness.kafka_tools import KafkaTools

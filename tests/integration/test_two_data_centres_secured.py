@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.producer import DualProducer
 from causeway.producer.wire_settings import wire_settings
 from tests.harness.kafka_tools import KafkaTools

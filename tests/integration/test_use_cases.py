@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from causeway.dev.artifacts import cache_directory
-from causeway.dev.process import Process, spawn
+from causeway.dev import Process, cache_directory, spawn
 from tests.harness.command import command_environment
 from tests.harness.running import PATIENCE_S
 

@@ -9,7 +9,7 @@ import pytest
 
 from causeway.cluster.cluster import Cluster
 from causeway.config.settings import Settings
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.formats.load import load
 from causeway.operate.verify import Verdict, job, stretches, verify
 from causeway.operate.verify.outcome import Kind

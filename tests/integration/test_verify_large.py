@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.formats.load import load
 from causeway.model import TopicPartition
 from tests.harness import flawed

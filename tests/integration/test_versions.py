@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from causeway.dev.cluster import LocalCluster, start_all
-from causeway.dev.versions import DEFAULT_VERSION, OLDEST, TESTED, kafka_version
+from causeway.dev import DEFAULT_VERSION, OLDEST, TESTED, LocalCluster, kafka_version, start_all
 from causeway.formats.load import load
 from causeway.model import State, TopicPartition
 from causeway.operate.cutover.outcome import End

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.formats.load import load
 from causeway.model import State
 from tests.harness.command import causeway

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.artifacts import cache_directory
-from causeway.dev.process import spawn
+from causeway.dev import cache_directory, spawn
 from causeway.formats.properties import read_properties
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S

@@ -9,7 +9,7 @@ import pytest
 
 from causeway.cluster.cluster import Cluster, NewTopic, OffsetAt
 from causeway.config.settings import ClientSettings
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.errors import UnreachableError
 from causeway.model import TopicPartition
 from tests.harness.batches import make_batch

@@ -13,7 +13,7 @@ from kafka.protocol.admin import AlterClientQuotasRequest
 from causeway.cluster import admin
 from causeway.cluster.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt
 from causeway.config.settings import ClientSettings
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from causeway.relay import log_reader

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as Position
 
 from causeway.cluster.cluster import Cluster, Committed
 from causeway.config.settings import ClientSettings
-from causeway.dev.cluster import LocalCluster
+from causeway.dev import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from tests.harness.kafka_tools import KafkaTools

@@ -18,7 +18,6 @@ from causeway.config.settings import (
     SecurityProtocol,
     TlsSettings,
 )
-from causeway.dev.certificates import create_certificates
 from causeway.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -27,6 +26,7 @@ from causeway.errors import (
 )
 from causeway.model import TopicPartition
 from causeway.wire.connection import Connection
+from tests.harness.kafka.certificates import create_certificates
 from tests.harness.secured import ADMIN, NOBODY, ODD_USER, PASSWORD, SHORT_SESSION_MS
 from tests.harness.secured import SecuredCluster as Secured
 

@@ -12,11 +12,17 @@ from causeway.cli import times
 from causeway.cli.commands import command
 from causeway.cli.common import JsonOption, console, print_json
 from causeway.cli.words import count
-from causeway.dev.artifacts import broker_classpath
-from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment
-from causeway.dev.java import find_java
-from causeway.dev.versions import DEFAULT_VERSION, TESTED, kafka_version
+from causeway.dev import (
+    DEFAULT_VERSION,
+    TESTED,
+    BrokerStatus,
+    ClusterStatus,
+    Environment,
+    broker_classpath,
+    kafka_version,
+)
 from causeway.errors import ConfigError
+from causeway.java import find_java
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -88,7 +94,7 @@ def produce(
     cluster: Annotated[str, typer.Option(help="To which local cluster.")] = "A",
 ) -> None:
     """Write some records to a topic of a local cluster, to have something to mirror."""
-    from causeway.dev import records as writing
+    from causeway.dev import load as writing
 
     writing.produce(_bootstrap(cluster), topic, records)
     typer.echo(f"{count(records, 'record')} written to {topic} on {cluster}")

@@ -76,11 +76,11 @@ def run_settings(
     from causeway.cli.present import presenter
     from causeway.daemon.garbage import short_looks
     from causeway.daemon.run import run
-    from causeway.daemon.spark.java import check_java
     from causeway.http.server import served
+    from causeway.java import find_java
 
     bounded = until_caught_up or finish_in_flight
-    check_java()  # before any cluster is asked, which may take its time
+    find_java()  # before any cluster is asked, which may take its time
     with (
         short_looks(),
         served(settings) as server,

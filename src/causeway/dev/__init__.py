@@ -1,4 +1,50 @@
-"""Local Kafka: real KRaft brokers and MirrorMaker 2 as child processes.
+"""Local Kafka: real KRaft brokers as child processes, and MirrorMaker 2's jars.
 
-The demo, the benchmark and the tests all stand on this package. Nothing of it is needed to mirror.
-"""
+`causeway.dev.load` writes sample records. It is a door of its own, as it imports two clients."""
+
+from causeway.dev.artifacts import (
+    broker_classpath,
+    cache_directory,
+    connect_classpath,
+    locked,
+    tiered_storage_classpath,
+)
+from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, Listener, kafka_jvm_options
+from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment, state_directory
+from causeway.dev.ports import Ports
+from causeway.dev.process import Process, spawn
+from causeway.dev.versions import (
+    DEFAULT_VERSION,
+    OLDEST,
+    TESTED,
+    KafkaVersion,
+    kafka_version,
+)
+
+__all__ = [
+    "DEFAULT_VERSION",
+    "LOOPBACK",
+    "OLDEST",
+    "TESTED",
+    "Broker",
+    "BrokerPorts",
+    "BrokerStatus",
+    "ClusterStatus",
+    "Environment",
+    "KafkaVersion",
+    "Listener",
+    "LocalCluster",
+    "Ports",
+    "Process",
+    "broker_classpath",
+    "cache_directory",
+    "connect_classpath",
+    "kafka_jvm_options",
+    "kafka_version",
+    "locked",
+    "spawn",
+    "start_all",
+    "state_directory",
+    "tiered_storage_classpath",
+]

@@ -31,9 +31,9 @@ from xml.sax.saxutils import quoteattr
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from causeway.dev.java import find_java
 from causeway.dev.versions import KafkaVersion, kafka_version, tested_remedy
 from causeway.errors import PrerequisiteError
+from causeway.java import find_java
 
 # Kafka's jars log through slf4j 1.7, and bring log4j 2 but not the bridge between the two. Before
 # 4.0 they want log4j 1 and do not bring it; reload4j is what its last releases came with.
@@ -226,7 +226,7 @@ def _ivy_jar() -> Path:
 
 
 class _IvyProgress:
-    """Shows what Ivy's output tells, on standard error, and keeps why it failed.
+    """Shows the progress that Ivy's output reports, on stderr, and keeps the reason of a failure.
 
     Ivy first finds every module, one line each, then downloads every jar, one line each and its
     size; a jar that its cache has is not mentioned again."""
@@ -289,7 +289,7 @@ class _IvyProgress:
         )
 
     def failure(self) -> str:
-        """The most telling line Ivy gave, without addresses."""
+        """The line of Ivy's output that explains the failure best, without addresses."""
         told = [problem for problem in self._problems if "::" not in problem[:4]]
         line = (told or self._problems or ["Ivy failed and gave no reason"])[0]
         line = re.sub(r"\w+://\S*/", "", line)

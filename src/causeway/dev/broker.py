@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import base64
+import os
+import shlex
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from causeway.dev.artifacts import broker_classpath
-from causeway.dev.java import find_java, kafka_jvm_options
-from causeway.dev.metadata import brokers_known
 from causeway.dev.process import Process, spawn
 from causeway.dev.versions import KafkaVersion
 from causeway.errors import CausewayError
+from causeway.java import find_java
 
 # Serial collection costs the least on the two cores that everything shares, and a heap this small
 # is collected in a few milliseconds. The page cache is what makes a broker fast, not its heap.
@@ -42,19 +45,82 @@ log4j.appender.file.layout.ConversionPattern = %d %p %m (%c)%n
 """
 
 
+LOOPBACK = "127.0.0.1"
+_METADATA = 3  # the API key
+_METADATA_VERSION = 1  # every Kafka since 0.10 speaks it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
     """All on loopback. `client` speaks the cluster's security protocol; `internal` is always
-    plain text, for the brokers among themselves and for the tools that look after them. Where there
-    is a ZooKeeper, it has node 1's `controller`, and nobody the other nodes'."""
+    plain text, for the brokers among themselves and for the tools that look after them. A
+    ZooKeeper, if there is one, has node 1's `controller`; the other nodes' are not used."""
 
     client: int
     internal: int
     controller: int
 
 
+class Listener:
+    """The CLIENT listener of a cluster: without logins, here. Tests have one with logins."""
+
+    @property
+    def protocol(self) -> str:
+        """`security.protocol` of the clients."""
+        return "PLAINTEXT"
+
+    @property
+    def host(self) -> str:
+        """The host that brokers advertise."""
+        return LOOPBACK
+
+    def java_client(self, user: str = "") -> dict[str, str]:
+        """The properties with which a Java client, or Causeway, logs in as `user`."""
+        return {"security.protocol": self.protocol}
+
+    def broker_properties(self, version: KafkaVersion) -> dict[str, str]:
+        """Properties of each broker for this listener."""
+        return {}
+
+    def format_options(self, version: KafkaVersion) -> list[str]:
+        """Options of Kafka's `storage format`, such as users."""
+        return []
+
+    def jvm_options(self) -> list[str]:
+        """Options for the JVM of each broker."""
+        return []
+
+
+def brokers_known(port: int, timeout_s: float = 5.0) -> int:
+    """The number of live brokers that the broker on loopback `port` knows; 0 if it does not answer
+    within `timeout_s`. A broker answers once it has caught up with the controllers, and names only
+    brokers that the controllers have let in: the sign that a cluster is ready."""
+    client = b"causeway-dev"
+    no_topics = 0
+    request = struct.pack(">hhih", _METADATA, _METADATA_VERSION, 1, len(client)) + client
+    request += struct.pack(">i", no_topics)
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            with connection.makefile("rb") as answers:
+                (size,) = struct.unpack(">i", answers.read(4))
+                _, count = struct.unpack_from(">ii", answers.read(size))
+    except (OSError, struct.error):
+        return 0
+    return int(count)
+
+
+def kafka_jvm_options(heap: str, performance: str) -> list[str]:
+    """Options for a JVM that runs Kafka. KAFKA_HEAP_OPTS and KAFKA_JVM_PERFORMANCE_OPTS, if they
+    are set, replace the given ones, as in Kafka's own scripts."""
+    return [
+        *shlex.split(os.environ.get("KAFKA_HEAP_OPTS") or heap),
+        *shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS") or performance),
+    ]
+
+
 def new_cluster_id() -> str:
-    """As Kafka's own, but never beginning with "-", which its tool would take for an option."""
+    """A random id in Kafka's form. It never begins with "-": Kafka's tool would read an option."""
     return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
@@ -128,7 +194,7 @@ class Broker:
             raise CausewayError("format the storage of", self._name, _last_line(output))
 
     def start(self, *, detached: bool = False, jvm_options: Sequence[str] = ()) -> None:
-        """Start the process; `ready` tells when it serves. `jvm_options` are for this start."""
+        """Start the process; `ready` says when it serves. `jvm_options` are for this start."""
         if self.pid is not None:
             return
         self.process = spawn(

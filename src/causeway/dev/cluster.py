@@ -17,11 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from causeway.dev.broker import Broker, BrokerPorts, new_cluster_id
+from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, Listener, new_cluster_id
 from causeway.dev.ports import Ports
-from causeway.dev.properties import LOOPBACK, broker_properties
+from causeway.dev.properties import broker_properties
 from causeway.dev.quick_start import quick_start_options
-from causeway.dev.security import PLAINTEXT, Security
 from causeway.dev.versions import KafkaVersion, kafka_version
 from causeway.dev.zookeeper import ZooKeeper
 from causeway.errors import CausewayError
@@ -49,7 +48,7 @@ class LocalCluster:
         brokers: int = 1,
         version: KafkaVersion | None = None,
         directory: Path | None = None,
-        security: Security = PLAINTEXT,
+        security: Listener | None = None,
         properties: Mapping[str, str] | None = None,
         advertised: Advertised | None = None,
         ports: Mapping[int, BrokerPorts] | None = None,
@@ -58,8 +57,8 @@ class LocalCluster:
     ) -> None:
         self.name = name
         self.version = version or kafka_version()
-        self.security = security
-        self.jvm_options = tuple(security.jvm_options())
+        self.security = security or Listener()
+        self.jvm_options = tuple(self.security.jvm_options())
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix=f"causeway-{name}-"))
         self._properties = dict(properties or {})
@@ -79,7 +78,7 @@ class LocalCluster:
         self._advertised = {
             node: advertised(node, broker.ports.client)
             if advertised
-            else (security.host, broker.ports.client)
+            else (self.security.host, broker.ports.client)
             for node, broker in self.brokers.items()
         }
         self._zookeeper: ZooKeeper | None = None

@@ -1,4 +1,4 @@
-"""Named clusters that outlive the command which started them: `causeway dev`.
+"""Clusters that go on running after the command that started them: `causeway dev`.
 
     <state>/causeway/dev/environment.json    which clusters there are, their ports and versions
     <state>/causeway/dev/<name>/             their data, logs and process ids
@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from causeway.dev.artifacts import locked
-from causeway.dev.broker import Broker, BrokerPorts
+from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, brokers_known
 from causeway.dev.cluster import LocalCluster, start_all
-from causeway.dev.metadata import brokers_known
-from causeway.dev.properties import LOOPBACK
 from causeway.dev.versions import KafkaVersion, kafka_version
 from causeway.errors import CausewayError, ConfigError
 
@@ -216,7 +214,8 @@ def _broker_status(broker: Broker, brokers: int) -> BrokerStatus:
 
 
 def _is_ours(file: Path) -> bool:
-    """Whether nobody else's words are lost when it is written. ConfigError where it cannot be."""
+    """Whether the example may be written: a person has not edited it. Raises ConfigError if the
+    file cannot be read."""
     try:
         text = file.read_text("latin-1")
     except FileNotFoundError:
@@ -230,7 +229,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def _example_pattern() -> str:
-    """What _EXAMPLE can become, whatever the clusters' addresses and sizes were."""
+    """Matches each text that _EXAMPLE gives, for any addresses and sizes of clusters."""
     address = rf"{re.escape(LOOPBACK)}:\d+"
     values = {"copies": "[13]", None: ""}
     return "".join(

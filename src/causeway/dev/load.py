@@ -1,10 +1,11 @@
-"""A stream of sample events, as an application would write them, to see a mirror move."""
+"""Writes sample records: a few, or a stream of events as an application writes them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,13 +15,19 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka import errors as kafka_errors
 
-from causeway.dev.records import make_topic
 from causeway.errors import CausewayError, UnreachableError
+
+__all__ = ["CODECS", "Stream", "Tally", "make_topic", "produce", "write"]
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 LEAST_SIZE: Final = 120  # bytes of a value
 _TELL_S = 0.5
+PARTITIONS = 2
+_PRODUCE_S = 30.0
+_SAID = re.compile(r"""error_message=(["'])(.+?)\1[,)]""")
 _AT_ONCE = 500  # records sent before others get their turn
 _UNANSWERED = 20_000
 _CUSTOMERS = 500
@@ -33,9 +40,9 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """What is written. `rate`: records/s, None: as fast as it goes; `size`: bytes of a value;
-    `transaction`: records of each, None: no transactions; `abort_every`: so many of them, the last
-    is rolled back. It ends after `count` records or `duration_s`, if they are set."""
+    """The stream to write. `rate`: records/s, None: as fast as possible; `size`: bytes of a value;
+    `transaction`: records in each, None: no transactions; `abort_every`: each n-th transaction is
+    aborted. The stream ends after `count` records or `duration_s`, if they are set."""
 
     topic: str
     rate: float | None = 100.0
@@ -50,7 +57,7 @@ class Stream:
 
 @dataclass(slots=True)
 class Tally:
-    """What was acknowledged so far; records of rolled-back transactions count as well."""
+    """The records acknowledged so far, with those of aborted transactions."""
 
     records: int = 0
     bytes: int = 0
@@ -67,8 +74,8 @@ async def write(
     bootstrap: str, stream: Stream, stop: asyncio.Event, told: Callable[[Tally], None]
 ) -> Tally:
     """Writes `stream` until it ends or `stop` is set, and returns once the brokers have
-    acknowledged all of it; an open transaction is committed first. `told` hears of it twice a
-    second. The topic is made if it is not there. Raises CausewayError."""
+    acknowledged all of it; an open transaction is committed first. Calls `told` twice a
+    second. Creates the topic if it does not exist. Raises CausewayError."""
     await asyncio.to_thread(make_topic, bootstrap, stream.topic, stream.partitions)
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap,
@@ -208,3 +215,48 @@ def _values(size: int) -> Iterator[tuple[bytes, bytes]]:
         begin = chance.randrange(len(text) - max(0, short))
         event["note"] = text[begin : begin + max(0, short)]
         yield customer.encode(), json.dumps(event).encode()
+
+
+def make_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
+    """Creates `topic` if it does not exist. Raises CausewayError."""
+    timeout_ms = int(_PRODUCE_S * 1000)
+    try:
+        admin = KafkaAdminClient(
+            bootstrap_servers=bootstrap,
+            bootstrap_timeout_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+        )
+        try:
+            admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
+        except kafka_errors.TopicAlreadyExistsError:
+            pass
+        finally:
+            admin.close()
+    except kafka_errors.KafkaError as error:
+        raise _not_produced(topic, error) from error
+
+
+def produce(bootstrap: str, topic: str, records: int) -> None:
+    """Writes `records` records and returns once the brokers have acknowledged all. Each ten share
+    a key. Creates the topic with `PARTITIONS` if it does not exist. Raises CausewayError."""
+    make_topic(bootstrap, topic)
+    timeout_ms = int(_PRODUCE_S * 1000)
+    try:
+        producer = KafkaProducer(bootstrap_servers=bootstrap, max_block_ms=timeout_ms, linger_ms=10)
+        try:
+            answers = [
+                producer.send(topic, f"{topic} {number}".encode(), f"key {number // 10}".encode())
+                for number in range(records)
+            ]
+            for answer in answers:
+                answer.get(_PRODUCE_S)
+        finally:
+            producer.close(_PRODUCE_S)
+    except kafka_errors.KafkaError as error:
+        raise _not_produced(topic, error) from error
+
+
+def _not_produced(topic: str, error: kafka_errors.KafkaError) -> CausewayError:
+    kind = UnreachableError if error.retriable else CausewayError
+    said = _SAID.search(str(error))  # within the whole answer
+    return kind("produce to", topic, said[2] if said else str(error))

@@ -1,4 +1,4 @@
-"""Child processes that end with us, or outlive us and are found again."""
+"""Child processes: they end with this Python process, or go on and are found again."""
 
 from __future__ import annotations
 

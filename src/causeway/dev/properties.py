@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from causeway.dev.broker import BrokerPorts
-from causeway.dev.security import Security
+from causeway.dev.broker import LOOPBACK, BrokerPorts, Listener
 from causeway.dev.versions import KafkaVersion
-
-LOOPBACK = "127.0.0.1"
 
 
 def broker_properties(
     version: KafkaVersion,
     node: int,
     nodes: Mapping[int, BrokerPorts],
-    security: Security,
+    listener: Listener,
     advertised: tuple[str, int],
 ) -> dict[str, str]:
     """Of broker `node` of the cluster that `nodes` make up. `advertised` is the host and port that
@@ -24,7 +21,7 @@ def broker_properties(
     host, port = advertised
     internal = f"INTERNAL://{LOOPBACK}:{ports.internal}"
     listeners = f"CLIENT://{LOOPBACK}:{ports.client},{internal}"
-    protocols = f"CLIENT:{security.protocol},INTERNAL:PLAINTEXT"
+    protocols = f"CLIENT:{listener.protocol},INTERNAL:PLAINTEXT"
     if version.zookeeper:
         role = _with_zookeeper(node, nodes)
     else:
@@ -38,7 +35,7 @@ def broker_properties(
         "listeners": listeners,
         "advertised.listeners": f"CLIENT://{host}:{port},{internal}",
         "listener.security.protocol.map": protocols,
-        **security.broker_properties(version),
+        **listener.broker_properties(version),
     }
 
 

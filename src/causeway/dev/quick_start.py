@@ -16,13 +16,12 @@ from pathlib import Path
 from rich.console import Console
 
 from causeway.dev.artifacts import broker_classpath, kafka_directory, locked
-from causeway.dev.broker import Broker, BrokerPorts, new_cluster_id
-from causeway.dev.java import java_identity
+from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, Listener, new_cluster_id
 from causeway.dev.ports import Ports
-from causeway.dev.properties import LOOPBACK, broker_properties
-from causeway.dev.security import PLAINTEXT
+from causeway.dev.properties import broker_properties
 from causeway.dev.versions import KafkaVersion
 from causeway.errors import CausewayError
+from causeway.java import java_identity
 
 _START_TIMEOUT_S = 120.0
 _WRITE_TIMEOUT_S = 120.0
@@ -54,7 +53,7 @@ def _make(archive: Path, version: KafkaVersion) -> None:
         try:
             broker.configure(
                 broker_properties(
-                    version, 1, {1: own}, PLAINTEXT, advertised=(LOOPBACK, own.client)
+                    version, 1, {1: own}, Listener(), advertised=(LOOPBACK, own.client)
                 )
             )
             broker.end_format(broker.begin_format(new_cluster_id()))

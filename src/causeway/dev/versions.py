@@ -1,4 +1,4 @@
-"""Which Kafka, and what a broker of it needs that others do not.
+"""The version of Kafka, and how its brokers differ from those of other versions.
 
 Tested are those in TESTED (`make test-versions`). Another one is started as its nearest kin is, and
 nobody vouches for it.

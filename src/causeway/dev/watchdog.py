@@ -1,4 +1,4 @@
-"""Kills the processes it was told of when the process that told it is gone.
+"""Kills child processes when their owner, the process that named them, has ended.
 
 Run as a script (`python watchdog.py`), one line a command on standard input: `+PID` to look after
 a process, `-PID` to forget it. End of input means that the owner has died, however it died: the

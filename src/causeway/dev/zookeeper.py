@@ -7,9 +7,9 @@ from pathlib import Path
 
 from causeway.dev.artifacts import broker_classpath
 from causeway.dev.broker import log4j_options, write_log4j
-from causeway.dev.java import find_java
 from causeway.dev.process import Process, spawn
 from causeway.dev.versions import KafkaVersion
+from causeway.java import find_java
 
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _FILE = """\

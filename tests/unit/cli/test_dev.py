@@ -9,8 +9,7 @@ import pytest
 
 from causeway.cli import dev
 from causeway.cli.main import main
-from causeway.dev.environment import ClusterStatus, Environment
-from causeway.dev.versions import KafkaVersion
+from causeway.dev import ClusterStatus, Environment, KafkaVersion
 
 
 @pytest.fixture

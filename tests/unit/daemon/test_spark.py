@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from causeway.daemon.spark import account, archive, environment, java
+from causeway.daemon.spark import account, archive, environment
 from causeway.daemon.spark import context as spark
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.relay.control import SECRET_VARIABLE
@@ -168,30 +168,6 @@ def home(at: Path, *, release: str | None = None, says: str = "") -> Path:
     if release is not None:
         (at / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{release}"\n')
     return at
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a shell script plays java")
-def test_java_is_found_and_its_version_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def check(java_home: Path) -> str:
-        monkeypatch.setenv("JAVA_HOME", str(java_home))
-        return java.check_java()
-
-    assert check(home(tmp_path / "17", release="17.0.15")).endswith("17/bin/java")
-    assert check(home(tmp_path / "21", says='openjdk version "21.0.2" 2024-01-16'))
-    with pytest.raises(PrerequisiteError, match=r"11\.0\.2, Spark needs 17"):
-        check(home(tmp_path / "11", release="11.0.2"))
-    with pytest.raises(PrerequisiteError, match=r"1\.8\.0_402, Spark needs 17"):
-        check(home(tmp_path / "8", says='java version "1.8.0_402"'))
-    with pytest.raises(PrerequisiteError, match="does not tell its version"):
-        check(home(tmp_path / "odd", says="hello"))
-    with pytest.raises(PrerequisiteError, match="JAVA_HOME has no such program"):
-        check(tmp_path / "none")
-    monkeypatch.delenv("JAVA_HOME")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PrerequisiteError, match="there is none"):
-        java.check_java()
 
 
 def test_a_class_data_archive_is_used_where_there_is_one(

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import artifacts
-from causeway.dev.artifacts import broker_classpath, connect_classpath
-from causeway.dev.versions import DEFAULT_VERSION, TESTED, kafka_version
+from causeway.dev import (
+    DEFAULT_VERSION,
+    TESTED,
+    artifacts,
+    broker_classpath,
+    connect_classpath,
+    kafka_version,
+)
 from causeway.errors import PrerequisiteError
 
 # $runs gets a line a run. The last word but none is -retrieve's pattern, whose folder Ivy fills.

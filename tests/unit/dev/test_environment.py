@@ -9,13 +9,10 @@ from typing import cast
 
 import pytest
 
-from causeway.dev.broker import BrokerPorts
-from causeway.dev.cluster import LocalCluster
-from causeway.dev.environment import Environment
-from causeway.dev.mirror_maker import write_properties
-from causeway.dev.versions import DEFAULT_VERSION, kafka_version
+from causeway.dev import DEFAULT_VERSION, BrokerPorts, Environment, LocalCluster, kafka_version
 from causeway.errors import CausewayError, ConfigError
 from causeway.formats.mm2 import load_mm2
+from tests.harness.kafka.mirror_maker import write_properties
 
 
 def write_example(environment: Environment, file: Path, port: int = 1000) -> None:

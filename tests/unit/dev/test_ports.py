@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from causeway.dev.ports import Ports, _is_free
+from causeway.dev import Ports
+from causeway.dev.ports import _is_free
 
 
 def test_no_port_twice_until_released() -> None:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.process import Process, spawn, started_at
+from causeway.dev import Process, spawn
+from causeway.dev.process import started_at
 from causeway.dev.watchdog import watch
 from tests.harness.waiting import await_until
 
 _OWNER = """\
 import sys, time
 from pathlib import Path
-from causeway.dev.process import spawn
+from causeway.dev import spawn
 folder = Path(sys.argv[1])
 child = spawn(["sleep", "60"], output=folder / "output", detached=sys.argv[2] == "detached")
 child.write(folder / "pid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka.errors import InvalidTopicError, KafkaConnectionError, KafkaError
 
-from causeway.dev import records
+from causeway.dev import load as records
 from causeway.errors import CausewayError, UnreachableError
 
 COLLIDES = "Topic 'a.b' collides with existing topic: a_b"

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
 
-from causeway.dev.certificates import Certificates, create_certificates
-from causeway.dev.security import Mechanism, Protocol, Security
-from causeway.dev.token_server import TokenServer
-from causeway.dev.versions import kafka_version
+from causeway.dev import kafka_version
 from causeway.errors import ConfigError
+from tests.harness.kafka.certificates import Certificates, create_certificates
+from tests.harness.kafka.security import Mechanism, Protocol, Security
+from tests.harness.kafka.token_server import TokenServer
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.dev.broker import BrokerPorts
+from causeway.dev import DEFAULT_VERSION, OLDEST, TESTED, BrokerPorts, kafka_version
 from causeway.dev.properties import broker_properties
-from causeway.dev.security import PLAINTEXT, Security
-from causeway.dev.versions import DEFAULT_VERSION, OLDEST, TESTED, kafka_version
 from causeway.errors import ConfigError
+from tests.harness.kafka.security import PLAINTEXT, Security
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ import psutil
 import pytest
 
 from causeway.config.settings import HttpSettings, RunSettings, Settings
-from causeway.dev.certificates import create_certificates
 from causeway.http import protocol, room
 from causeway.http.server import served
+from tests.harness.kafka.certificates import create_certificates
 from tests.harness.waiting import await_until
 from tests.unit.http.served import settings
 from tests.unit.metrics.snapshots import full

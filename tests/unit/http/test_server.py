@@ -23,13 +23,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from causeway.config.settings import HttpSettings, RunSettings, Secret, Settings
-from causeway.dev.certificates import Certificates, create_certificates
 from causeway.errors import ConfigError
 from causeway.http import server
 from causeway.http.events import Events
 from causeway.http.server import Serving, served
 from causeway.http.tls import Certificate
 from causeway.status.snapshot import Snapshot
+from tests.harness.kafka.certificates import Certificates, create_certificates
 from tests.harness.waiting import await_until
 from tests.unit.http.served import TOKEN, settings
 from tests.unit.metrics.snapshots import full

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.config.settings import TlsSettings
-from causeway.dev.certificates import create_certificates
 from causeway.errors import AuthenticationError, ProtocolError
 from causeway.wire import buffers, frames
 from causeway.wire.frames import FrameReader, Outbox, wait
 from causeway.wire.security import ssl_context
 from tests.harness.examples import examples
+from tests.harness.kafka.certificates import create_certificates
 
 SIZES = [4, 5, 100, frames.SCRATCH_BYTES - 4, frames.SCRATCH_BYTES, frames.SCRATCH_BYTES + 1]
 

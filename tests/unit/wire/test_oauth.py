@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from causeway.config.settings import OAuthSettings, Secret
-from causeway.dev.certificates import create_certificates
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
 from causeway.wire.oauth import TokenSource, token_source
+from tests.harness.kafka.certificates import create_certificates
 from tests.harness.tokens import TokenEndpoint, token_endpoint
 
 SECRET = "s3cret-word"

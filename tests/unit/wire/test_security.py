@@ -16,9 +16,9 @@ from causeway.config.settings import (
     Secret,
     TlsSettings,
 )
-from causeway.dev.certificates import create_certificates
 from causeway.errors import AuthenticationError, ConfigError
 from causeway.wire.security import sasl_mechanism, ssl_context
+from tests.harness.kafka.certificates import create_certificates
 
 
 def settings(mechanism: SaslMechanism, username: str, password: str) -> ClientSettings:

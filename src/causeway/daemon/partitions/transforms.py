@@ -19,7 +19,7 @@ from causeway.config.settings import (
     TransformSettings,
     TreatmentSettings,
 )
-from causeway.daemon.spark.java import feature
+from causeway.java import java_version
 from causeway.relay.messages import Stage
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def with_treatments(identity: str | None, treatments: Sequence[TreatmentSettings
 def _identify() -> Identify:
     # Nobody needs it, nor what it imports, where there are no transforms.
     found = import_module("causeway.transform.identity").identity
-    return partial(found, java=feature())
+    return partial(found, java=java_version())
 
 
 def _pickled(value: Shortcut | QueryShortcut | Routes) -> str:

@@ -11,13 +11,13 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
-from causeway.daemon.spark.java import check_java, identity
+from causeway.java import java_identity
 
 
 def path() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(base) if base else Path.home() / ".cache") / "causeway" / "spark"
-    return folder / f"{version('pyspark')}-{identity(check_java())}.jsa"
+    return folder / f"{version('pyspark')}-{java_identity()}.jsa"
 
 
 def option() -> str:

@@ -24,8 +24,8 @@ from causeway.config.build import is_local
 from causeway.config.settings import Secret
 from causeway.daemon.spark import account, archive, environment, stages, stuck
 from causeway.daemon.spark.cores import cores
-from causeway.daemon.spark.java import check_java
 from causeway.errors import CausewayError, PrerequisiteError
+from causeway.java import find_java
 from causeway.private_file import Unlisted
 from causeway.relay.control import SECRET_VARIABLE
 from causeway.relay.lane.task import LaneTask
@@ -137,7 +137,7 @@ class Spark:
 
     def start(self) -> None:
         """Blocks until jobs can run, 2 to 4 s in local mode. Raises PrerequisiteError."""
-        check_java()
+        find_java()
         if (stand_in := account.missing()) is not None:
             stand_in.set_environment()
             self._conf[_JVM_OPTIONS] = " ".join(

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from causeway.dev.certificates import Certificates
-from causeway.dev.token_server import AUDIENCE, ISSUER, TokenServer
-from causeway.dev.versions import KafkaVersion
+from causeway.dev import KafkaVersion, Listener
 from causeway.errors import ConfigError
+from tests.harness.kafka.certificates import Certificates
+from tests.harness.kafka.token_server import AUDIENCE, ISSUER, TokenServer
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -26,8 +26,8 @@ _LOGIN_MODULES = {
 _LISTENER = "listener.name.client."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Security:
+@dataclass(frozen=True, kw_only=True)
+class Security(Listener):
     """`users` maps names to passwords, for PLAIN and SCRAM; OAUTHBEARER takes its users from
     `tokens`. `acl` denies whatever no ACL allows to all but `super_users` (and the brokers
     themselves, who are ANONYMOUS on their own listener). `mutual` asks clients for certificates."""

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
-from causeway.dev.java import find_java
 from causeway.errors import CausewayError
+from causeway.java import find_java
 
 _PEM = serialization.Encoding.PEM
 _PKCS8 = serialization.PrivateFormat.PKCS8
@@ -126,7 +126,7 @@ def create_certificates(
     directory: Path,
     *,
     hostnames: Sequence[str] = ("localhost", "127.0.0.1"),
-    password: str = "changeit",  # noqa: S107 - Java's own default, for files that guard nothing
+    password: str = "changeit",
 ) -> Certificates:
     """Fill `directory`. `hostnames` (names or addresses) are what the broker's certificate is
     for."""

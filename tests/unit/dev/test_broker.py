@@ -1,4 +1,4 @@
-"""How many brokers one knows, from the bytes of its answer."""
+"""A node of a local cluster: its options, and how many brokers it knows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from causeway.dev.metadata import brokers_known
+from causeway.dev import kafka_jvm_options
+from causeway.dev.broker import brokers_known
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,12 @@ def server_port_that_is_closed() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port
+
+
+def test_options_of_kafka_s_scripts_stand_in_for_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_HEAP_OPTS", raising=False)
+    monkeypatch.setenv("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseG1GC '-Dname=two words'")
+
+    options = kafka_jvm_options("-Xms1m -Xmx2m", "-XX:+UseSerialGC")
+
+    assert options == ["-Xms1m", "-Xmx2m", "-XX:+UseG1GC", "-Dname=two words"]

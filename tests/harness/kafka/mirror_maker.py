@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from causeway.dev.artifacts import connect_classpath
-from causeway.dev.java import find_java, kafka_jvm_options
-from causeway.dev.process import Process, spawn
+from causeway.dev import Process, connect_classpath, kafka_jvm_options, spawn
 from causeway.errors import CausewayError
+from causeway.java import find_java
 
 MAIN_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev.java import find_java, java_identity, kafka_jvm_options, parse_java_version
 from causeway.errors import PrerequisiteError
+from causeway.java import find_java, java_identity, java_version
 
 
 def _java_home(folder: Path, says: str) -> Path:
@@ -19,17 +19,32 @@ def _java_home(folder: Path, says: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("says", "major"),
+    ("says", "feature"),
     [
         ('openjdk version "17.0.15" 2025-04-15', 17),
         ('java version "1.8.0_392"', 8),
         ('openjdk version "25-ea" 2025-09-16', 25),
         ('Picked up JAVA_TOOL_OPTIONS: -Dx=1\nopenjdk version "21" 2023-09-19', 21),
-        ("command not understood", None),
     ],
 )
-def test_version(says: str, major: int | None) -> None:
-    assert parse_java_version(says) == major
+def test_the_version_is_read_from_what_java_prints(tmp_path: Path, says: str, feature: int) -> None:
+    assert java_version(_java_home(tmp_path, says) / "bin" / "java") == feature
+
+
+def test_the_version_is_read_from_the_release_file(tmp_path: Path) -> None:
+    home = _java_home(tmp_path, "this Java was started")
+    (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="17.0.15"\n')
+
+    assert java_version(home / "bin" / "java") == 17
+
+
+def test_a_java_that_does_not_say_its_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(_java_home(tmp_path, "hello")))
+
+    with pytest.raises(PrerequisiteError, match="does not say its version"):
+        find_java()
 
 
 def test_java_home_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +75,7 @@ def test_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unusable_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    with pytest.raises(PrerequisiteError, match=r"No such file or directory \(from JAVA_HOME\)"):
+    with pytest.raises(PrerequisiteError, match=r"is not a program \(from JAVA_HOME\)"):
         find_java()
 
 
@@ -76,14 +91,5 @@ def test_missing_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = _java_home(tmp_path, 'openjdk version "17.0.15"')
     monkeypatch.setenv("JAVA_HOME", str(home))
 
-    with pytest.raises(PrerequisiteError, match="there is no keytool beside"):
+    with pytest.raises(PrerequisiteError, match="there is no keytool next to"):
         find_java("keytool")
-
-
-def test_options_of_kafka_s_scripts_stand_in_for_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KAFKA_HEAP_OPTS", raising=False)
-    monkeypatch.setenv("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseG1GC '-Dname=two words'")
-
-    options = kafka_jvm_options("-Xms1m -Xmx2m", "-XX:+UseSerialGC")
-
-    assert options == ["-Xms1m", "-Xmx2m", "-XX:+UseG1GC", "-Dname=two words"]
