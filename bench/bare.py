@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.wire import fetch, produce
 from causeway.wire.connection import Connection
 from causeway.wire.fetch import Cursor, Fetched, FetchSession

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bench.simulated import EACH, Run
 from causeway.cli.main import BETWEEN_LOOKS
-from causeway.config.settings import HttpSettings, RunSettings, Settings
+from causeway.config import HttpSettings, RunSettings, Settings
 from causeway.daemon.garbage import short_looks
 from causeway.errors import CausewayError
 from causeway.http.server import served

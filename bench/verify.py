@@ -12,7 +12,7 @@ from bench.stage import Stage
 from bench.systems import properties, system
 from bench.usage import Meter, Usage
 from causeway.errors import CausewayError
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.operate.verify import Progress, verify
 from tests.harness.kafka.mirror_maker import write_properties
 

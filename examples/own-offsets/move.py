@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from causeway.config.settings import Settings
-from causeway.formats.load import load
+from causeway.config import Settings
+from causeway.formats import load
 from causeway.translation.answers import Question, translate
 
 

@@ -6,7 +6,7 @@ programs (`RemoteClusterUtils`, `MirrorClient`) derive the same names from the s
     default    orders on A  ->  A.orders on B  ->  B.A.orders on C      (each hop adds a prefix)
     identity   orders on A  ->  orders on B                             (only heartbeats get one)
     unchanged  orders on A  ->  orders on B                             (MirrorMaker 1: all as is)
-    custom     as a class of one's own says                             (config/policies.py)
+    custom     as a class of one's own says                             (config/reading/policies.py)
 
 Rules of a flow (`renames`) come before its policy, for the topics that they match. Heartbeats and
 internal topics keep the names that those programs look for.

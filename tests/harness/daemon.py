@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
+from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.daemon import run as daemon
 from causeway.errors import CausewayError
 from causeway.filters import compile_patterns

@@ -9,7 +9,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.link_topics import topic_log
 from causeway.link_topics.progress import Entry, OffsetMapRecord, Progress, ProgressTopic, encode
 from causeway.model import Pair, State, TopicPartition

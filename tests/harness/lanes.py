@@ -15,8 +15,7 @@ from typing import Any
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.metadata import TopicMetadata
 from causeway.cluster.offsets import OffsetAt
-from causeway.config.settings import ClientSettings
-from causeway.config.transport import to_wire
+from causeway.config import ClientSettings, to_wire
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.control import ControlServer, LaneConnection, new_secret
 from causeway.relay.messages import (

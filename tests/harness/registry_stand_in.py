@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from causeway.config.settings import RegistrySettings, Secret
+from causeway.config import RegistrySettings, Secret
 
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _NO_LEVEL, _NO_MODE = 40408, 40409

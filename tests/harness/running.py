@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from causeway.dev import LocalCluster, spawn
 from causeway.errors import CausewayError
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.status.as_json import as_json
 from causeway.status.from_clusters import status
 from tests.harness.command import causeway, command_environment

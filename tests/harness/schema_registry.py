@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from causeway.config.settings import RegistrySettings
+from causeway.config import RegistrySettings
 from causeway.dev import Ports, cache_directory, locked
 from causeway.dev.artifacts import _ivy_jar
 from causeway.java import find_java

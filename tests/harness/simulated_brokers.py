@@ -20,7 +20,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from causeway.cluster.client import Leader
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import UnreachableError
 from causeway.model import TopicPartition
 from causeway.wire.codes import INVALID_RECORD

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from causeway.config.settings import ClientSettings
-from causeway.config.transport import to_wire
+from causeway.config import ClientSettings, to_wire
 from causeway.errors import CausewayError, UnreachableError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Assign, Clusters, Drain, Outlet, Report, Throttle

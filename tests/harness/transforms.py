@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from causeway.config.settings import Secret, TransformSettings
+from causeway.config import Secret, TransformSettings
 from causeway.daemon.spark import archive
 from causeway.filters import compile_patterns
 from causeway.transform.analysis import prepare

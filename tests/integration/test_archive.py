@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from causeway.errors import DivergedError, PartitionsFailedError, PrerequisiteError
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm2
 from causeway.operate.archive import archive, restore
 from causeway.operate.archive.store import Manifest, Store
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record

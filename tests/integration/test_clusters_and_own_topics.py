@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.dev import LocalCluster
 from causeway.model import State
 from tests.harness.command import causeway

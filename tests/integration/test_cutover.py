@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from causeway.cluster.cluster import Cluster, SecurityDisabled
-from causeway.config.control_settings import ControlSettings
-from causeway.config.settings import (
+from causeway.config import (
+    ControlSettings,
     LinkSettings,
     RunSettings,
     SaslSettings,
@@ -27,7 +27,7 @@ from causeway.control import fences
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError
 from causeway.filters import compile_patterns
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.link_topics import directive_log, ending
 from causeway.link_topics.directive_log import DirectiveLog
 from causeway.link_topics.directives import Scope

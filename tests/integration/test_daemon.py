@@ -13,8 +13,7 @@ from dataclasses import replace
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.control_settings import ControlSettings
-from causeway.config.settings import LinkSettings
+from causeway.config import ControlSettings, LinkSettings
 from causeway.daemon.leadership import Leadership
 from causeway.errors import PartitionsFailedError, UnreachableError
 from causeway.filters import compile_patterns

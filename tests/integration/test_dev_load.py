@@ -9,7 +9,7 @@ import time
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.dev import load as records
 from causeway.dev.load import CODECS, Stream, Tally, write

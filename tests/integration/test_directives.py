@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError, NobodyLeadsError, PartitionsFailedError
 from causeway.link_topics import directive_log

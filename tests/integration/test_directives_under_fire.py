@@ -10,7 +10,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import NobodyLeadsError
 from causeway.model import State
 from causeway.operate.directives import act

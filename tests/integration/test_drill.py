@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster, start_all
 from causeway.errors import PartitionsFailedError
 from causeway.filters import compile_patterns

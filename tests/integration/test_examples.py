@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from causeway.dev import LocalCluster, start_all
 from causeway.filters import Verdict
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.naming import HEARTBEATS
 from causeway.operate.plan.plan import plan
 from examples import topics

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.model import TopicPartition
 from causeway.operate.failover.failback import failback
 from causeway.operate.failover.failback_result import FailedBack, Step

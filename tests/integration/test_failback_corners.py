@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.link_topics.progress import ProgressTopic
 from causeway.model import Pair, State, TopicPartition

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.control import acls
 from causeway.daemon.leadership import Leadership
 from causeway.dev import LocalCluster

@@ -10,7 +10,7 @@ import pytest
 
 from causeway.cli.main import main
 from causeway.cluster.parallel import clusters
-from causeway.config.settings import HttpSettings, LinkSettings, RunSettings, Settings
+from causeway.config import HttpSettings, LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError
 from causeway.geo import destination_status, destinations, settings, topics

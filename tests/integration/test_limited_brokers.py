@@ -14,7 +14,7 @@ import pytest
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import LATEST
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster, start_all
 from causeway.errors import BrokerError
 from causeway.model import State, TopicPartition

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from causeway.config.keys import FlowKeys
+from causeway.config import FlowKeys
 from causeway.dev import LocalCluster, connect_classpath, start_all
 from causeway.filters import compile_patterns, excludes
 from causeway.java import find_java

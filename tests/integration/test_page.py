@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import HttpSettings, RunSettings, Settings
+from causeway.config import HttpSettings, RunSettings, Settings
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError
 from causeway.http import geo as http_geo

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
 from causeway.link_topics import ending

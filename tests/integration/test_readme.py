@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from causeway.dev import Process, cache_directory, spawn
-from causeway.formats.mm2 import load_mm2
-from causeway.formats.properties import read_properties
+from causeway.formats import load_mm2, read_properties
 from tests.harness.command import command_environment
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S

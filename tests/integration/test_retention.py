@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster
 from causeway.filters import compile_patterns
 from causeway.model import State

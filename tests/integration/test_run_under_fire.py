@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from causeway.dev import LocalCluster
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.operate.verify import verify
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, mm2_file

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import RegistrySettings, SchemaSettings
+from causeway.config import RegistrySettings, SchemaSettings
 from causeway.dev import LocalCluster
 from causeway.filters import compile_patterns
 from causeway.schemas.copier import Copier, Round

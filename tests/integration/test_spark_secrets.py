@@ -20,7 +20,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from causeway.daemon.spark.context import Spark
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm2
 from causeway.relay.control import new_secret
 
 pytestmark = pytest.mark.integration

@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from causeway.cluster import transactions
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import CausewayError, DivergedError
 from causeway.spark import ledger, writer
 from causeway.spark.options import connection

@@ -9,7 +9,7 @@ import pytest
 
 from causeway.cli.main import main
 from causeway.dev import LocalCluster, Ports
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.model import State
 from tests.harness.black_hole import black_hole
 from tests.harness.command import Ended

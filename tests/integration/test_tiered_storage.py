@@ -10,7 +10,7 @@ import pytest
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import OffsetAt
 from causeway.cluster.parallel import clusters
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.dev import LocalCluster, tiered_storage_classpath
 from causeway.link_topics.progress import TaskRecord
 from causeway.model import State, TopicPartition

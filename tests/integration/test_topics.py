@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config import ClientSettings, LinkSettings
 from causeway.control import topic_changes, topics
 from causeway.control.topics import TopicPlan
 from causeway.dev import LocalCluster

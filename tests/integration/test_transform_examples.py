@@ -22,9 +22,9 @@ from typing import Any
 import javaproperties
 import pytest
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.dev import LocalCluster, start_all
-from causeway.formats.load import load
+from causeway.formats import load
 from examples import topics
 from examples.transforms import write
 from tests.harness.ciphers import opened, tokenised

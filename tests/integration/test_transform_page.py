@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import Secret, TransformSettings
+from causeway.config import Secret, TransformSettings
 from causeway.errors import ConfigError
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm2
 from causeway.operate.plan.transforms import prepared
 from causeway.operate.try_transform.local_spark import local_spark
 

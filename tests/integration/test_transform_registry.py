@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.routes import Routes
-from causeway.config.settings import RegistrySettings, TransformSettings
+from causeway.config import RegistrySettings, Routes, TransformSettings
 from causeway.daemon.spark.context import Spark
 from causeway.daemon.spark.stages import Ended, Stages
 from causeway.errors import ConfigError

@@ -11,7 +11,7 @@ import pytest
 
 from causeway.cluster.cluster import Cluster
 from causeway.dev import LocalCluster
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm2
 from causeway.link_topics.progress import Progress, ProgressTopic
 from tests.harness.command import SOURCES, causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.errors import ConfigError, DecryptError
 from causeway.transform import crypto
 from causeway.transform.analysis import prepare

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import Secret, TransformSettings
+from causeway.config import Secret, TransformSettings
 from causeway.daemon.spark.context import Spark
 from causeway.daemon.spark.stages import GAVE_NO_ANSWER, Ended, Stages
 from causeway.filters import compile_patterns

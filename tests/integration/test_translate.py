@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from causeway.dev import LocalCluster
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.translation.answers import Answer, Question, Why, translate
 from tests.harness.command import causeway
 from tests.harness.control import Truth

@@ -12,7 +12,7 @@ import pytest
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
 from causeway.cluster.client import Client
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.dev import LocalCluster, start_all
 from causeway.producer import ID_HEADER, DualProducer
 from causeway.producer.sender import Sender

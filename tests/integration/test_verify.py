@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.dev import LocalCluster
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.operate.verify import Verdict, job, stretches, verify
 from causeway.operate.verify.outcome import Kind
 from tests.harness import flawed

@@ -9,7 +9,7 @@ import pytest
 
 from causeway.cluster.cluster import Cluster
 from causeway.dev import LocalCluster
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.model import TopicPartition
 from tests.harness import flawed
 from tests.harness.command import causeway

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.link_topics.progress import Entry, OffsetMapRecord, Progress
 from causeway.model import State
 from causeway.operate.verify import PartitionReport, Verdict, verify

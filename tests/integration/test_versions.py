@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from causeway.dev import DEFAULT_VERSION, OLDEST, TESTED, LocalCluster, kafka_version, start_all
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.model import State, TopicPartition
 from causeway.operate.cutover.outcome import End
 from causeway.operate.cutover.run import cutover

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from causeway.dev import LocalCluster
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.model import State
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon

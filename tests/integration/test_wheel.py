@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from causeway.dev import cache_directory, spawn
-from causeway.formats.properties import read_properties
+from causeway.formats import read_properties
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S
 from tests.harness.waiting import await_until

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from causeway.cli.main import app
-from causeway.formats.load import load
+from causeway.formats import load
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "causeway@.service"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from causeway.config.keys import RunKeys
-from causeway.formats.load import load
+from causeway.config import RunKeys
+from causeway.formats import load
 from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE
 from tests.unit.config.pems import make_pem
 

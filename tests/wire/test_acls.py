@@ -10,7 +10,7 @@ import pytest
 from causeway.cluster import acls as module
 from causeway.cluster.acls import ANY_TOPIC, AclBinding, AclFilter, SecurityDisabled
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import ClientSettings, SaslSettings, Secret
+from causeway.config import ClientSettings, SaslSettings, Secret
 from causeway.dev import LocalCluster
 from causeway.errors import AuthorizationError, BrokerError
 from tests.harness.secured import NOBODY, PASSWORD, SecuredCluster

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from causeway.cluster.cluster import Cluster, NewTopic, OffsetAt
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.errors import UnreachableError
 from causeway.model import TopicPartition

@@ -12,7 +12,7 @@ from kafka.protocol.admin import AlterClientQuotasRequest
 
 from causeway.cluster import admin
 from causeway.cluster.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 
 from causeway.cluster.cluster import Cluster, Committed
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition

@@ -9,7 +9,7 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from causeway.cluster.cluster import Cluster, NewTopic
-from causeway.config.settings import (
+from causeway.config import (
     ClientSettings,
     OAuthSettings,
     SaslMechanism,

@@ -22,7 +22,7 @@ from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
-    from causeway.config.settings import Settings
+    from causeway.config import Settings
 
 FileArgument = Annotated[
     Path,
@@ -47,12 +47,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 def load(path: Path, *, quiet: bool = False) -> Settings:
     """The file's settings; its warnings are said on stderr, each once, unless `quiet`."""
-    from causeway.config.expiry import warnings_of
-    from causeway.formats import load as config
+    from causeway.config.reading import expiry_warnings
+    from causeway.formats import load as load_file
 
-    settings = config.load(path)
+    settings = load_file(path)
     if not quiet:
-        warn([*settings.warnings, *warnings_of(settings)])
+        warn([*settings.warnings, *expiry_warnings(settings)])
     if any(link.geo or link.way_back for link in settings.links):
         from causeway.operate import geo_topics
 

@@ -7,14 +7,10 @@ import os
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from causeway.errors import CausewayError
-
-if TYPE_CHECKING:
-    from causeway.formats.properties import Entry
 
 _VARIABLE = "_CAUSEWAY_COMPLETE"
 
@@ -36,27 +32,9 @@ def links(context: typer.Context, incomplete: str) -> list[str]:
 
 def _links(file: Path) -> Iterator[str]:
     from causeway.filters import split_list
-    from causeway.formats import load
+    from causeway.formats import read_entries
 
-    if load.is_yaml(file):
-        from causeway.config.problems import Problems
-        from causeway.formats.causeway_yaml.document import read_document
-        from causeway.formats.causeway_yaml.read import read_entries
-        from causeway.formats.strimzi.read import read_resource
-        from causeway.formats.strimzi.secrets import Secrets
-
-        problems = Problems(str(file))
-        document = read_document(file, problems)
-        entries: dict[str, Entry]
-        if load.is_resource(document):
-            unseen = Secrets(directory=file.parent, problems=problems, unseen=True)
-            entries = dict(read_resource(document, problems, unseen).entries)
-        else:
-            entries = read_entries(document, problems)
-    else:
-        from causeway.formats.properties import read_properties
-
-        entries = dict(read_properties(file).entries)
+    entries = read_entries(file)
     aliases = split_list(entries["clusters"].value) if "clusters" in entries else ()
     for source, target in permutations(aliases, 2):
         name = f"{source}->{target}"

@@ -51,13 +51,12 @@ def command(
 
     References such as ${env:VAR} stay as they are. Comments are kept at the file's top
     only."""
-    from causeway.formats.convert import convert
-    from causeway.formats.load import Form, default_form, is_yaml
+    from causeway.formats import Form, convert, default_form, is_yaml
 
     if schema:
-        from causeway.formats.causeway_yaml.schema import text
+        from causeway.formats import schema_text
 
-        sys.stdout.write(text())
+        sys.stdout.write(schema_text())
         return 0
     if file is None:
         raise ConfigError("convert", cause="name a FILE", remedy="or ask for --schema")

@@ -17,7 +17,7 @@ from causeway.cli.words import printable_json
 from causeway.errors import CausewayError, ConfigError
 
 if TYPE_CHECKING:
-    from causeway.config.settings import ClientSettings, Settings
+    from causeway.config import ClientSettings, Settings
     from causeway.transform.crypto import Keys
     from causeway.wire.records import Record
 
@@ -78,8 +78,8 @@ def command(
 
 
 def _keys(settings: Settings | None, key_file: Path | None) -> Keys:
-    from causeway.config.problems import Problems
-    from causeway.formats.properties import load_properties
+    from causeway.config import Problems
+    from causeway.formats import load_properties
     from causeway.transform.crypto import Keys, aes_key
 
     found: dict[str, str | bytes] = {}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from causeway.cli.output import Output
-    from causeway.mm2_diff.compare import Comparison
+    from causeway.mm2_diff import Comparison
 
 
 def command(
@@ -38,9 +38,9 @@ def command(
     """
     from causeway.mm2_diff import compare
 
-    found = compare.compare(file)
+    found = compare(file)
     if as_json:
-        print_json({**compare.as_json(found), "brokers": BROKERS_PAGE})
+        print_json({**found.as_json(), "brokers": BROKERS_PAGE})
     else:
         _show(console(), found, every=every)
     return 0
@@ -49,10 +49,15 @@ def command(
 def _show(out: Output, found: Comparison, *, every: bool) -> None:
     from rich.text import Text
 
-    from causeway.mm2_diff.keys import Use
+    from causeway.mm2_diff import KeyEffect
 
-    acting = found.of(Use.ACTS)
-    rest = [key for use in Use for key in found.of(use) if every or use is not Use.ACTS or key.note]
+    acting = found.of(KeyEffect.ACTS)
+    rest = [
+        key
+        for use in KeyEffect
+        for key in found.of(use)
+        if every or use is not KeyEffect.ACTS or key.note
+    ]
     out.print(
         Text(found.file, "bold"),
         f": {', '.join(found.flows) or 'no flow is enabled'}; {count(len(found.keys), 'key')},"

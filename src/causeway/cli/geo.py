@@ -118,7 +118,7 @@ def properties(context: typer.Context, name: SomeArgument = None) -> None:
 
     Passwords and keys stand in it as references to the client.properties that say them.
     """
-    from causeway.formats.causeway_yaml.to_properties import to_properties
+    from causeway.formats import to_properties
     from causeway.geo import settings
 
     found: Remembered = context.obj

@@ -19,7 +19,7 @@ from causeway.geo import settings
 from causeway.geo.local_file import Remembered
 
 if TYPE_CHECKING:
-    from causeway.config.settings import Settings
+    from causeway.config import Settings
 
 _LOOK_S: Final = 1.0
 

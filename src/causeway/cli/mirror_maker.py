@@ -155,8 +155,8 @@ def command(arguments: Sequence[str]) -> int:
 def _run(options: dict[str, Any], include: str) -> int:
     from causeway.cli.common import parse_timestamp
     from causeway.cli.run import run_settings
-    from causeway.config.reading import rereadable
-    from causeway.formats.mirror_maker1 import load_mm1
+    from causeway.config import rereadable
+    from causeway.formats import load_mm1
 
     settings = rereadable(
         lambda: load_mm1(

@@ -22,7 +22,7 @@ from causeway.errors import CausewayError, PartitionsFailedError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
-    from causeway.config.settings import TransformSettings
+    from causeway.config import TransformSettings
     from causeway.operate.internal_topics import OwnTopic
     from causeway.operate.plan.plan import LinkPlan
     from causeway.operate.plan.starts import Start

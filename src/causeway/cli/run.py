@@ -11,7 +11,7 @@ from causeway.cli.common import ClustersOption, FileArgument, into, load, parse_
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
-    from causeway.config.settings import Settings
+    from causeway.config import Settings
     from causeway.status.snapshot import Look
 
 

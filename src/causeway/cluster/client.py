@@ -23,7 +23,7 @@ from causeway.cluster.metadata import (
     parse_metadata,
 )
 from causeway.cluster.pool import Address, Pool
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
 from causeway.wire.apis import FIND_COORDINATOR

@@ -11,8 +11,7 @@ import threading
 from typing import Final
 
 from causeway.cluster.metadata import metadata_request
-from causeway.config.client_keys import CLUSTER_ID
-from causeway.config.settings import ClientSettings
+from causeway.config import CLUSTER_ID, ClientSettings
 from causeway.errors import BrokerError, CausewayError, UnreachableError
 from causeway.wire.connection import Connection
 from causeway.wire.deadline import Deadline

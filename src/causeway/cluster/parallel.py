@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, TypeVar
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config import ClientSettings, LinkSettings
 from causeway.errors import CausewayError, UnreachableError
 
 ANSWER_S: Final = 10.0  # how long to wait for a cluster

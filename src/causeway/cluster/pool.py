@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import AuthenticationError
 from causeway.wire.connection import Connection
 from causeway.wire.deadline import Deadline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Chosen:
+class ChosenTopics:
     """The names of a link's, on its source, as last read of its directives (control/geo_topics.py).
 
     One is shared by all who hold a link's settings, so that what is chosen counts everywhere at

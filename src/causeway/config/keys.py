@@ -397,6 +397,7 @@ class HeartbeatKeys(Keys):
     )
 
 
+SKIP_HEADER, PROVENANCE = "causeway.skip.header", "causeway.provenance"
 OLD_NAMES = {
     "topics.blacklist": "topics.exclude",
     "groups.blacklist": "groups.exclude",

@@ -7,21 +7,23 @@ trust stores are converted to PEM text on the driver, so that no file is read on
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from causeway.config.control_settings import ControlSettings
-from causeway.config.geo_topics import Chosen
-from causeway.config.reading import Rereading
+from causeway.config.geo_topics import ChosenTopics
+from causeway.config.rereading import Rereading
 from causeway.filters import (
     Renaming,
     TopicDecision,
+    cycle_source,
     decide_topic,
     excludes,
     not_begun,
 )
-from causeway.naming import HEARTBEATS, ReplicationPolicy
+from causeway.naming import HEARTBEATS, PolicyFailedError, ReplicationPolicy
 from causeway.patterns import Pattern
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -255,7 +257,7 @@ class LinkSettings:
     throttle_bytes_per_s: int | None = None  # unless a directive says otherwise; None: no limit
     geo: bool = False  # topics that people choose by directives are mirrored as well
     way_back: bool = False  # topics are mirrored only that a failback, or cutover, had begin
-    chosen: Chosen = field(default_factory=Chosen, compare=False, repr=False)  # these
+    chosen: ChosenTopics = field(default_factory=ChosenTopics, compare=False, repr=False)  # these
     # On the source, of all flows of the file: what may not leave its cluster is never mirrored.
     dead_letters: frozenset[str] = frozenset()
     # Of all flows of the file that have `causeway.rename`; names alone don't tell where those of
@@ -367,6 +369,40 @@ class LinkSettings:
             renaming=self.renaming,
         )
 
+    def cycle_source(self, topic: str) -> str | None:
+        """The name on the target of `topic` of the source, if the topic came from the target; else
+        None. Decides by the name alone; a claim in the progress topic knows both names exactly.
+        Raises NoNameError."""
+        return cycle_source(
+            topic,
+            source_alias=self.source.alias,
+            target_alias=self.target.alias,
+            policy=self.policy,
+            renaming=self.renaming,
+        )
+
+    def upstream(self, name: str) -> str | None:
+        """The source topic that this link mirrors to `name` of the target, if names show it."""
+        by_rules = [
+            flow.origin(name)
+            for flow in self.renaming
+            if (flow.source, flow.target) == (self.source.alias, self.target.alias)
+        ]
+        for found in (*by_rules, self.upstream_by_policy(name)):
+            if found is not None and self.decide_topic(found).target_name == name:
+                return found
+        return None
+
+    def upstream_by_policy(self, name: str) -> str | None:
+        """The source topic of `name` of the target by the replication policy, also if this link
+        does not mirror the topic."""
+        try:
+            if self.policy.topic_source(name) != self.source.alias:
+                return None
+            return self.policy.upstream_topic(name)
+        except PolicyFailedError:
+            return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
@@ -418,3 +454,22 @@ class Settings:
     spark: Mapping[str, str | Secret]
     warnings: tuple[str, ...] = ()
     rereading: Rereading | None = field(default=None, compare=False, repr=False)
+
+
+def is_local(spark: Mapping[str, str | Secret]) -> bool:
+    """Whether Spark of these `spark.*` runs on this machine alone."""
+    return spark_text(spark, "spark.master", "local[*]").startswith("local")
+
+
+def spark_text(spark: Mapping[str, str | Secret], name: str, default: str) -> str:
+    """One of these `spark.*` in clear text."""
+    value = spark.get(name, default)
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches `host`. No other name is asked for."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from causeway.cluster.cluster import AclBinding, Cluster, SecurityDisabled
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config import ClientSettings, LinkSettings
 from causeway.control.topics import MirroredTopic
 from causeway.errors import CausewayError, ConfigError
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.metadata import TopicMetadata
 from causeway.cluster.offsets import LATEST, OffsetAt
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import ConfigError
 from causeway.filters import POLICY, TopicDecision
 from causeway.link_topics.progress import Progress

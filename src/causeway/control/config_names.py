@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from causeway.cluster.admin import ConfigEntry
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import topic_limits
 from causeway.errors import CausewayError
 

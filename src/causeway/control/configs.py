@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from causeway.cluster.admin import ConfigEntry
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import refused_configs, topic_limits
 from causeway.control.topics import MirroredTopic, Problem
 from causeway.errors import CausewayError, ConfigError

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from causeway.cluster.cluster import AclBinding, Cluster, SecurityDisabled
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.acls import EVERYBODY, Acls
 from causeway.errors import (
     AuthenticationError,

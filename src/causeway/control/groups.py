@@ -17,8 +17,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from causeway.cluster.cluster import Committed, GroupListing
-from causeway.config import origins
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.formats import Checkpoint
 from causeway.errors import CausewayError
 from causeway.filters import Verdict, by_name
@@ -190,7 +189,7 @@ def _concerns(topic: str, link: LinkSettings) -> bool:
     B."""
     decision = link.decide_topic(topic)
     if decision.verdict is Verdict.CYCLE:
-        return origins.cycle_source(link, topic) is not None
+        return link.cycle_source(topic) is not None
     return decision.target_name is not None
 
 

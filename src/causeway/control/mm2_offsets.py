@@ -19,7 +19,7 @@ from typing import NamedTuple
 from kafka.partitioner.default import murmur2
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import CausewayError
 from causeway.link_topics.topic_log import KeyValue, TopicLog
 from causeway.model import TopicPartition

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.topics import GrowTopic, LeftOut, TopicPlan
 
 CODE: Final = "paused"

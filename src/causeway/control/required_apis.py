@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.rights import versions_of_brokers
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import BrokerError
 from causeway.wire import apis
 from causeway.wire.apis import Api

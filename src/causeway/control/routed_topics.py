@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.metadata import TopicMetadata
-from causeway.config.routes import MOST_PARTITIONS, NOT_A_PARTITION, RouteError, Routes
-from causeway.config.settings import LinkSettings
+from causeway.config import MOST_PARTITIONS, NOT_A_PARTITION, LinkSettings, RouteError, Routes
 from causeway.control import config_names, topic_changes, topic_limits, topics
 from causeway.control.topics import Change, Observed
 from causeway.errors import CausewayError

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from causeway.cluster.admin import ConfigEntry
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.metadata import TopicMetadata
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import collisions, config_names, refused_configs, topic_limits, visible
 from causeway.errors import BrokerError, CausewayError, ConfigError, TooFewBrokersError
 from causeway.filters import UNMIRRORABLE, Verdict

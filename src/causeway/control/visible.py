@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.metadata import TopicMetadata
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import AuthorizationError, BrokerError
 from causeway.naming import is_legal_name
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import required_apis
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import UnreachableError

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.expiry import clients_of
-from causeway.config.settings import ClientSettings, Settings
+from causeway.config import ClientSettings, Settings
+from causeway.config.reading import clients_of
 from causeway.wire.security import ssl_context
 
 

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import fences, geo_topics
 from causeway.control.open_transactions import known_ends
 from causeway.daemon.overdue import Overdue

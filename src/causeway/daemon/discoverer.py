@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.daemon.directive_executor import Directing
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.reconcile import Intake

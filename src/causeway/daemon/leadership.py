@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.identity import one_cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.daemon import processes
 from causeway.daemon.event_log import Happened
 from causeway.daemon.lanes.fleet import MARGIN

@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from causeway.config.settings import LinkSettings, RunSettings
+from causeway.config import LinkSettings, RunSettings
 from causeway.control.fences import Sharer
 from causeway.daemon.brokers import Brokers
 from causeway.daemon.directive_executor import Directing

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection
 from functools import partial
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import fences
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import CausewayError

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from causeway.config.expiry import expiries
-from causeway.config.settings import ClientSettings, Settings
+from causeway.config import ClientSettings, Settings
+from causeway.config.reading import expiries
 from causeway.daemon.clients import Clients
 from causeway.errors import CausewayError
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import HeartbeatSettings, LinkSettings, Settings
+from causeway.config import HeartbeatSettings, LinkSettings, Settings
 from causeway.control.fences import Sharer
 from causeway.control.heartbeats import Heartbeats
 from causeway.daemon.clients import Clients

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.stage_placement import without_lane
 from causeway.daemon.partitions.transforms import Transform

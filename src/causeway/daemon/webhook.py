@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
-from causeway.config.settings import WebhookSettings
+from causeway.config import WebhookSettings
 from causeway.daemon.event_log import plain, said
 
 _log = logging.getLogger("causeway.webhook")

@@ -1,1 +1,57 @@
-"""Formats of settings files: MirrorMaker 1 and 2 properties, causeway.yaml, Strimzi resources."""
+"""Files of settings: property files of MirrorMaker 1 and 2, causeway.yaml, Strimzi's resources, and
+the connectors of a Connect cluster.
+
+`load` reads each form. The parsers of the forms are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from causeway.formats.loading import Form, default_form, is_yaml, load, read_entries
+
+if TYPE_CHECKING:
+    from causeway.formats.causeway_yaml.schema import schema_text
+    from causeway.formats.causeway_yaml.to_properties import to_properties
+    from causeway.formats.conversion import Converted, convert
+    from causeway.formats.mirror_maker1 import load_mm1
+    from causeway.formats.mm2 import load_mm2, settings_of
+    from causeway.formats.properties import load_properties, read_properties, resolve
+
+_LAZY = {
+    "Converted": "conversion",
+    "convert": "conversion",
+    "load_mm1": "mirror_maker1",
+    "load_mm2": "mm2",
+    "load_properties": "properties",
+    "read_properties": "properties",
+    "resolve": "properties",
+    "schema_text": "causeway_yaml.schema",
+    "settings_of": "mm2",
+    "to_properties": "causeway_yaml.to_properties",
+}
+
+__all__ = [
+    "Converted",
+    "Form",
+    "convert",
+    "default_form",
+    "is_yaml",
+    "load",
+    "load_mm1",
+    "load_mm2",
+    "load_properties",
+    "read_entries",
+    "read_properties",
+    "resolve",
+    "schema_text",
+    "settings_of",
+    "to_properties",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)

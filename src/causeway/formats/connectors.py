@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from causeway import filters
-from causeway.config import known
-from causeway.config.audit import Effect, audit_key
-from causeway.config.kept_names import ALIASES, OFFSETS_TOPIC
+from causeway.config import Entry
+from causeway.config.reading import Effect, audit_key, known
+from causeway.config.reading.kept_names import ALIASES, OFFSETS_TOPIC
 from causeway.errors import ConfigError, OtherFormError
 from causeway.formats.causeway_yaml.to_properties import to_properties
-from causeway.formats.properties import Entry
 from causeway.naming import PACKAGE, is_legal_name
 
 _CLASS: Final = "connector.class"

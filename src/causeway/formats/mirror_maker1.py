@@ -17,25 +17,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from causeway import filters
-from causeway.config import audit
-from causeway.config.build import (
-    Entries,
+from causeway.config import (
+    PROVENANCE,
+    SKIP_HEADER,
+    ClientSettings,
+    ControlSettings,
+    Entry,
+    FlowKeys,
+    LinkSettings,
+    Problems,
+    Settings,
+    read,
+)
+from causeway.config.reading import Entries, audit, client_settings
+from causeway.config.reading.build import (
     clear_text,
     fetch_settings,
     open_spark,
     run_settings,
     spark_settings,
 )
-from causeway.config.control_settings import ControlSettings
-from causeway.config.keys import FlowKeys
-from causeway.config.problems import Problems
-from causeway.config.security import client_settings
-from causeway.config.settings import ClientSettings, LinkSettings, Settings
-from causeway.config.transforms import apart, check_listed, family, listed, transforms
-from causeway.config.treatments import PROVENANCE, SKIP
-from causeway.config.typed import read
+from causeway.config.reading.transforms import apart, check_listed, family, listed, transforms
 from causeway.errors import ConfigError
-from causeway.formats.properties import Entry, load_properties
+from causeway.formats.properties import load_properties
 from causeway.naming import ReplicationPolicy
 
 TARGET_ALIAS = "target"
@@ -90,7 +94,7 @@ def load_mm1(
     spark = spark_settings(own, problems)
     flow = read(FlowKeys, own, problems)
     check_listed(own, {"": listed(own)}, problems)
-    for key in (PROVENANCE, SKIP):
+    for key in (PROVENANCE, SKIP_HEADER):
         if key in own:
             problems.add(f"{own[key].place} needs a property file of flows: `causeway run FILE`")
     problems.raise_if_any()

@@ -10,8 +10,32 @@ from dataclasses import replace
 from pathlib import Path
 
 from causeway import filters, renames
-from causeway.config import audit, both_ways, circles, kept_names
-from causeway.config.build import (
+from causeway.config import (
+    OF_FLOWS,
+    OLD_NAMES,
+    ClientSettings,
+    ControlKeys,
+    Entry,
+    FlowKeys,
+    HeartbeatKeys,
+    HeartbeatSettings,
+    LinkSettings,
+    Problems,
+    PropertyFile,
+    SchemaKeys,
+    Settings,
+    read,
+)
+from causeway.config.reading import (
+    audit,
+    both_ways,
+    circles,
+    client_entries,
+    client_settings,
+    flow_entries,
+    kept_names,
+)
+from causeway.config.reading.build import (
     clear_text,
     control_settings,
     fetch_settings,
@@ -21,24 +45,12 @@ from causeway.config.build import (
     run_settings,
     spark_settings,
 )
-from causeway.config.keys import OF_FLOWS, OLD_NAMES, ControlKeys, FlowKeys, HeartbeatKeys
-from causeway.config.precedence import client_entries, flow_entries
-from causeway.config.problems import Problems
-from causeway.config.schema_keys import SchemaKeys
-from causeway.config.schemas import schema_settings, translation
-from causeway.config.security import client_settings
-from causeway.config.settings import (
-    ClientSettings,
-    HeartbeatSettings,
-    LinkSettings,
-    Settings,
-)
-from causeway.config.transforms import apart, check_listed, family, listed, transforms
-from causeway.config.treatments import treatments
-from causeway.config.typed import read
+from causeway.config.reading.schemas import schema_settings, translation
+from causeway.config.reading.transforms import apart, check_listed, family, listed, transforms
+from causeway.config.reading.treatments import treatments
 from causeway.errors import ConfigError
 from causeway.filters import POLICY
-from causeway.formats.properties import Entry, PropertyFile, load_properties
+from causeway.formats.properties import load_properties
 from causeway.naming import KAFKAS, PACKAGE, CustomPolicy, ReplicationPolicy, is_legal_name
 
 Entries = Mapping[str, Entry]
@@ -380,7 +392,7 @@ def _policy(
 
 
 def _custom(name: str, config: Mapping[str, str]) -> CustomPolicy:
-    from causeway.config.policies import load  # looks through all installed packages
+    from causeway.config.reading.policies import load  # looks through all installed packages
 
     return load(name, config)
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import javaproperties
 
-from causeway.config.problems import Problems
-from causeway.config.reading import note
-from causeway.config.transform_keys import is_text, no_references, of_transform, within
+from causeway.config import Entry, Problems, PropertyFile, note
+from causeway.config.transform_keys import is_text, no_references, of_transform
 from causeway.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(?:([^}:]*):(?:([^}]*):)?)?([^}]*)\}")
@@ -27,69 +26,6 @@ _PROVIDER_CLASSES = {
     "DirectoryConfigProvider": "dir",
 }
 _PACKAGE = "org.apache.kafka.common.config.provider."
-_SECRET_KEY = re.compile(
-    r"password|passphrase|secret|jaas|credential|token(?!\.endpoint)|ssl\.keystore\.key|private"
-    r"|webhook\.url",  # whoever knows that of a chat can write there
-    re.IGNORECASE,
-)
-
-_REMARK = re.compile(r"\s#")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One property. `resolved` is set where the value came from outside the file; `missing` where
-    it was to and could not be had: that has been told, and nothing that rests on it is judged."""
-
-    key: str
-    value: str = field(repr=False)
-    line: int  # 1-based, of the key; 0 where there is no file
-    resolved: bool = False
-    missing: bool = False
-
-    @property
-    def secret(self) -> bool:
-        """Whether the value must not be shown. What a transform is called tells nothing."""
-        name = within(self.key) if of_transform(self.key) else self.key
-        return self.resolved or _SECRET_KEY.search(name) is not None
-
-    @property
-    def shown(self) -> str:
-        """The value as an error message may show it."""
-        return "(hidden)" if self.secret else f"{self.value!r}{self.remark}"
-
-    @property
-    def remark(self) -> str:
-        """The hint for a value with a remark behind it, such as `false # for now`: Java's property
-        files know comments only as lines of their own. Empty for other values, and for secrets."""
-        if self.secret or not _REMARK.search(self.value):
-            return ""
-        return " (# does not end a value: move the comment to a line of its own)"
-
-    def told(self, error: ConfigError) -> str:
-        """`error`, which is about this value, as a person may see it."""
-        if not self.secret:
-            return str(error)
-        return f"{error.cause} ({error.remedy})" if error.remedy else error.cause
-
-    @property
-    def place(self) -> str:
-        return f"{self.key} (line {self.line})" if self.line else self.key
-
-    @property
-    def spot(self) -> str:
-        """`place` for what names the key by itself; empty where there is none."""
-        return f"line {self.line}" if self.line else ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PropertyFile:
-    """The properties of one file, in the file's order; of a key set twice the last counts, as in
-    Java. `repeated` lists the earlier ones."""
-
-    path: Path
-    entries: Mapping[str, Entry]
-    repeated: tuple[Entry, ...] = ()
 
 
 def read_properties(path: Path) -> PropertyFile:

@@ -9,8 +9,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from causeway.cluster.parallel import Connect, clusters
-from causeway.config.geo_topics import Chosen
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import ChosenTopics, LinkSettings, Settings
 from causeway.control import geo_topics
 from causeway.errors import CausewayError
 from causeway.geo import claims
@@ -74,7 +73,7 @@ def _look(link: LinkSettings, connect: Connect) -> Destination:
         cluster = claims.id_of(target)
         standing = geo_topics.learn(target, link)
         # Of its own, as a driver may share the link's.
-        shown = replace(link, chosen=Chosen(geo_topics.names(standing, link)))
+        shown = replace(link, chosen=ChosenTopics(geo_topics.names(standing, link)))
         status = status_of(shown, connect, None, only=geo_topics.chosen(standing).keys())
     except CausewayError as error:
         return Destination(name=name, link=link, error=error)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from causeway.cluster.parallel import clusters
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import geo_topics
 from causeway.errors import CausewayError, ConfigError
 from causeway.geo import claims

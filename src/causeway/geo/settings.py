@@ -9,13 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from causeway.config import known
-from causeway.config.problems import Problems
-from causeway.config.security import client_settings
-from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.config import ClientSettings, Entry, LinkSettings, Problems, PropertyFile, Settings
+from causeway.config.reading import CLUSTER_KEYS, ROLE_KEYS, client_settings
 from causeway.errors import ConfigError
-from causeway.formats import mm2
-from causeway.formats.properties import Entry, PropertyFile, load_properties, read_properties
+from causeway.formats import load_properties, read_properties, settings_of
 from causeway.geo.local_file import Place, Remembered
 
 # What is copied is the topics that people choose, with their consumer groups' offsets; nothing is
@@ -64,7 +61,7 @@ def settings(
         problems.raise_if_any()
         entries |= own
     file = PropertyFile(path=more or remembered.path, entries=entries)
-    return mm2.settings_of(file, Problems(str(remembered.path)))
+    return settings_of(file, Problems(str(remembered.path)))
 
 
 def link_to(remembered: Remembered, name: str) -> LinkSettings:
@@ -148,7 +145,7 @@ def _of_place(place: Place, own: Mapping[str, Entry]) -> dict[str, Entry]:
     """By the keys of a property file; what is no cluster's is each of its clients'."""
     found = {}
     for name, entry in own.items():
-        roles = ("",) if name in known.CLUSTER else tuple(f"{role}." for role in known.ROLES)
+        roles = ("",) if name in CLUSTER_KEYS else tuple(f"{role}." for role in ROLE_KEYS)
         for role in roles:
             key = f"{place.name}.{role}{name}"
             found[key] = Entry(

@@ -15,7 +15,7 @@ from typing import Any, Final
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import LATEST, OffsetAt
 from causeway.cluster.parallel import clusters
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.control import geo_topics
 from causeway.errors import BrokerError, ConfigError
 from causeway.geo import claims

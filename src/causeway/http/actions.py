@@ -14,7 +14,7 @@ from fastapi import APIRouter, Body, HTTPException, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import (
     AuthorizationError,
     CausewayError,

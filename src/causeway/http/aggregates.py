@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.http import shapes
 from causeway.http.view import View
 from causeway.naming import NoNameError, ReplicationPolicy

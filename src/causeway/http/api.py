@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 from fastapi import APIRouter, HTTPException, Path, Query
 from fastapi.responses import Response
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.geo_topics import asked
 from causeway.http import explaining, shapes, shaping
 from causeway.http.aggregates import aggregates

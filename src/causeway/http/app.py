@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from causeway.config.settings import RunSettings, Secret, Settings
+from causeway.config import RunSettings, Secret, Settings
 from causeway.http import api, connect, geo, health, shapes
 from causeway.http.actions import Actions
 from causeway.http.actions import router as act_routes

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.http.actions import Actions, Wish
 from causeway.http.answers import AnyJSONResponse
 from causeway.http.coalesced_cache import Paced

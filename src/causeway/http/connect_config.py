@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config import ClientSettings, LinkSettings
 from causeway.patterns import Pattern
 
 CLASSES: Final = (

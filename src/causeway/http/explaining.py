@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.http.view import LinkView
 from causeway.link_topics.directives import Standing
 from causeway.operate.explain import groups, topics

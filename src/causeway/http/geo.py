@@ -14,7 +14,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.geo import topics

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
 
-from causeway.config.build import is_loopback
-from causeway.config.settings import Secret
+from causeway.config import Secret, is_loopback
 from causeway.http.answers import refused
 from causeway.http.refusals import Refusals
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.http.events import Events, heard
 from causeway.http.history import Memory
 from causeway.http.listener import BACKLOG, Door, TakenError, listen

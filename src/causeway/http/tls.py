@@ -6,8 +6,7 @@ import logging
 import ssl
 from pathlib import Path
 
-from causeway.config.reading import Stamp, stamp_of
-from causeway.config.settings import HttpSettings
+from causeway.config import HttpSettings, Stamp, stamp_of
 from causeway.errors import ConfigError
 
 _log = logging.getLogger("causeway.http")

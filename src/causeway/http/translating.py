@@ -16,7 +16,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import Response
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.http import shapes
 from causeway.http.answers import answer

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from causeway.cluster import transactions
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import (
     AuthorizationError,
     BrokerError,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.parallel import Connect
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.entries import (
     EVENTS,

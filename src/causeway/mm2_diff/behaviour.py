@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from causeway.config import kept_names
-from causeway.config.keys import OF_FLOWS, OLD_NAMES
-from causeway.config.precedence import Entries, client_entries, flow_entries
+from causeway.config import OF_FLOWS, OLD_NAMES
+from causeway.config.reading import Entries, client_entries, flow_entries, kept_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class BehaviourDifference:
     """In one thing. `flows`: where; `key`: what to set for MirrorMaker 2's way, or what else to do;
     empty where there is no other way."""
 
@@ -24,7 +23,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class EnabledFlow:
     """A flow that the file enables, with what it says of it."""
 
     source: str
@@ -44,11 +43,11 @@ class Flow:
         return self.says(key, str(default)).lower() == "true"
 
 
-def flows(entries: Entries, aliases: tuple[str, ...]) -> tuple[Flow, ...]:
+def flows(entries: Entries, aliases: tuple[str, ...]) -> tuple[EnabledFlow, ...]:
     """Those that are enabled."""
     names = OF_FLOWS | {"exactly.once.source.support"}
     found = [
-        Flow(
+        EnabledFlow(
             source=source,
             target=target,
             own=flow_entries(entries, source, target, names),
@@ -61,7 +60,7 @@ def flows(entries: Entries, aliases: tuple[str, ...]) -> tuple[Flow, ...]:
     return tuple(flow for flow in found if flow.is_on("enabled", False))
 
 
-def differences(entries: Entries, aliases: tuple[str, ...]) -> tuple[Difference, ...]:
+def differences(entries: Entries, aliases: tuple[str, ...]) -> tuple[BehaviourDifference, ...]:
     """What matters most first. Nothing that is the same in all flows."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for judge in _ALL:
@@ -71,16 +70,18 @@ def differences(entries: Entries, aliases: tuple[str, ...]) -> tuple[Difference,
                     flow.name
                 )
     return tuple(
-        Difference(what=what, flows=tuple(names), mirror_maker=theirs, causeway=ours, key=key)
+        BehaviourDifference(
+            what=what, flows=tuple(names), mirror_maker=theirs, causeway=ours, key=key
+        )
         for (what, theirs, ours, key), names in found.items()
     )
 
 
-def _one(what: str, theirs: str, ours: str, key: str = "") -> Difference:
-    return Difference(what=what, flows=(), mirror_maker=theirs, causeway=ours, key=key)
+def _one(what: str, theirs: str, ours: str, key: str = "") -> BehaviourDifference:
+    return BehaviourDifference(what=what, flows=(), mirror_maker=theirs, causeway=ours, key=key)
 
 
-def _delivery(flow: Flow, entries: Entries) -> Iterator[Difference]:
+def _delivery(flow: EnabledFlow, entries: Entries) -> Iterator[BehaviourDifference]:
     once = f"{flow.target}.exactly.once.source.support", "exactly.once.source.support"
     values = [entries[key].value.strip().lower() for key in once if key in entries]
     if values and values[0] == "enabled":
@@ -93,7 +94,7 @@ def _delivery(flow: Flow, entries: Entries) -> Iterator[Difference]:
     yield _one("delivery", theirs, ours)
 
 
-def _names(flow: Flow, _: Entries) -> Iterator[Difference]:
+def _names(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     if flow.says("causeway.rename"):
         yield _one(
             "topics that causeway.rename matches",
@@ -110,7 +111,7 @@ def _names(flow: Flow, _: Entries) -> Iterator[Difference]:
         )
 
 
-def _isolation(flow: Flow, _: Entries) -> Iterator[Difference]:
+def _isolation(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     if "isolation.level" in flow.reader:
         return
     yield _one(
@@ -121,7 +122,7 @@ def _isolation(flow: Flow, _: Entries) -> Iterator[Difference]:
     )
 
 
-def _trouble(flow: Flow, _: Entries) -> Iterator[Difference]:
+def _trouble(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     yield _one(
         "source truncated, or made anew",
         "goes on: skips records or copies them again, in silence",
@@ -148,7 +149,7 @@ def _trouble(flow: Flow, _: Entries) -> Iterator[Difference]:
         )
 
 
-def _groups(flow: Flow, _: Entries) -> Iterator[Difference]:
+def _groups(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     checkpoints = flow.is_on("emit.checkpoints.enabled", True)
     synced = flow.is_on("sync.group.offsets.enabled", False)
     if not checkpoints and not synced:
@@ -181,7 +182,7 @@ def _groups(flow: Flow, _: Entries) -> Iterator[Difference]:
     )
 
 
-def _offset_syncs(flow: Flow, _: Entries) -> Iterator[Difference]:
+def _offset_syncs(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     if not flow.is_on("emit.offset-syncs.enabled", True):
         return
     on_target = flow.says("offset-syncs.topic.location", "source").lower() == "target"
@@ -196,7 +197,7 @@ def _offset_syncs(flow: Flow, _: Entries) -> Iterator[Difference]:
     )
 
 
-def _reset(flow: Flow, _: Entries) -> Iterator[Difference]:
+def _reset(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     entry = flow.reader.get("auto.offset.reset")
     if entry is not None and entry.value.strip().lower() == "latest":
         yield _one(
@@ -206,7 +207,7 @@ def _reset(flow: Flow, _: Entries) -> Iterator[Difference]:
         )
 
 
-def _internal(flow: Flow, _: Entries) -> Iterator[Difference]:
+def _internal(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     if flow.says("causeway.internal.topics"):
         return
     yield _one(
@@ -217,7 +218,7 @@ def _internal(flow: Flow, _: Entries) -> Iterator[Difference]:
     )
 
 
-def _own_topics(flow: Flow, entries: Entries) -> Iterator[Difference]:
+def _own_topics(flow: EnabledFlow, entries: Entries) -> Iterator[BehaviourDifference]:
     source, target = flow.source, flow.target
     named = flow.says("causeway.mirror.maker.offsets.topic")
     positions = named or kept_names.offsets_topic(entries, source, target)
@@ -237,7 +238,7 @@ def _own_topics(flow: Flow, entries: Entries) -> Iterator[Difference]:
     )
 
 
-def _limits(_: Flow, __: Entries) -> Iterator[Difference]:
+def _limits(_: EnabledFlow, __: Entries) -> Iterator[BehaviourDifference]:
     yield _one(
         "limits of mirrors (size, times, codec)",
         "as topic configs say: a record that does not fit stops or is skipped",
@@ -245,13 +246,13 @@ def _limits(_: Flow, __: Entries) -> Iterator[Difference]:
     )
 
 
-def _old_names(flow: Flow, _: Entries) -> Iterator[Difference]:
+def _old_names(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     for old, new in OLD_NAMES.items():
         if old in flow.own and new not in flow.own:
             yield _one(old, "passed over by Kafka 4's, in silence", f"read as {new}", new)
 
 
-def _process(_: Flow, entries: Entries) -> Iterator[Difference]:
+def _process(_: EnabledFlow, entries: Entries) -> Iterator[BehaviourDifference]:
     yield _one(
         "more processes",
         "share the tasks, and move them at each change",
@@ -274,7 +275,7 @@ def _process(_: Flow, entries: Entries) -> Iterator[Difference]:
     )
 
 
-_ALL: Final[tuple[Callable[[Flow, Entries], Iterator[Difference]], ...]] = (
+_ALL: Final[tuple[Callable[[EnabledFlow, Entries], Iterator[BehaviourDifference]], ...]] = (
     _delivery,
     _names,
     _isolation,

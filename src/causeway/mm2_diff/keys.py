@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from causeway.config import audit
-from causeway.config.audit import Effect, audit_key, split_key
-from causeway.config.keys import OLD_NAMES
-from causeway.config.precedence import OVERRIDE, Entries
+from causeway.config import OLD_NAMES, Entry
+from causeway.config.reading import Effect, Entries, audit, audit_key, split_key
+from causeway.config.reading.precedence import OVERRIDE
 from causeway.formats.causeway_yaml.read import YamlEntry
-from causeway.formats.properties import Entry
 
 
-class Use(StrEnum):
+class KeyEffect(StrEnum):
     """What Causeway does with a key. In this order people want to know."""
 
     REFUSED = "refused"
@@ -34,16 +32,16 @@ class KeyUse:
 
     key: str
     line: int
-    use: Use
+    use: KeyEffect
     note: str = ""
 
 
 _USES: Final = {
-    Effect.ACTED_ON: Use.ACTS,
-    Effect.MEANINGLESS: Use.MEANINGLESS,
-    Effect.NOT_YET: Use.NOT_YET,
-    Effect.MISPLACED: Use.MISPLACED,
-    Effect.UNKNOWN: Use.UNKNOWN,
+    Effect.ACTED_ON: KeyEffect.ACTS,
+    Effect.MEANINGLESS: KeyEffect.MEANINGLESS,
+    Effect.NOT_YET: KeyEffect.NOT_YET,
+    Effect.MISPLACED: KeyEffect.MISPLACED,
+    Effect.UNKNOWN: KeyEffect.UNKNOWN,
 }
 _AS_THEY_ARE: Final = "batches go on as they are: size and codec are the source's"
 _EXACTLY_ONCE: Final = "each record is copied once without it, for readers of uncommitted data too"
@@ -81,8 +79,8 @@ _NOTES: Final = (
     ("sasl.kerberos.service.name", "Kerberos is not there: PLAIN, SCRAM, OAUTHBEARER or TLS"),
 )
 _OTHERS: Final = {
-    Use.MEANINGLESS: "about how Connect works: leave it out",
-    Use.NOT_YET: "no effect here: leave it out, unless you rely on it",
+    KeyEffect.MEANINGLESS: "about how Connect works: leave it out",
+    KeyEffect.NOT_YET: "no effect here: leave it out, unless you rely on it",
 }
 
 
@@ -95,14 +93,14 @@ def _use(entry: Entry, aliases: tuple[str, ...]) -> KeyUse:
     finding = audit_key(entry.key, aliases)
     use, note = _USES[finding.effect], finding.hint
     rest = split_key(entry.key, aliases)[1]
-    if use in (Use.NOT_YET, Use.MEANINGLESS):
+    if use in (KeyEffect.NOT_YET, KeyEffect.MEANINGLESS):
         if audit.agreed(entry.key, entry.value):
-            use = Use.AGREED
+            use = KeyEffect.AGREED
         else:
             name = rest.replace(OVERRIDE, "producer.")
             notes = (text for end, text in _NOTES if f".{name}".endswith(f".{end}"))
             note = next(notes, _OTHERS[use])
-    elif use is Use.ACTS:
+    elif use is KeyEffect.ACTS:
         use, note = _acting(rest, entry)
     shown = audit.place(entry, aliases)
     if isinstance(entry, YamlEntry):
@@ -112,11 +110,14 @@ def _use(entry: Entry, aliases: tuple[str, ...]) -> KeyUse:
     return KeyUse(key=key, line=entry.line, use=use, note=note)
 
 
-def _acting(name: str, entry: Entry) -> tuple[Use, str]:
+def _acting(name: str, entry: Entry) -> tuple[KeyEffect, str]:
     if name.startswith(("causeway.", "spark.")):
-        return Use.OURS, ""
+        return KeyEffect.OURS, ""
     if name in OLD_NAMES:
-        return Use.ACTS, f"as {OLD_NAMES[name]}; MirrorMaker 2 of Kafka 4 passes it over in silence"
+        return (
+            KeyEffect.ACTS,
+            f"as {OLD_NAMES[name]}; MirrorMaker 2 of Kafka 4 passes it over in silence",
+        )
     if name == "transforms" and entry.value.strip():
-        return Use.REFUSED, "Connect's transforms cannot run here: write causeway.transforms"
-    return Use.ACTS, ""
+        return KeyEffect.REFUSED, "Connect's transforms cannot run here: write causeway.transforms"
+    return KeyEffect.ACTS, ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from causeway.cluster.parallel import clusters
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.control import geo_topics
 from causeway.errors import CausewayError
 

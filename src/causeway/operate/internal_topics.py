@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from causeway.cluster.parallel import Connect
-from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import mm2_offsets
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.link_topics.topic_log import TopicLog

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from causeway.cluster import parallel
 from causeway.cluster.parallel import Connect, clusters
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import (
     CausewayError,
     ConfigError,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from causeway.config.settings import ClientSettings, SaslSettings, Secret, TlsSettings
+from causeway.config import ClientSettings, SaslSettings, Secret, TlsSettings
 from causeway.producer.encode import CODECS, Packer
 
 _MOST_REQUESTS = 5  # a broker remembers as many batches of a producer

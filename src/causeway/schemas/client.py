@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any
 
-from causeway.config.settings import RegistrySettings
+from causeway.config import RegistrySettings
 from causeway.errors import ConfigError
 
 _TOO_MANY, _OUT_OF_ORDER = 429, 500

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from causeway.config.settings import SchemaSettings
+from causeway.config import SchemaSettings
 from causeway.errors import CausewayError
 from causeway.schemas.copier import Copier, Round
 from causeway.schemas.copying import Delete, Import, Register, SetLevel

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from causeway.config.settings import RegistrySettings
+from causeway.config import RegistrySettings
 from causeway.schemas.client import Client, RefusedError, UnansweredError
 
 NOT_PERMITTED = 42205  # as of a mode that forbids it, or an id that is another schema's

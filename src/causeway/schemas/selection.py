@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from causeway.config.settings import SchemaSettings
+from causeway.config import SchemaSettings
 from causeway.filters import excludes
 
 PARTS = ("key", "value")

@@ -17,13 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from causeway.cluster.offsets import EARLIEST, LATEST
-from causeway.config.client_keys import SECURITY
-from causeway.config.jaas import parse_jaas
-from causeway.config.problems import Problems
-from causeway.config.security import client_settings
-from causeway.config.settings import ClientSettings
+from causeway.config import SECURITY, ClientSettings, Entry, Problems
+from causeway.config.reading import client_settings, parse_jaas
 from causeway.errors import ConfigError
-from causeway.formats.properties import Entry, resolve
+from causeway.formats import resolve
 from causeway.model import TopicPartition
 
 _PREFIX = "kafka."
@@ -235,7 +232,7 @@ def _clear_in_jaas(value: str) -> bool:
 
 
 def _from_file(path: Path, alias: str, side: Side) -> ClientSettings:
-    from causeway.formats.load import load
+    from causeway.formats import load
 
     settings = load(path)
     by_alias: dict[str, ClientSettings] = {}

@@ -16,7 +16,7 @@ from causeway.cluster import parallel
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
 from causeway.cluster.parallel import Connect, clusters
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.control import collisions, losses, paused, topic_changes, topics
 from causeway.control.open_transactions import HELD_MS, Held, both_ends, explain
 from causeway.control.recreated import ACT, is_over, why_another

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from causeway.config.expiry import Expiry
+from causeway.config.reading import Expiry
 from causeway.link_topics.directives import THE_LINK, Directive, Standing
 from causeway.link_topics.progress import TaskRecord
 from causeway.model import ENDED, Spread, State, TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.link_topics.directive_log import active_directives
 from causeway.link_topics.directives import Standing
 from causeway.link_topics.progress import Contents

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.errors import ConfigError
 from causeway.transform import formats, outputs, schemas
 from causeway.transform.catalyst import Catalyst, Node, Place, each, left_out_of

@@ -13,7 +13,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from causeway.config.settings import TransformFormat, TransformSettings
+from causeway.config import TransformFormat, TransformSettings
 from causeway.transform.clock import without_date
 from causeway.transform.rows import CHUNK, LACKING, MARK, REASON, SECRETS, TEXTS, VISIBLE
 from causeway.transform.schemas import FORMATS

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from causeway.config.settings import Secret, TransformSettings
+from causeway.config import Secret, TransformSettings
 from causeway.errors import ConfigError
 from causeway.transform.local_modules import sources
 from causeway.transform.session import MEANING, RUNNING

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.config.routes import NOT_A_PARTITION, most_partitions
+from causeway.config import NOT_A_PARTITION, most_partitions
 from causeway.transform.channel import Outcome, Output, Refusal
 from causeway.transform.encode import Columns, Ints, encode
 from causeway.transform.rows import MISSING, REASON, SEEN

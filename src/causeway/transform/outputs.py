@@ -15,7 +15,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from causeway.config.routes import NOT_A_NAME, NOT_A_PARTITION
+from causeway.config import NOT_A_NAME, NOT_A_PARTITION
 from causeway.transform.catalyst import Node, Place, each, id_of, name, place
 from causeway.transform.formats import Part
 from causeway.transform.refusals import Facts, Problem

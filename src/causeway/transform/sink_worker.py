@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from causeway.config.routes import Routes
+from causeway.config import Routes
 from causeway.transform.channel import Outcome, Setup
 from causeway.transform.rows import CHUNK, MARK, unpacked
 from causeway.transform.rules.model import Rule

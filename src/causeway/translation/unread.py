@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, OffsetAt
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.formats import Checkpoint
 from causeway.control.groups import Commits, Translated, Unread, held_back
 from causeway.daemon.partitions.mirrored import Feed, Mirrored

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.groups import Commits, Translated, Unread
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.rows import Maps, offset_maps_of

@@ -20,7 +20,7 @@ from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from causeway import __version__
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import (
     AuthenticationError,
     CausewayError,

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import AuthenticationError
 from causeway.wire import codes
 from causeway.wire.apis import SASL_HANDSHAKE

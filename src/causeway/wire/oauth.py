@@ -14,7 +14,7 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-from causeway.config.settings import OAuthSettings
+from causeway.config import OAuthSettings
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
 
 # A token is replaced when this share of its life is over.

@@ -10,7 +10,7 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.sasl.scram import ScramClient
 
-from causeway.config.settings import ClientSettings, SaslSettings, TlsSettings
+from causeway.config import ClientSettings, SaslSettings, TlsSettings
 from causeway.errors import AuthenticationError, ConfigError
 from causeway.private_file import Unlisted
 from causeway.wire.oauth import token_source

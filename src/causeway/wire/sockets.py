@@ -8,7 +8,7 @@ import ssl
 import struct
 from typing import Any, NamedTuple
 
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
 from causeway.wire.deadline import Deadline
 from causeway.wire.frames import lost

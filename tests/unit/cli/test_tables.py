@@ -9,7 +9,7 @@ import pytest
 
 from causeway.cli import plan, status, try_transform
 from causeway.cli.common import console
-from causeway.config.settings import ClientSettings, LinkSettings, TransformSettings
+from causeway.config import ClientSettings, LinkSettings, TransformSettings
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan
 from causeway.control.topics import LeftOut, MirroredTopic, Problem, TopicPlan

@@ -2,11 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.config import known
-from causeway.config.audit import Effect, audit_key, split_key, warnings
-from causeway.config.client_keys import ClientKeys, ConsumerKeys, ProducerKeys
-from causeway.config.keys import ControlKeys, FlowKeys, HeartbeatKeys, Keys, RunKeys
-from causeway.formats.properties import Entry
+from causeway.config import (
+    ClientKeys,
+    ConsumerKeys,
+    ControlKeys,
+    Entry,
+    FlowKeys,
+    HeartbeatKeys,
+    Keys,
+    ProducerKeys,
+    RunKeys,
+)
+from causeway.config.reading import Effect, audit_key, known, split_key
+from causeway.config.reading.audit import warnings
 
 ALIASES = ("A", "B", "us.east", "us")
 
@@ -79,7 +87,7 @@ def test_effects(key: str, effect: Effect) -> None:
     assert audit_key(key, ALIASES).effect is effect
 
 
-@pytest.mark.parametrize("name", sorted(known.CLUSTER | known.FLOW))
+@pytest.mark.parametrize("name", sorted(known.CLUSTER_KEYS | known.FLOW))
 def test_what_kafka_knows_is_never_unknown(name: str) -> None:
     for key in (name, f"A->B.{name}"):
         known_to_us = (Effect.ACTED_ON, Effect.MEANINGLESS, Effect.NOT_YET)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from causeway.errors import ConfigError
-from causeway.mm2_diff.compare import Comparison, as_json, compare
-from causeway.mm2_diff.keys import Use
+from causeway.mm2_diff import Comparison, KeyEffect, compare
 
 PLAIN = """\
 clusters = A, B, C
@@ -29,24 +28,24 @@ def compared(tmp_path: Path, *lines: str) -> Comparison:
 @pytest.mark.parametrize(
     ("line", "use", "note"),
     [
-        ("A->B.topics = orders", Use.ACTS, ""),
-        ("topics.blacklist = tmp", Use.ACTS, "passes it over"),
-        ("A->B.tasks.max = 8", Use.MEANINGLESS, "causeway.lanes"),
-        ("B.listeners = http://:8083", Use.MEANINGLESS, "causeway.http.port"),
-        ("B.group.id = x", Use.MEANINGLESS, "about how Connect works"),
-        ("B.producer.compression.type = zstd", Use.NOT_YET, "codec are the source's"),
-        ("B.producer.acks = all", Use.AGREED, ""),
-        ("B.producer.acks = 1", Use.NOT_YET, "always acks=all"),
-        ("B.sasl.kerberos.service.name = kafka", Use.NOT_YET, "Kerberos is not there"),
-        ("A.admin.metadata.max.age.ms = 1", Use.NOT_YET, "no effect here"),
-        ("A.topics = x", Use.MISPLACED, "write it as topics"),
-        ("A->B.topcs = x", Use.UNKNOWN, "did you mean A->B.topics?"),
-        ("causeway.lanes = 3", Use.OURS, ""),
-        ("spark.executor.memory = 1g", Use.OURS, ""),
-        ("A->B.transforms = mask", Use.REFUSED, "causeway.transforms"),
+        ("A->B.topics = orders", KeyEffect.ACTS, ""),
+        ("topics.blacklist = tmp", KeyEffect.ACTS, "passes it over"),
+        ("A->B.tasks.max = 8", KeyEffect.MEANINGLESS, "causeway.lanes"),
+        ("B.listeners = http://:8083", KeyEffect.MEANINGLESS, "causeway.http.port"),
+        ("B.group.id = x", KeyEffect.MEANINGLESS, "about how Connect works"),
+        ("B.producer.compression.type = zstd", KeyEffect.NOT_YET, "codec are the source's"),
+        ("B.producer.acks = all", KeyEffect.AGREED, ""),
+        ("B.producer.acks = 1", KeyEffect.NOT_YET, "always acks=all"),
+        ("B.sasl.kerberos.service.name = kafka", KeyEffect.NOT_YET, "Kerberos is not there"),
+        ("A.admin.metadata.max.age.ms = 1", KeyEffect.NOT_YET, "no effect here"),
+        ("A.topics = x", KeyEffect.MISPLACED, "write it as topics"),
+        ("A->B.topcs = x", KeyEffect.UNKNOWN, "did you mean A->B.topics?"),
+        ("causeway.lanes = 3", KeyEffect.OURS, ""),
+        ("spark.executor.memory = 1g", KeyEffect.OURS, ""),
+        ("A->B.transforms = mask", KeyEffect.REFUSED, "causeway.transforms"),
     ],
 )
-def test_what_becomes_of_a_key(tmp_path: Path, line: str, use: Use, note: str) -> None:
+def test_what_becomes_of_a_key(tmp_path: Path, line: str, use: KeyEffect, note: str) -> None:
     found = compared(tmp_path, line).keys[-1]
     assert (found.key, found.line, found.use) == (line.partition(" ")[0], 6, use)
     assert note in found.note
@@ -135,10 +134,10 @@ def test_no_secret_is_told(tmp_path: Path) -> None:
     """Nor a piece of one that was written on several lines."""
     jaas = 'B.sasl.jaas.config = org.x.PlainLoginModule required username="me" password="hunter2'
     found = compared(tmp_path, jaas, 'secr3t77";', "B.ssl.truststore.password = s3cond")
-    told = json.dumps(as_json(found))
+    told = json.dumps(found.as_json())
     assert not [secret for secret in ("hunter2", "secr3t77", "s3cond") if secret in told]
     assert found.keys[-2].key == "(hidden)"
-    assert found.keys[-2].use is Use.UNKNOWN
+    assert found.keys[-2].use is KeyEffect.UNKNOWN
 
 
 RESOURCES = Path(__file__).parent / "strimzi" / "resources"
@@ -149,7 +148,7 @@ def test_other_forms_are_compared_as_the_property_file_that_says_the_same(tmp_pa
     assert found.flows == ("cluster-a->cluster-b",)
     keys = {key.key: key for key in found.keys}
     assert all(name.startswith("spec.") for name in keys)
-    assert keys["spec.mirrors[0].sourceConnector.tasksMax"].use is not Use.ACTS
+    assert keys["spec.mirrors[0].sourceConnector.tasksMax"].use is not KeyEffect.ACTS
     theirs = {one.what: one.mirror_maker for one in found.differences}
     assert theirs["positions"] == "__my-mirror-maker-2-offset"
     assert "mm2-offsets" not in theirs["its own topics on cluster-b"]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
 from causeway.filters import Verdict
-from causeway.formats.load import load
+from causeway.formats import load
 
 TWO = """
 clusters = A, B

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import ConfigError, OtherFormError
-from causeway.formats.convert import convert
-from causeway.formats.load import Form, load
-from causeway.mm2_diff.compare import compare
+from causeway.formats import Form, convert, load
+from causeway.mm2_diff import compare
 
 KAFKAS = "org.apache.kafka.connect.mirror."
 SOURCE = {

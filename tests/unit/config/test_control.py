@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.build import spark_settings
-from causeway.config.control_settings import ControlSettings
-from causeway.config.problems import Problems
-from causeway.config.settings import (
+from causeway.config import (
+    ControlSettings,
+    Entry,
     HeartbeatSettings,
     LinkSettings,
+    Problems,
     Secret,
     Settings,
 )
+from causeway.config.reading.build import spark_settings
 from causeway.errors import ConfigError
-from causeway.formats.mm2 import load_mm2
-from causeway.formats.properties import Entry
+from causeway.formats import load_mm2
 
 PLAIN = """
 clusters = A, B

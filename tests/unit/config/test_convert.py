@@ -14,13 +14,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import ConfigError
+from causeway.formats import convert, load, read_properties
 from causeway.formats.causeway_yaml import shape
 from causeway.formats.causeway_yaml.shape import Leaf, Section
-from causeway.formats.convert import convert
-from causeway.formats.load import load
-from causeway.formats.properties import read_properties
 from tests.harness.examples import examples
 from tests.unit.config.pems import make_pem
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import HttpSettings, Secret
+from causeway.config import HttpSettings, Secret
 from causeway.errors import ConfigError
-from causeway.formats.load import load as load_file
+from causeway.formats import load as load_file
 
 HEAD = """clusters = A, B
 A.bootstrap.servers = a:1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.config.jaas import parse_jaas
+from causeway.config.reading import parse_jaas
 from causeway.errors import ConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
-from causeway.formats.mm2 import load_mm2
-from causeway.mm2_diff.compare import compare
+from causeway.formats import load_mm2
+from causeway.mm2_diff import compare
 
 PLAIN = """
 clusters = A, B

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import ConfigError
-from causeway.formats.mirror_maker1 import load_mm1
+from causeway.formats import load_mm1
 
 CONSUMER = "bootstrap.servers=a:1\ngroup.id=mm\n"
 PRODUCER = "bootstrap.servers=b:2\n"

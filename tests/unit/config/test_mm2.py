@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config import origins
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
 from causeway.filters import Verdict
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm2
 from tests.unit.config.pems import make_pem
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -457,10 +456,10 @@ def test_a_flow_back_knows_what_the_other_one_renamed(tmp_path: Path) -> None:
     assert back.decide_topic("sales.eu").verdict is Verdict.CYCLE
     assert "as orders.eu" in back.decide_topic("sales.eu").reason
     assert back.decide_topic("purchases").target_name == "B.purchases"
-    assert origins.upstream(there, "sales.eu") == "orders.eu"
-    assert origins.upstream(there, "A.payments") == "payments"
-    assert origins.upstream(there, "A.orders.eu") is None  # it would have another name
-    assert origins.upstream(back, "sales.eu") is None
+    assert there.upstream("sales.eu") == "orders.eu"
+    assert there.upstream("A.payments") == "payments"
+    assert there.upstream("A.orders.eu") is None  # it would have another name
+    assert back.upstream("sales.eu") is None
 
 
 def test_a_rule_that_hides_origins_is_refused_where_a_long_way_leads_back(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config import origins, policies
-from causeway.config.settings import Settings
+from causeway.config import Settings
+from causeway.config.reading import policies
 from causeway.errors import ConfigError
 from causeway.filters import Verdict
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm2
 
 PLAIN = """\
 clusters = A, B
@@ -97,7 +97,7 @@ def test_a_class_of_one_s_own_names_topics(tmp_path: Path) -> None:
     (flow,) = load(tmp_path, "team_names:Suffix").links
 
     assert flow.decide_topic("orders").target_name == "orders_from_A"
-    assert origins.upstream(flow, "orders_from_A") == "orders"
+    assert flow.upstream("orders_from_A") == "orders"
     cycle = flow.decide_topic("orders_from_B")
     assert (cycle.verdict, "as orders" in cycle.reason) == (Verdict.CYCLE, True)
     internal = flow.decide_topic("private-x")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.config.precedence import Role, Side, client_entries, flow_entries
-from causeway.formats.properties import Entry
+from causeway.config import Entry
+from causeway.config.reading import client_entries, flow_entries
+from causeway.config.reading.precedence import Role, Side
 
 NAME = "security.protocol"  # a key that every cluster and client may set
 

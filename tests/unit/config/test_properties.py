@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.problems import Problems
+from causeway.config import Problems
 from causeway.errors import ConfigError
-from causeway.formats.properties import load_properties
+from causeway.formats import load_properties
 
 
 def load(tmp_path: Path, text: str, **environment: str) -> dict[str, str]:

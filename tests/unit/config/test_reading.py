@@ -6,9 +6,9 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from causeway.config.expiry import Expiry, clients_of, expiries, warnings_of
-from causeway.config.settings import Settings
-from causeway.formats.load import load
+from causeway.config import Settings
+from causeway.config.reading import Expiry, clients_of, expiries, expiry_warnings
+from causeway.formats import load
 from tests.unit.config.pems import make_certificate, make_pem
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -81,7 +81,7 @@ def test_certificates_are_warned_of_before_they_expire(tmp_path: Path) -> None:
     assert [(each.cluster, each.which) for each in found] == [("A", "client"), ("A", "trusted")]
     left = [each.at - datetime.now(UTC) for each in found]
     assert all(timedelta(hours=20) < each < timedelta(hours=25) for each in left)
-    own, trusted = warnings_of(settings)
+    own, trusted = expiry_warnings(settings)
     assert own.startswith("the client certificate for cluster A expires on 20")
     assert trusted.startswith("the trust store for cluster A expires on 20")
 

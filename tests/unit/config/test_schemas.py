@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import SchemaSettings
+from causeway.config import SchemaSettings
 from causeway.errors import ConfigError
-from causeway.formats.load import load
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load, load_mm2
 
 BASE = """
 clusters = A, B

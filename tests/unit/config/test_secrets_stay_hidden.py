@@ -15,13 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys
-from causeway.config.keys import OF_FLOWS, RunKeys
-from causeway.config.settings import Settings
+from causeway.config import OF_FLOWS, SECURITY, ClientKeys, ConsumerKeys, RunKeys, Settings
 from causeway.config.transform_keys import NAMES
 from causeway.errors import CausewayError
-from causeway.formats.mirror_maker1 import load_mm1
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm1, load_mm2
 from tests.harness.examples import examples
 
 PIECE = 6

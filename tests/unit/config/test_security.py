@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.problems import Problems
-from causeway.config.security import client_settings, parse_address
-from causeway.config.settings import ClientSettings, Secret
-from causeway.config.transport import from_wire, to_wire
-from causeway.formats.properties import Entry
+from causeway.config import ClientSettings, Entry, Problems, Secret, from_wire, to_wire
+from causeway.config.reading import client_settings
+from causeway.config.reading.security import parse_address
 from tests.unit.config.pems import make_pem
 
 SECURITY = "org.apache.kafka.common.security."

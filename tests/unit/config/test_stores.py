@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.config import stores
+from causeway.config.reading import stores
 from causeway.errors import ConfigError, PrerequisiteError
 from tests.harness.examples import examples
 from tests.unit.config.pems import make_certificate, make_pem

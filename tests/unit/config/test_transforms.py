@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import Settings, TransformSettings
+from causeway.config import Settings, TransformSettings
 from causeway.errors import ConfigError
 from causeway.filters import Verdict
-from causeway.formats.mirror_maker1 import load_mm1
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm1, load_mm2
 
 BASE = """clusters = A, B
 A.bootstrap.servers = a:1

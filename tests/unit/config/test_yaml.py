@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
-from causeway.formats.load import load
+from causeway.formats import load
 
 HEAD = """\
 clusters:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.problems import Problems
+from causeway.config import Problems
 from causeway.errors import ConfigError
 from causeway.formats import load
 from causeway.formats.causeway_yaml.document import parse
@@ -38,7 +38,7 @@ def test_aliases_of_aliases_are_bounded(tmp_path: Path, shape: str, head: str) -
     file.write_text(head + bomb(shape))
     began = time.process_time()
     with pytest.raises(ConfigError, match=r"aliases repeat more than 100,000 values \(those of"):
-        load.load(file)
+        load(file)
     assert time.process_time() - began < 5
 
 
@@ -47,7 +47,7 @@ def test_a_long_chain_of_aliases_is_an_error_of_the_file(tmp_path: Path) -> None
     file = tmp_path / "causeway.yaml"
     file.write_text("\n".join(lines))
     with pytest.raises(ConfigError, match="nested too deeply"):
-        load.load(file)
+        load(file)
 
 
 def test_aliases_that_people_write_are_taken(tmp_path: Path) -> None:

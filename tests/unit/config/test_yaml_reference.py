@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from causeway.formats import load
 from causeway.formats.causeway_yaml.reference import markdown
-from causeway.formats.load import load
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "causeway-yaml.md"
 

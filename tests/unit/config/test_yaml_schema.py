@@ -9,8 +9,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from causeway.formats.causeway_yaml.schema import schema, text
-from causeway.formats.convert import convert
+from causeway.formats import convert, schema_text
+from causeway.formats.causeway_yaml.schema import schema
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = ROOT / "docs" / "reference" / "causeway.schema.json"
@@ -19,7 +19,7 @@ GOOD = {"clusters": {"A": {"bootstrap": "a:1"}, "B": {"bootstrap": ["b:1"]}}}
 
 
 def test_what_is_published_is_up_to_date() -> None:
-    assert PUBLISHED.read_text() == text(), (
+    assert PUBLISHED.read_text() == schema_text(), (
         "python -m causeway.formats.causeway_yaml.schema > docs/reference/causeway.schema.json"
     )
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.cluster.acls import AclBinding, SecurityDisabled
-from causeway.config.control_settings import ControlSettings
-from causeway.config.settings import ClientSettings, LinkSettings, SaslSettings
+from causeway.config import ClientSettings, ControlSettings, LinkSettings, SaslSettings
 from causeway.control.acls import (
     EVERYBODY,
     AclPlan,

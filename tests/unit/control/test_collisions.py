@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.cluster.offsets import OffsetAt
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import collisions
 from causeway.control.topics import Observed, TopicPlan, plan
 from causeway.errors import CausewayError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.cluster.admin import ConfigEntry
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config import ClientSettings, LinkSettings
 from causeway.control.configs import ConfigPlan, Observed, SyncConfigs, apply, plan, undone
 from causeway.control.topic_limits import LIMIT_NAMES
 from causeway.control.topics import MirroredTopic

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.cluster.groups import Committed, GroupListing
-from causeway.config.control_settings import ControlSettings
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config import ClientSettings, ControlSettings, LinkSettings
 from causeway.control.formats import Checkpoint
 from causeway.control.groups import (
     CommitPlan,

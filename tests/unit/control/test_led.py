@@ -11,7 +11,7 @@ import pytest
 
 from causeway.cluster.admin import ConfigEntry, NewTopic
 from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
-from causeway.config.routes import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION, RouteError, Routes
+from causeway.config import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION, RouteError, Routes
 from causeway.control.acls import Observed as ObservedAcls
 from causeway.control.acls import plan as plan_acls
 from causeway.control.routed_topics import Led, Need, make_ready, target_of

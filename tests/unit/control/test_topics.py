@@ -10,7 +10,7 @@ import pytest
 
 from causeway.cluster.admin import ConfigEntry, NewTopic
 from causeway.cluster.metadata import PartitionMetadata, TopicMetadata
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config import ClientSettings, LinkSettings
 from causeway.control.topic_changes import apply
 from causeway.control.topic_limits import LONG_MAX
 from causeway.control.topics import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config import ClientSettings, LinkSettings
 from causeway.control.mm2_offsets import Copied, Unsure
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.assigning import assignment

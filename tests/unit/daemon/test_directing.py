@@ -13,8 +13,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.geo_topics import Chosen
-from causeway.config.settings import LinkSettings
+from causeway.config import ChosenTopics, LinkSettings
 from causeway.control import fences, geo_topics
 from causeway.daemon import directive_executor, overdue
 from causeway.daemon.directive_executor import Directing
@@ -127,7 +126,7 @@ class Partitions:
 
 def choosing(monkeypatch: pytest.MonkeyPatch, *, geo: bool = True) -> LinkSettings:
     """The link of `begin` from now on: people may choose its topics, or not."""
-    link = replace(LINK, geo=geo, chosen=Chosen())
+    link = replace(LINK, geo=geo, chosen=ChosenTopics())
     monkeypatch.setattr(sys.modules[__name__], "LINK", link)
     return link
 

@@ -12,8 +12,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from causeway.config.geo_topics import Chosen
-from causeway.config.settings import RunSettings
+from causeway.config import ChosenTopics, RunSettings
 from causeway.control import topics
 from causeway.control.topics import CreateTopic, MirroredTopic
 from causeway.daemon.partitions import discovery, identity
@@ -258,7 +257,7 @@ def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
 ) -> None:
     """It is no trouble, its place is written, and a link that lets nobody choose keeps what it
     mirrors."""
-    link = replace(test_claims.LINK, geo=True, chosen=Chosen(), topics=())
+    link = replace(test_claims.LINK, geo=True, chosen=ChosenTopics(), topics=())
     monkeypatch.setattr(test_claims, "LINK", link)
     link.chosen.names = frozenset({"orders"})
     registry, known = Registry("A->B"), test_claims.progress().replace(state=State.RUNNING)
@@ -287,7 +286,7 @@ def test_what_a_lane_was_slow_to_let_go_of_is_taken_up_again_though_nobody_asks_
     monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     """By then it runs, or is chosen again. It is on no lane, and would be on none for ever."""
-    link = replace(test_claims.LINK, geo=True, chosen=Chosen(), topics=())
+    link = replace(test_claims.LINK, geo=True, chosen=ChosenTopics(), topics=())
     monkeypatch.setattr(test_claims, "LINK", link)
     link.chosen.names = frozenset({"orders"})
     registry, known = Registry("A->B"), test_claims.progress()
@@ -329,7 +328,7 @@ def test_what_is_paused_and_chosen_no_more_is_not_resumed(
     topic = replace(test_claims.TOPIC, partitions=1)
     paused = known.replace(state=State.PAUSED)
     registry.add([Row(topic=topic, progress=paused, first=0)])
-    own = Chosen()
+    own = ChosenTopics()
     own.names = frozenset({"orders"} if chosen else ())
     link = replace(test_claims.LINK, geo=True, topics=(), chosen=own)
     monkeypatch.setattr(test_claims, "LINK", link)

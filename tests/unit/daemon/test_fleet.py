@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import RunSettings
+from causeway.config import RunSettings
 from causeway.daemon.lanes import fleet as fleets
 from causeway.daemon.lanes import gathering, placing, rebalance
 from causeway.daemon.lanes.fleet import Fleet

@@ -9,8 +9,7 @@ import pytest
 
 from causeway.cluster.cluster import ClusterMetadata, Committed, GroupListing
 from causeway.cluster.offsets import OffsetAt
-from causeway.config.control_settings import ControlSettings
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config import ClientSettings, ControlSettings, LinkSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.readings import Readings

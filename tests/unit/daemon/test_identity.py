@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.daemon.partitions import identity
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError

@@ -12,7 +12,7 @@ import pytest
 
 from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.cluster.offsets import LATEST, FetchedPartition, OffsetAt
-from causeway.config.settings import ClientSettings, LinkSettings
+from causeway.config import ClientSettings, LinkSettings
 from causeway.daemon import processes
 from causeway.daemon.leadership import Leadership
 from causeway.errors import BrokerError, CausewayError

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import RunSettings
+from causeway.config import RunSettings
 from causeway.daemon import patience
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster.offsets import OffsetAt
-from causeway.config.routes import INTERNAL, RouteError
+from causeway.config import INTERNAL, RouteError
 from causeway.control import routed_topics
 from causeway.control.routed_topics import Led, Need
 from causeway.daemon.partitions import outlets

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.expiry import clients_of
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
+from causeway.config.reading import clients_of
 from causeway.daemon.clients import Clients
 from causeway.daemon.renewal import Renewal
-from causeway.formats.load import load
+from causeway.formats import load
 from tests.unit.config.pems import make_pem
 from tests.unit.config.test_reading import mirror, write
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import RegistrySettings, RunSettings, TransformSettings
+from causeway.config import RegistrySettings, RunSettings, TransformSettings
 from causeway.daemon import staging
 from causeway.daemon.lanes import fleet as fleets
 from causeway.daemon.lanes import gathering

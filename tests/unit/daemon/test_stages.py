@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import PySparkException
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.daemon.spark import context, stages
 from causeway.errors import CausewayError
 from causeway.transform import stage

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.daemon.partitions import tally as tallies
 from causeway.daemon.partitions.tally import Counted, Tally
 from causeway.daemon.partitions.transforms import Transforms

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import Secret, TransformSettings
+from causeway.config import Secret, TransformSettings
 from causeway.control.recreated import why_another
 from causeway.daemon.partitions import claiming, discovery
 from causeway.daemon.partitions.claiming import Claimer, Taken

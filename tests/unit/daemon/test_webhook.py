@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import Secret, WebhookSettings
+from causeway.config import Secret, WebhookSettings
 from causeway.daemon import webhook
 from causeway.daemon.webhook import posting
 from tests.harness.waiting import await_until

@@ -11,7 +11,7 @@ import pytest
 
 from causeway.dev import DEFAULT_VERSION, BrokerPorts, Environment, LocalCluster, kafka_version
 from causeway.errors import CausewayError, ConfigError
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm2
 from tests.harness.kafka.mirror_maker import write_properties
 
 

@@ -13,7 +13,7 @@ import pytest
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
 from causeway.cluster.offsets import OffsetAt
-from causeway.config.geo_topics import Chosen
+from causeway.config import ChosenTopics
 from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.geo import claims, destinations, topics
@@ -72,7 +72,7 @@ class Kafka:
 
 class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.link = replace(GEO, chosen=Chosen())
+        self.link = replace(GEO, chosen=ChosenTopics())
         self.shop = Kafka(SHOP_ID, orders=9, bills=0, dc2__dot__users=3, legacy__dot__users=3)
         self.dc2 = Kafka(DC2_ID)
         self.standing = Standing({ORIGIN.key: ORIGIN})

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import ConfigError
-from causeway.formats.causeway_yaml.to_properties import to_properties
-from causeway.formats.load import load
+from causeway.formats import load, to_properties
 from causeway.geo.local_file import Place, Remembered
 from causeway.geo.settings import as_properties, client_of, link_to, settings
 

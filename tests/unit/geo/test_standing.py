@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.config.settings import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.control.topics import Problem
 from causeway.errors import ConfigError
 from causeway.geo import destination_status

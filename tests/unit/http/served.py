@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from causeway.config.settings import (
+from causeway.config import (
     ClientSettings,
     HttpSettings,
     LinkSettings,

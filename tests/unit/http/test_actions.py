@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import (
     AuthorizationError,
     CausewayError,

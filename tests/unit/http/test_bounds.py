@@ -18,7 +18,7 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from causeway.config.settings import HttpSettings, RunSettings, Settings
+from causeway.config import HttpSettings, RunSettings, Settings
 from causeway.http import protocol, room
 from causeway.http.server import served
 from tests.harness.kafka.certificates import create_certificates

@@ -1,4 +1,4 @@
-"""Chosen topics over HTTP: what is shown of them, and that what is asked for is done."""
+"""ChosenTopics topics over HTTP: what is shown of them, and that what is asked for is done."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from causeway.config.geo_topics import Chosen
-from causeway.config.settings import LinkSettings
+from causeway.config import ChosenTopics, LinkSettings
 from causeway.errors import CausewayError, ConfigError, ConflictError, UnreachableError
 from causeway.geo.topics import Done, Topic
 from causeway.http.geo import Available, GeoDoors
@@ -23,7 +22,7 @@ from tests.unit.http.served import TOKEN, client, settings
 from tests.unit.metrics.snapshots import full, link, partition
 
 API = "/api/v1/geo"
-GEO = replace(settings(), geo=True, chosen=Chosen(), topics=())
+GEO = replace(settings(), geo=True, chosen=ChosenTopics(), topics=())
 
 
 def chosen(topic: str, kind: Kind = Kind.MIRROR) -> Directive:

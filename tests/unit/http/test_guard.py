@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
-from causeway.config.settings import RunSettings, Secret
+from causeway.config import RunSettings, Secret
 from causeway.http.app import guarded, metrics_app
 from causeway.http.guard import Guard
 from causeway.http.refusals import Refusals

@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from causeway.config.settings import HttpSettings, RunSettings, Secret, Settings
+from causeway.config import HttpSettings, RunSettings, Secret, Settings
 from causeway.errors import ConfigError
 from causeway.http import server
 from causeway.http.events import Events

@@ -12,7 +12,7 @@ import pytest
 from fastapi import HTTPException
 from starlette.testclient import TestClient
 
-from causeway.config.settings import RunSettings, Settings
+from causeway.config import RunSettings, Settings
 from causeway.errors import CausewayError, UnreachableError
 from causeway.http import translating as module
 from causeway.http.translating import Translating

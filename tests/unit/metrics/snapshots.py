@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from causeway.config.expiry import Expiry
+from causeway.config.reading import Expiry
 from causeway.link_topics.progress import TaskRecord
 from causeway.model import Spread, State
 from causeway.relay.messages import RuleCounts, Transformed

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.errors import ConfigError
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.link_topics.directives import Scope, Standing
 from causeway.operate.failover.failback import _Failback
 from causeway.operate.failover.failback_result import Keep, Step

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import ConflictError
 from causeway.link_topics import directive_log
 from causeway.link_topics.directives import THE_LINK, Kind, Plan, Standing

@@ -10,12 +10,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster.offsets import EARLIEST
-from causeway.config.settings import (
-    ClientSettings,
-    LinkSettings,
-    TransformSettings,
-    TreatmentSettings,
-)
+from causeway.config import ClientSettings, LinkSettings, TransformSettings, TreatmentSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns

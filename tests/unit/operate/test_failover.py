@@ -12,7 +12,7 @@ import pytest
 from causeway.cluster.cluster import Committed
 from causeway.cluster.metadata import TopicMetadata
 from causeway.cluster.offsets import EARLIEST, OffsetAt
-from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
+from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.control.groups import CommitPlan
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.filters import compile_patterns

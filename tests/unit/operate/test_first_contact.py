@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import UnreachableError
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm2
 from causeway.operate.directives import act
 from causeway.operate.failover.failover import failover
 from causeway.operate.plan import plan

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import HttpSettings, RunSettings, Secret, Settings
+from causeway.config import HttpSettings, RunSettings, Secret, Settings
 from causeway.control.topics import Problem
 from causeway.errors import AuthenticationError, AuthorizationError, ConfigError, NobodyLeadsError
 from causeway.model import State

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import Secret
+from causeway.config import Secret
 from causeway.daemon.spark import context
 from causeway.operate.try_transform.local_spark import local_spark
 

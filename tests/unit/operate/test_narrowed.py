@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.config.settings import RunSettings, Settings
+from causeway.config import RunSettings, Settings
 from causeway.control.topics import Problem
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics.directive_log import ActiveDirectives

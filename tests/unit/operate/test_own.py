@@ -9,9 +9,9 @@ import pytest
 
 from causeway.cluster.admin import ConfigEntry
 from causeway.cluster.metadata import TopicMetadata
-from causeway.config.settings import ClientSettings, Settings
+from causeway.config import ClientSettings, Settings
 from causeway.errors import UnreachableError
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm2
 from causeway.operate import internal_topics
 
 TWO_OF_THREE = """

@@ -8,7 +8,7 @@ from pathlib import Path
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan
 from causeway.control.topics import TopicPlan
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.operate.plan.plan import LinkPlan, not_alone
 from causeway.operate.plan.starts import Starts
 from tests.unit.daemon.test_claims import TOPIC

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import ConfigError, ConflictError, PartitionsFailedError
 from causeway.link_topics import directive_log
 from causeway.link_topics.directive_log import Written

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from causeway.errors import ConfigError
-from causeway.formats.mm2 import load_mm2
+from causeway.formats import load_mm2
 from causeway.operate.directives.act import _refuse_by_file
 
 

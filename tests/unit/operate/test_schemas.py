@@ -8,7 +8,7 @@ import pytest
 
 from causeway.cli import plan as shown
 from causeway.cli.common import console
-from causeway.config.settings import SchemaSettings
+from causeway.config import SchemaSettings
 from causeway.control.topics import MirroredTopic
 from causeway.operate.plan import plan, schemas
 from tests.harness.registry_stand_in import registry_stand_in

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster.parallel import Connect
-from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
+from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.link_topics.directives import Directive, Kind, Scope, Standing

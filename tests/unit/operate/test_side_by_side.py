@@ -14,7 +14,7 @@ from causeway.cli import lists
 from causeway.cli import status as shown
 from causeway.cli.common import console
 from causeway.cluster import parallel
-from causeway.config.settings import ClientSettings, LinkSettings, RunSettings, Settings
+from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.errors import AuthenticationError, UnreachableError
 from causeway.link_topics.progress import EventRecord
 from causeway.model import State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.link_topics.progress import Contents, TransformRecord

@@ -10,13 +10,7 @@ import pytest
 
 from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
 from causeway.cluster.offsets import LATEST, FetchedPartition, OffsetAt
-from causeway.config.settings import (
-    ClientSettings,
-    LinkSettings,
-    RunSettings,
-    Settings,
-    TransformSettings,
-)
+from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, TransformSettings
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.link_topics.progress import Contents, OffsetMapRecord, Progress

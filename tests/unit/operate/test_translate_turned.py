@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import RunSettings, Settings
+from causeway.config import RunSettings, Settings
 from causeway.errors import UnreachableError
 from causeway.link_topics.directives import Directive, Kind, Scope, Standing
 from causeway.link_topics.progress import Contents

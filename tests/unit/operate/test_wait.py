@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import RunSettings, Settings
+from causeway.config import RunSettings, Settings
 from causeway.control.topics import Problem
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, UnreachableError
 from causeway.model import State

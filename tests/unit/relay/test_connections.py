@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.config.settings import ClientSettings
-from causeway.config.transport import to_wire
+from causeway.config import ClientSettings, to_wire
 from causeway.errors import CausewayError, UnreachableError
 from causeway.relay.lane import connections as module
 from causeway.relay.lane.connections import Connections

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from causeway.config.settings import RegistrySettings, Secret, TransformSettings
+from causeway.config import RegistrySettings, Secret, TransformSettings
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import RegistrySettings, Secret
+from causeway.config import RegistrySettings, Secret
 from causeway.errors import ConfigError
 from causeway.schemas.client import check
 from causeway.transform import registry

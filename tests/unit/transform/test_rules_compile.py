@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import Secret, TransformSettings
+from causeway.config import Secret, TransformSettings
 from causeway.errors import ConfigError
 from causeway.transform.rules import to_sql
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.config.routes import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION
+from causeway.config import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION
 from causeway.transform.channel import Outcome, Refusal
 from causeway.transform.outcome import BATCH_BYTES, NO_NAME, outcome_of
 from causeway.transform.rows import CHUNK, MARK, MISSING, REASON, SECRETS, SEEN

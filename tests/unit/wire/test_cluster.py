@@ -18,7 +18,7 @@ from causeway.cluster.client import Client
 from causeway.cluster.cluster import Cluster, NewTopic, OffsetAt
 from causeway.cluster.identity import seen_at
 from causeway.cluster.offsets import LATEST
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import BrokerError, UnreachableError
 from causeway.model import TopicPartition
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from causeway.config.settings import ClientSettings, SaslSettings, Secret
+from causeway.config import ClientSettings, SaslSettings, Secret
 from causeway.errors import BrokerError, ProtocolError, UnreachableError
 from causeway.wire import round_trip
 from causeway.wire.connection import Connection

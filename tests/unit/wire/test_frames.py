@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.config.settings import TlsSettings
+from causeway.config import TlsSettings
 from causeway.errors import AuthenticationError, ProtocolError
 from causeway.wire import buffers, frames
 from causeway.wire.frames import FrameReader, Outbox, wait

@@ -16,7 +16,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from causeway.cluster import groups as module
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.groups import Committed, committed_offsets_of
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker

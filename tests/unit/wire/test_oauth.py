@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import OAuthSettings, Secret
+from causeway.config import OAuthSettings, Secret
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
 from causeway.wire.oauth import TokenSource, token_source
 from tests.harness.kafka.certificates import create_certificates

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from causeway.cluster.pool import Pool
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import AuthenticationError, UnreachableError
 
 SETTINGS = ClientSettings(alias="A", bootstrap=(("a", 9092),))

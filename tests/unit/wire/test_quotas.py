@@ -10,7 +10,7 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from causeway.cluster.pool import Pool
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 from causeway.errors import BrokerError
 from causeway.wire.deadline import Deadline
 from causeway.wire.quotas import MOST_WAIT_S, QuotaWaits

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config.settings import (
-    ClientSettings,
-    SaslMechanism,
-    SaslSettings,
-    Secret,
-    TlsSettings,
-)
+from causeway.config import ClientSettings, SaslMechanism, SaslSettings, Secret, TlsSettings
 from causeway.errors import AuthenticationError, ConfigError
 from causeway.wire.security import sasl_mechanism, ssl_context
 from tests.harness.kafka.certificates import create_certificates

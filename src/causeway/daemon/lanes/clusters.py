@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from causeway.config.settings import ClientSettings, RunSettings
-from causeway.config.transport import to_wire
+from causeway.config import ClientSettings, RunSettings, to_wire
 from causeway.relay.messages import Clusters, Renewed, TreatmentStep
 
 REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter

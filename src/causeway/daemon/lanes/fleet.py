@@ -20,7 +20,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
-from causeway.config.settings import ClientSettings, RunSettings
+from causeway.config import ClientSettings, RunSettings
 from causeway.daemon import processes
 from causeway.daemon.lanes import clusters as clusters_message
 from causeway.daemon.lanes import placing

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import losses, mm2_offsets
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
 from causeway.control.recreated import ACT

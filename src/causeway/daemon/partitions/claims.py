@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import losses
 from causeway.control.mm2_offsets import Copied, Unsure
 from causeway.control.recreated import ACT, RENAMED, other_name, own_outlets, why_another

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.metadata import TopicMetadata
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import collisions, paused, topic_changes, topics
 from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
 from causeway.daemon.partitions.decisions import Offsets, Wish

@@ -11,7 +11,7 @@ import logging
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.identity import moved, one_cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
 from causeway.link_topics.progress import ClusterIds

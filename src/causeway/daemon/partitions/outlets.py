@@ -17,8 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from causeway.cluster.offsets import LATEST, OffsetAt
-from causeway.config.routes import RouteError
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings, RouteError
 from causeway.control import routed_topics
 from causeway.control.recreated import ACT
 from causeway.control.routed_topics import Led, Need

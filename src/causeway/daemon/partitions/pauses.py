@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import paused
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import AT_REST, Row

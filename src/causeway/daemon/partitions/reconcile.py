@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from causeway.config.settings import LinkSettings, RunSettings, directives_topic
+from causeway.config import LinkSettings, RunSettings, directives_topic
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, identity, routing

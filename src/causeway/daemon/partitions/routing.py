@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.recreated import own_outlets
 from causeway.control.topics import MirroredTopic
 from causeway.link_topics.progress import Progress

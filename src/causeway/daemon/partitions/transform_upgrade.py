@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.discovery import Sides

@@ -12,13 +12,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from causeway.config.routes import Routes
-from causeway.config.settings import (
-    LinkSettings,
-    Secret,
-    TransformSettings,
-    TreatmentSettings,
-)
+from causeway.config import LinkSettings, Routes, Secret, TransformSettings, TreatmentSettings
 from causeway.java import java_version
 from causeway.relay.messages import Stage
 

@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 
 import javaproperties
 
-from causeway.config.build import is_local
-from causeway.config.settings import Secret
+from causeway.config import Secret, is_local
 from causeway.daemon.spark import account, archive, environment, stages, stuck
 from causeway.daemon.spark.cores import cores
 from causeway.errors import CausewayError, PrerequisiteError

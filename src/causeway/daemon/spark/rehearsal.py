@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from causeway.config.settings import Secret, TransformSettings
+from causeway.config import Secret, TransformSettings
 from causeway.daemon.spark import archive
 from causeway.daemon.spark.context import Spark
 from causeway.errors import CausewayError

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.errors import CausewayError, ConfigError
 from causeway.relay.control import SECRET_VARIABLE
 from causeway.transform import stage

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import acls, configs, mm2_offsets, open_transactions
 from causeway.control.offset_syncs import OffsetSyncs
 from causeway.control.topics import MirroredTopic

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from causeway.cluster.cluster import CommitResults, GroupListing, OffsetAt
 from causeway.cluster.offsets import LATEST
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import groups
 from causeway.control.formats import Checkpoint
 from causeway.control.groups import (

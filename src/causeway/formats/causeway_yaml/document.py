@@ -13,8 +13,7 @@ from pathlib import Path
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from causeway.config.problems import Problems
-from causeway.config.reading import note
+from causeway.config import Problems, note
 from causeway.errors import ConfigError
 
 _PLAIN = "tag:yaml.org,2002:"

@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from causeway.config.jaas import parse_jaas
-from causeway.config.problems import Problems
+from causeway.config import Entry, Problems
+from causeway.config.reading import parse_jaas
 from causeway.errors import ConfigError
-from causeway.formats.properties import Entry
 
 _PACKAGE = "org.apache.kafka.common.security."
 _MODULES = {

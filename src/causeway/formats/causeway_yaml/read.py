@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from causeway.config import known, transform_keys
-from causeway.config.problems import Problems
-from causeway.config.settings import Settings
+from causeway.config import Entry, Problems, PropertyFile, Settings, transform_keys
+from causeway.config.reading import known
 from causeway.formats import mm2
 from causeway.formats.causeway_yaml import forms, login, shape
 from causeway.formats.causeway_yaml.document import (
@@ -23,7 +22,7 @@ from causeway.formats.causeway_yaml.document import (
     read_document,
 )
 from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Section, Transforms
-from causeway.formats.properties import Entry, PropertyFile, resolve
+from causeway.formats.properties import resolve
 
 TOP = ("clusters", "defaults", "links", "transforms", "run", "spark", "properties")
 _TELLING = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")
@@ -275,8 +274,8 @@ class _Reader:
     def _spread(self, part: KafkaKeys, value: Value, path: str, prefix: str) -> None:
         for name, text, place in self._texts(value, path):
             each: tuple[str, ...] = (prefix,)
-            if name not in known.CLUSTER and name in part.words:
-                each = tuple(f"{prefix}{role}." for role in known.ROLES)
+            if name not in known.CLUSTER_KEYS and name in part.words:
+                each = tuple(f"{prefix}{role}." for role in known.ROLE_KEYS)
             for before in each:
                 self._add(before + name, text, f"{path}.{name}", place)
 

@@ -89,7 +89,7 @@ def schema() -> Schema:
     }
 
 
-def text() -> str:
+def schema_text() -> str:
     """As it is published."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
@@ -145,4 +145,4 @@ def _map(meaning: str) -> Schema:
 
 
 if __name__ == "__main__":
-    print(text(), end="")
+    print(schema_text(), end="")

@@ -8,10 +8,19 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
-from causeway.config import known, transform_keys
-from causeway.config.client_keys import SECURITY
-from causeway.config.keys import ControlKeys, FlowKeys, HeartbeatKeys, Keys, RunKeys
-from causeway.config.schema_keys import REGISTRY_TLS, RegistryKeys, SchemaKeys
+from causeway.config import (
+    REGISTRY_TLS,
+    SECURITY,
+    ControlKeys,
+    FlowKeys,
+    HeartbeatKeys,
+    Keys,
+    RegistryKeys,
+    RunKeys,
+    SchemaKeys,
+    transform_keys,
+)
+from causeway.config.reading import known
 from causeway.formats.causeway_yaml import login
 
 Kind = Literal["plain", "duration", "size", "list", "lines", "policy"]
@@ -327,18 +336,20 @@ def _client(role: str, prefix: str = "") -> KafkaKeys:
     return KafkaKeys(
         prefix=f"{prefix}{role}.",
         meaning=f"Keys of Kafka's {role} client.",
-        words=known.ROLES[role],
+        words=known.ROLE_KEYS[role],
     )
 
 
 @cache
 def cluster() -> Section:
     """Of one cluster: `A.key`."""
-    clients: list[tuple[tuple[str, ...], Part]] = [((role,), _client(role)) for role in known.ROLES]
+    clients: list[tuple[tuple[str, ...], Part]] = [
+        ((role,), _client(role)) for role in known.ROLE_KEYS
+    ]
     every = KafkaKeys(
         prefix="",
         meaning="Keys of all Kafka's clients of this cluster.",
-        words=frozenset.intersection(*known.ROLES.values()),
+        words=frozenset.intersection(*known.ROLE_KEYS.values()),
         spread=True,
     )
     registry = (_text(name, meaning) for name, meaning in REGISTRY_TLS.items())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import javaproperties
 
-from causeway.formats.properties import Entry
+from causeway.config import Entry
 
 _PROVIDERS = {
     "env": "EnvVarConfigProvider",

@@ -14,13 +14,12 @@ from typing import Any
 import yaml
 
 from causeway import filters
-from causeway.config import audit, known, transform_keys
-from causeway.config.keys import IN_SECONDS, OLD_NAMES
-from causeway.config.problems import Problems
+from causeway.config import IN_SECONDS, OLD_NAMES, Entry, Problems, transform_keys
+from causeway.config.reading import audit, known
 from causeway.errors import ConfigError
 from causeway.formats.causeway_yaml import forms, login, shape
 from causeway.formats.causeway_yaml.shape import Leaf, Section
-from causeway.formats.properties import Entry, declared_providers
+from causeway.formats.properties import declared_providers
 
 Tree = dict[str, Any]
 Way = tuple[str, ...]
@@ -205,7 +204,7 @@ def _put(tree: Tree, of: Callable[[], Section], name: str, text: str) -> bool:
         if name.startswith(prefix) and name != prefix and not name.startswith(prefix * 2):
             _set(tree, (*way, name.removeprefix(prefix)), _bare(text))
             return True
-    if of is shape.cluster and name in known.CLUSTER:
+    if of is shape.cluster and name in known.CLUSTER_KEYS:
         _set(tree, ("client", name), _bare(text))
         return True
     return False
@@ -226,14 +225,14 @@ def _bare(text: str) -> Any:
 
 def _gather(cluster: Tree) -> None:
     """What all clients of a cluster say alike is said once."""
-    clients = [cluster.get(role, {}) for role in known.ROLES]
-    shared = frozenset.intersection(*known.ROLES.values()) - known.CLUSTER
+    clients = [cluster.get(role, {}) for role in known.ROLE_KEYS]
+    shared = frozenset.intersection(*known.ROLE_KEYS.values()) - known.CLUSTER_KEYS
     for name in [name for name in clients[0] if name in shared]:
         if all(name in each and each[name] == clients[0][name] for each in clients):
             _set(cluster, ("client", name), clients[0][name])
             for each in clients:
                 del each[name]
-    for role in known.ROLES:
+    for role in known.ROLE_KEYS:
         if not cluster.get(role, True):
             del cluster[role]
 

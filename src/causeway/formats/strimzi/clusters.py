@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from causeway.config.client_keys import CLUSTER_ID
-from causeway.config.problems import Problems
+from causeway.config import CLUSTER_ID, Problems
 from causeway.formats.causeway_yaml.read import YamlEntry
 from causeway.formats.strimzi import logins, shape
 from causeway.formats.strimzi.fields import Given, Tree

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from causeway.config.problems import Problems
+from causeway.config import Problems
 from causeway.formats.causeway_yaml.document import Fields, Items, Place, Scalar, Value
 from causeway.formats.causeway_yaml.read import YamlEntry
 from causeway.formats.strimzi import shape

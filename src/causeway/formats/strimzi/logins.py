@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from causeway.config.problems import Problems
+from causeway.config import Entry, Problems
 from causeway.formats.causeway_yaml.login import JAAS
-from causeway.formats.properties import Entry
 
 _PACKAGE = "org.apache.kafka.common.security"
 PLAIN = f"{_PACKAGE}.plain.PlainLoginModule"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from causeway.config import known
+from causeway.config.reading import known
 from causeway.formats.strimzi.clusters import Reader
 from causeway.formats.strimzi.fields import Given, Tree
 from causeway.formats.strimzi.references import is_provider
@@ -51,7 +51,7 @@ _PATTERNS = (
 )
 _CLIENT = (
     *("producer.", "consumer.", "admin.", "source.cluster.", "target.cluster."),
-    *(f"{side}.{role}." for side in ("source", "target") for role in known.ROLES),
+    *(f"{side}.{role}." for side in ("source", "target") for role in known.ROLE_KEYS),
 )
 
 
@@ -184,8 +184,8 @@ def _of_client(key: str, *, carry: bool) -> Iterator[str]:
     side, _, rest = key.partition(".")
     if side in ("source", "target"):
         role, _, name = rest.partition(".")
-        if role == "cluster" and name in known.CLUSTER:
-            roles = known.ROLES if carry else _ACTING[side]
+        if role == "cluster" and name in known.CLUSTER_KEYS:
+            roles = known.ROLE_KEYS if carry else _ACTING[side]
             yield from (f"{side}.{each}.{name}" for each in roles)
         else:
             yield key

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from causeway.config.problems import Problems
-from causeway.config.settings import Settings
+from causeway.config import Problems, PropertyFile, Settings
 from causeway.formats import mm2
 from causeway.formats.causeway_yaml.document import Fields, Scalar
 from causeway.formats.causeway_yaml.read import YamlEntry
-from causeway.formats.properties import PropertyFile, resolve
+from causeway.formats.properties import resolve
 from causeway.formats.strimzi import logins, shape
 from causeway.formats.strimzi.clusters import Reader
 from causeway.formats.strimzi.fields import Checker, Given, Tree

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from causeway.config.problems import Problems
+from causeway.config import Problems
 from causeway.formats.strimzi.fields import Given
 from causeway.formats.strimzi.secrets import Secrets
 

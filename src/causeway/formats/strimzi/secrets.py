@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from os.path import isdir, isfile  # Path's raise where a directory may not be read
 from pathlib import Path
 
-from causeway.config.problems import Problems
+from causeway.config import Problems
 from causeway.formats.strimzi.fields import Given
 
 VARIABLE = "CAUSEWAY_SECRETS"

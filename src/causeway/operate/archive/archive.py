@@ -12,7 +12,7 @@ from typing import Any
 
 from causeway.cluster.cluster import Cluster, TopicMetadata
 from causeway.cluster.offsets import EARLIEST, LATEST
-from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, DivergedError
 from causeway.filters import Verdict
 from causeway.model import TopicPartition, same_topic

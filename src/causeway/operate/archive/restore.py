@@ -17,7 +17,7 @@ from typing import Any
 
 from causeway.cluster.cluster import Cluster, NewTopic
 from causeway.cluster.offsets import EARLIEST, LATEST
-from causeway.config.settings import ClientSettings, Settings
+from causeway.config import ClientSettings, Settings
 from causeway.control import topic_limits
 from causeway.errors import (
     AuthenticationError,

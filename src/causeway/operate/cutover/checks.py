@@ -11,7 +11,7 @@ from typing import Final
 from causeway.cluster import disks, rights
 from causeway.cluster.cluster import Cluster, SecurityDisabled
 from causeway.cluster.producers import active_producers, transactional_ids
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import configs, fences, groups, paused, topics
 from causeway.control.collisions import begun_by
 from causeway.control.fences import FencePlan

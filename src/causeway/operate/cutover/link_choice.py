@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from causeway.cluster.parallel import Connect
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.control.fences import Sharer
 from causeway.errors import ConfigError
 from causeway.operate.directives.scopes import Wanted, choose

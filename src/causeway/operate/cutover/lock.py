@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Final, TypeVar
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.daemon import processes
 from causeway.errors import BrokerError, CausewayError, ConflictError
 from causeway.link_topics import directive_log

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 
 _OLD_S: Final = 24 * 3600.0  # what was the same long ago is compared again
 

@@ -13,7 +13,7 @@ from causeway.cluster.acls import describe_acls as describe_acls_at
 from causeway.cluster.cluster import Committed, Leader
 from causeway.cluster.offsets import OffsetAt
 from causeway.cluster.parallel import Connect
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.control import fences, groups
 from causeway.control.groups import Commits, Stand
 from causeway.control.open_transactions import Ends, both_ends

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.operate.cutover.values import Checklist, Look, Producer, Wishes
 
 

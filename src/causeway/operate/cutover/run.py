@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from causeway.cluster.parallel import clusters
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.control import fences
 from causeway.control.topics import TopicPlan
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError

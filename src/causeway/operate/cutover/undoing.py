@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from causeway.cluster.parallel import clusters
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.control import fences
 from causeway.errors import CausewayError
 from causeway.link_topics import directive_log

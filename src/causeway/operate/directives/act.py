@@ -16,7 +16,7 @@ from functools import partial as bound
 from typing import Any, Final
 
 from causeway.cluster.parallel import Connect, clusters
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, RefusedError
 from causeway.link_topics import directive_json, directive_log, directives
 from causeway.link_topics.directive_log import Written

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from causeway.cluster import parallel
 from causeway.cluster.parallel import Connect
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, UnreachableError
 from causeway.link_topics.directive_log import DirectiveLog
 from causeway.link_topics.progress import Contents, ProgressTopic

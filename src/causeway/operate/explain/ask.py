@@ -10,7 +10,7 @@ from functools import partial as bound
 from typing import Final
 
 from causeway.cluster.parallel import clusters, silent
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
 from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
 from causeway.operate.directives import scopes

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from causeway.cluster.cluster import GroupListing
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import groups
 from causeway.control.groups import HELD_BACK, Commits, Why
 from causeway.errors import CausewayError

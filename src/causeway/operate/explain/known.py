@@ -10,8 +10,7 @@ from typing import TypeVar
 from causeway.cluster.cluster import Cluster, GroupListing
 from causeway.cluster.metadata import TopicMetadata
 from causeway.cluster.parallel import Connect
-from causeway.config import origins
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.control import visible
 from causeway.control.groups import Commits
 from causeway.errors import CausewayError
@@ -113,10 +112,9 @@ class Known:
             for at, progress in self.contents.partitions.items()
             if any(outlet.topic == name and outlet.routed is None for outlet in progress.outlets)
         )
-        found = next(claimed, None) or origins.upstream(self.link, name)
-        return found or origins.upstream_by_policy(
-            self.link, name
-        )  # that it is left out, it will be told
+        found = next(claimed, None) or self.link.upstream(name)
+        # The answer will say that the topic is left out.
+        return found or self.link.upstream_by_policy(name)
 
     @property
     def contents(self) -> Contents:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from causeway.config import origins
-from causeway.config.settings import LinkSettings, TransformSettings
-from causeway.config.treatments import PROVENANCE, SKIP
+from causeway.config import PROVENANCE, SKIP_HEADER, LinkSettings, TransformSettings
 from causeway.errors import ConfigError
 from causeway.filters import POLICY, Rule, TopicDecision, Verdict, compile_patterns, excludes
 from causeway.operate.explain.values import Fact, FileRule
@@ -113,7 +111,7 @@ def transform(link: LinkSettings, topic: str) -> Fact | None:
 def treatment(link: LinkSettings, topic: str) -> Iterator[Fact]:
     """Why its records are looked at one by one."""
     for step in link.treatments_of(topic):
-        key = {"skip-header": SKIP, "provenance": PROVENANCE}.get(step.kind, step.kind)
+        key = {"skip-header": SKIP_HEADER, "provenance": PROVENANCE}.get(step.kind, step.kind)
         yield Fact("each record", f"{step.text} ({link.places.get(key, key)})")
 
 
@@ -127,7 +125,7 @@ def same_target(link: LinkSettings, target: str, links: Sequence[LinkSettings]) 
     for other in links:
         if other.name == link.name or other.target.bootstrap != link.target.bootstrap:
             continue
-        upstream = origins.upstream(other, target)
+        upstream = other.upstream(target)
         if upstream is not None:
             text = f"{other.name} writes to {target}, too, if {other.source.alias} has {upstream}"
             yield Fact("same name", text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.filters import TopicDecision
 from causeway.link_topics.directives import Directive, Kind, Scope, Standing
 from causeway.model import State, TopicPartition

@@ -21,7 +21,7 @@ from typing import Final
 
 from causeway.cluster.offsets import LATEST
 from causeway.cluster.parallel import Connect
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions.rows import place_of
 from causeway.errors import (

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from causeway.cluster.offsets import LATEST, OffsetAt
 from causeway.cluster.parallel import Connect, clusters
-from causeway.config.geo_topics import Chosen
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import ChosenTopics, LinkSettings, Settings
 from causeway.control import fences, topic_changes, topics
 from causeway.control.collisions import begun_by
 from causeway.control.topics import CreateTopic, MirroredTopic
@@ -295,7 +294,7 @@ class _Failback:
         """Creates those topics of the cuts that the old source lacks, like their mirrors. A dry run
         only names them. Raises CausewayError for the first that cannot be created."""
         self._say(f"{self._link.name}: looking for topics that {self._link.source.alias} lacks")
-        begun_with = replace(reverse, chosen=Chosen(frozenset(cuts)))
+        begun_with = replace(reverse, chosen=ChosenTopics(frozenset(cuts)))
         target, source = self._sides.target_admin, self._sides.source_admin
         planned = topics.plan(topics.observe(target, source, begun_with, cuts), begun_with)
         creates = [e for e in planned.changes if isinstance(e, CreateTopic) and e.topic in cuts]

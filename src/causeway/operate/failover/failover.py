@@ -19,7 +19,7 @@ from typing import Any, Final
 from causeway.cluster import parallel
 from causeway.cluster.cluster import AclBinding
 from causeway.cluster.parallel import Connect, clusters
-from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import acls
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics.cuts import Cut

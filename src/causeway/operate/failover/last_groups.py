@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from causeway.cluster.cluster import Cluster, Committed
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import groups
 from causeway.control.formats import Checkpoint
 from causeway.control.groups import CommitPlan, Followed, Stand, Unread

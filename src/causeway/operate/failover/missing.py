@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import visible
 from causeway.errors import CausewayError
 from causeway.link_topics.directives import Scope

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from causeway.cluster.cluster import AclBinding
 from causeway.cluster.parallel import Connect, clusters
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.control import acls, paused, topics
 from causeway.control.collisions import begun_by
 from causeway.control.topics import MirroredTopic

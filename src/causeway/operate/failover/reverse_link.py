@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import ConfigError
 from causeway.link_topics.cuts import Cut
 from causeway.link_topics.directives import Directive, Kind, Scope, Standing

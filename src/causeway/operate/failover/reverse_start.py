@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import LATEST, OffsetAt
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import ConflictError
 from causeway.link_topics import directive_log, ending
 from causeway.link_topics.directives import Change, Directive, Kind, Plan, Scope, Standing

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.discovery import Sides

@@ -9,7 +9,7 @@ import urllib.request
 from http.client import HTTPException
 from typing import Any, Final
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import AuthenticationError, NobodyLeadsError
 
 _TIMEOUT_S: Final = 15.0  # the first call of all waits for the server's framework

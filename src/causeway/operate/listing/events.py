@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from causeway.cluster.parallel import Connect, clusters, reach
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.link_topics.progress import EventRecord, ProgressTopic
 from causeway.operate.directives import scopes
 from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown

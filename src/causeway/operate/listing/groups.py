@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from causeway.cluster.parallel import Connect, clusters, silent
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError
 from causeway.operate.directives import scopes
 from causeway.operate.explain.groups import CODES

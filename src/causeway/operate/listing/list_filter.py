@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from causeway.cluster import parallel
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import CausewayError
 from causeway.operate.directives import scopes
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.link_topics.progress import TaskRecord
 from causeway.operate.directives import scopes
 from causeway.status.from_clusters import LinkStatus, status

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from causeway.cluster.parallel import clusters
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.operate.directives import scopes
 from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
 from causeway.status import from_clusters

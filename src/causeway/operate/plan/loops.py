@@ -1,7 +1,7 @@
 """Flows of other files that mirror topics to a link's source which the link would mirror back.
 
-A file's own flows are checked when it is read (config/circles.py). Flows of other files show in
-their progress topics on their targets: with their sources, and the names of their mirrors.
+A file's own flows are checked when it is read (config/reading/circles.py). Flows of other files
+show in their progress topics on their targets: with their sources, and the names of their mirrors.
 Longer loops, over a third cluster, do not show there.
 """
 
@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import CausewayError
 from causeway.link_topics.progress import ProgressTopic
 from causeway.model import ENDED

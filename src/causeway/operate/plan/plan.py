@@ -10,7 +10,7 @@ from typing import Any
 from causeway.cluster import parallel
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.parallel import Connect, clusters, reach
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.control import acls, collisions, configs, paused, required_apis, topic_changes, topics
 from causeway.control.acls import AclPlan
 from causeway.control.configs import ConfigPlan, SyncConfigs

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.topics import MirroredTopic, Problem
 from causeway.errors import CausewayError, ConflictError
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.decisions import Offsets
 from causeway.link_topics.progress import Contents

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import mm2_offsets
 from causeway.control.mm2_offsets import Copied
 from causeway.control.topics import MirroredTopic, Problem

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from causeway.config.settings import LinkSettings, Settings, TransformSettings
+from causeway.config import LinkSettings, Settings, TransformSettings
 from causeway.errors import ConfigError
 from causeway.link_topics.progress import Contents
 from causeway.operate.try_transform.local_spark import local_spark

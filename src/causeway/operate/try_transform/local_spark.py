@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from causeway.config.build import is_local
-from causeway.config.settings import Secret
+from causeway.config import Secret, is_local
 from causeway.relay.control import new_secret
 
 Conf = Mapping[str, str | Secret]

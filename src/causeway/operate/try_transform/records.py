@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from causeway.config.routes import Routes
-from causeway.config.settings import TransformSettings
+from causeway.config import Routes, TransformSettings
 from causeway.model import TopicPartition
 from causeway.operate.plan.transforms import Told
 from causeway.operate.try_transform.result import Content, Decoded, Outcome, Tried

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from causeway.config.settings import LinkSettings, TransformSettings
+from causeway.config import LinkSettings, TransformSettings
 from causeway.model import TopicPartition
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
 from causeway.cluster.parallel import clusters
-from causeway.config.routes import Routes
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Routes, Settings
 from causeway.errors import CausewayError, ConfigError, ProtocolError
 from causeway.model import TopicPartition
 from causeway.operate.directives.scopes import links_of

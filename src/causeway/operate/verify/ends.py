@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
 from causeway.cluster.sampled import bytes_an_offset
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.open_transactions import both_ends
 from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions.rows import place_of

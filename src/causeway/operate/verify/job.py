@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from causeway.cluster.parallel import Connect
-from causeway.config.build import is_local
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings, is_local
 from causeway.errors import BrokerError, CausewayError
 from causeway.operate.verify.ranges import Range
 from causeway.operate.verify.task import Answer, Pace, Task, answer, seal

@@ -14,7 +14,7 @@ from typing import Any
 
 from causeway.cluster.admin import ConfigEntry
 from causeway.cluster.parallel import Connect
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.control import topics as planning
 from causeway.control.collisions import begun_by
 from causeway.control.recreated import why_another

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from causeway.cluster.parallel import clusters
-from causeway.config.settings import Settings
+from causeway.config import Settings
 from causeway.errors import CausewayError
 from causeway.operate.verify.job import Part, runner
 from causeway.operate.verify.outcome import Difference, Kind, Outcome

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from causeway.cluster.cluster import Cluster
-from causeway.config.transport import from_wire
+from causeway.config import from_wire
 from causeway.errors import CausewayError
 from causeway.relay.lane import distance
 from causeway.relay.lane.flow import Flow, OutletState

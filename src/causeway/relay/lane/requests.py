@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from causeway.config.settings import ClientSettings
+from causeway.config import ClientSettings
 
 LEAST_BYTES: Final = 64 * 1024  # no request is made smaller because connections are lost
 LOSSES: Final = 2

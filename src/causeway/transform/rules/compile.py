@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.transform.rules import treat
 from causeway.transform.rules.documents import comparison, treat_documents
 from causeway.transform.rules.headers import treat_headers

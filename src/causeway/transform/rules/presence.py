@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.transform.rules import variants
 from causeway.transform.rules.model import DropRecord, Element, Rule, Step
 from causeway.transform.rules.secret_keys import unusable

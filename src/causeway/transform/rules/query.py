@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.transform import crypto
 from causeway.transform.rule_counts import DROPPED_SQL
 from causeway.transform.rules.model import Encrypt, Rule

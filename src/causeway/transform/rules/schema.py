@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.transform.rules.model import Element, Step
 from causeway.transform.rules.parse import parse
 from causeway.transform.rules.secret_keys import unusable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.errors import ConfigError
 from causeway.transform.crypto import aes_key
 from causeway.transform.rules.model import Encrypt, Hash, Rule, Tokenise

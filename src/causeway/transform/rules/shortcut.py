@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.transform.plain_json import OddError, plain_objects
 from causeway.transform.rules.leaves import (
     Maker,

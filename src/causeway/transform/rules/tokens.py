@@ -11,7 +11,7 @@ import json
 from importlib.util import find_spec
 from typing import Any
 
-from causeway.config.settings import TransformSettings
+from causeway.config import TransformSettings
 from causeway.errors import PrerequisiteError
 from causeway.transform.crypto import aes_key
 from causeway.transform.rules.model import Tokenise

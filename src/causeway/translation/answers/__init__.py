@@ -1,6 +1,6 @@
 """Exact places for consumers that keep their own offsets: from source to target, and back.
 
-    from causeway.formats.load import load
+    from causeway.formats import load
     from causeway.translation.answers import Question, translate
 
     settings = load(Path("mm2.properties"))

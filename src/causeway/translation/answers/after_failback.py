@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from causeway.cluster.parallel import Connect
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.daemon.partitions.rows import place_of
 from causeway.errors import CausewayError
 from causeway.link_topics.directive_log import DirectiveLog

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from causeway.cluster.offsets import OffsetAt
 from causeway.cluster.parallel import Connect, clusters
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics.progress import Progress
 from causeway.model import TopicPartition

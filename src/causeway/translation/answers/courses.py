@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
 from causeway.cluster.parallel import Connect
-from causeway.config.settings import ClientSettings, LinkSettings, Settings
+from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.daemon.partitions.rows import offset_maps_of, place_of
 from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import BrokerError, CausewayError

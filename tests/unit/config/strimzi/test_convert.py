@@ -11,10 +11,9 @@ import javaproperties
 import pytest
 import yaml
 
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
-from causeway.formats.convert import Converted, convert
-from causeway.formats.load import Form, load
+from causeway.formats import Converted, Form, convert, load
 from tests.unit.config.pems import make_pem
 from tests.unit.config.strimzi.test_read import EXAMPLES, RESOURCES, mount
 from tests.unit.config.test_convert import ENVIRONMENT

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from causeway.formats.convert import convert
-from causeway.formats.load import Form
+from causeway.formats import Form, convert
 from tests.unit.config.pems import make_pem
 from tests.unit.config.strimzi.test_convert import judged, other
 from tests.unit.config.strimzi.test_read import mount

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
-from causeway.formats.load import load
+from causeway.formats import load
 from tests.unit.config.pems import make_pem
 
 RESOURCES = Path(__file__).parent / "resources"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import RunSettings, Settings
+from causeway.config import RunSettings, Settings
 from causeway.errors import ConfigError
 from causeway.operate.explain import ask
 from causeway.operate.explain.values import Kind

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from causeway.cluster.cluster import Committed, GroupListing
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import groups as control
 from causeway.errors import AuthorizationError
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.link_topics.progress import Progress, TaskRecord
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.explain import groups

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import AuthorizationError
-from causeway.formats.load import load
+from causeway.formats import load
 from causeway.link_topics.directives import Directive, Kind, Scope, Standing
 from causeway.model import State
 from causeway.operate.explain import topics

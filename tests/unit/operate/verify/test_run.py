@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError
 from causeway.model import Pair
 from causeway.operate.verify import run

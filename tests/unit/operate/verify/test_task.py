@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config.settings import ClientSettings, SaslSettings, Secret
+from causeway.config import ClientSettings, SaslSettings, Secret
 from causeway.errors import BrokerError, UnreachableError
 from causeway.operate.verify import job, task
 from causeway.operate.verify.outcome import Outcome

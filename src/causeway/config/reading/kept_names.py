@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from causeway.config.control_settings import ControlSettings
-from causeway.formats.properties import Entry
+from causeway.config.entries import Entry
 from causeway.naming import KAFKAS, PACKAGE
 
 OFFSETS_TOPIC = "offset.storage.topic"

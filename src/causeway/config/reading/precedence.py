@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from causeway.config.known import CLUSTER, ROLES
-from causeway.formats.properties import Entry
+from causeway.config.entries import Entry
+from causeway.config.reading.known import CLUSTER_KEYS, ROLE_KEYS
 
 Entries = Mapping[str, Entry]
 Role = Literal["consumer", "producer", "admin"]
@@ -38,11 +38,11 @@ def client_entries(
     connector: dict[str, Entry] = {}
     alias = source if side == "source" else target
     for name, entry in _cluster_entries(entries, alias).items():
-        is_client = name.partition(".")[0] in ROLES
+        is_client = name.partition(".")[0] in ROLE_KEYS
         connector[f"{side}.{'' if is_client else 'cluster.'}{name}"] = entry
     connector.update(_under(entries, f"{source}->{target}."))
     found = _under(connector, f"{side}.cluster.")
-    result = {name: entry for name, entry in found.items() if name in CLUSTER}
+    result = {name: entry for name, entry in found.items() if name in CLUSTER_KEYS}
     result.update(_under(connector, f"{role}."))
     result.update(_under(connector, f"{side}.{role}."))
     if (side, role) == ("target", "producer"):
@@ -55,8 +55,8 @@ def _cluster_entries(entries: Entries, alias: str) -> dict[str, Entry]:
     """`alias.x`, spread to each role, with plain `x` where the cluster says nothing."""
     found = _under(entries, f"{alias}.")
     for level in (dict(found), entries):
-        for name in CLUSTER & level.keys():
-            for role in ROLES:
+        for name in CLUSTER_KEYS & level.keys():
+            for role in ROLE_KEYS:
                 found.setdefault(f"{role}.{name}", level[name])
             found.setdefault(name, level[name])
     return found

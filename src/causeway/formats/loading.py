@@ -1,4 +1,4 @@
-"""The one door for a file of settings, whatever its form."""
+"""Loads a file of settings, whatever its form."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from causeway.config.reading import rereadable
-from causeway.config.settings import Settings
+from causeway.config import Settings, rereadable
 
 if TYPE_CHECKING:
+    from causeway.config import Entry
     from causeway.formats.causeway_yaml.document import Fields
 
 
@@ -50,7 +50,7 @@ def _load(path: Path, environment: Mapping[str, str] | None) -> Settings:
         from causeway.formats.mm2 import load_mm2
 
         return load_mm2(path, environment=environment)
-    from causeway.config.problems import Problems
+    from causeway.config import Problems
     from causeway.formats import connectors
     from causeway.formats.causeway_yaml.document import read_document
 
@@ -63,3 +63,32 @@ def _load(path: Path, environment: Mapping[str, str] | None) -> Settings:
     else:
         from causeway.formats.causeway_yaml.read import settings_of
     return settings_of(path, document, problems, environment=environment)
+
+
+def read_entries(path: Path) -> Mapping[str, Entry]:
+    """The entries of a file of any form, with unresolved references and unchecked values. The
+    contents of a resource's Secrets are left out. Raises ConfigError if there are no entries."""
+    if not is_yaml(path):
+        from causeway.formats.properties import read_properties
+
+        return read_properties(path).entries
+    from causeway.config import Problems
+    from causeway.formats.causeway_yaml import read
+    from causeway.formats.causeway_yaml.document import read_document
+    from causeway.formats.connectors import read_connectors
+    from causeway.formats.strimzi.read import read_resource
+    from causeway.formats.strimzi.secrets import Secrets
+
+    if (connectors := read_connectors(path)) is not None:
+        return connectors.entries
+    problems = Problems(str(path))
+    document = read_document(path, problems)
+    entries: Mapping[str, Entry]
+    if is_resource(document):
+        secrets = Secrets(directory=None, problems=Problems(str(path)))
+        entries = read_resource(document, problems, secrets, carry=True).entries
+    else:
+        entries = read.read_entries(document, problems)
+    if not entries:
+        problems.raise_if_any()
+    return entries

@@ -12,9 +12,9 @@ from typing import cast, get_args
 from urllib.parse import urlsplit
 
 from causeway import filters
-from causeway.config import jaas, oauth_options, stores
 from causeway.config.client_keys import CLUSTER_ID, ClientKeys, ProducerKeys
-from causeway.config.problems import Problems
+from causeway.config.entries import Entry, Problems, read
+from causeway.config.reading import jaas, oauth_options, stores
 from causeway.config.settings import (
     ClientSettings,
     OAuthSettings,
@@ -24,9 +24,7 @@ from causeway.config.settings import (
     SecurityProtocol,
     TlsSettings,
 )
-from causeway.config.typed import read
 from causeway.errors import ConfigError
-from causeway.formats.properties import Entry
 
 # Kafka accepts `PROTOCOL://` before the host, and IPv6 addresses in brackets.
 _ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})")

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from causeway.config import keys, known
+from causeway.config import keys
 from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys, ProducerKeys
-from causeway.config.kept_names import OFFSETS_TOPIC
+from causeway.config.entries import Entry
 from causeway.config.keys import IN_SECONDS, RunKeys
-from causeway.config.precedence import OVERRIDE
+from causeway.config.reading import known
+from causeway.config.reading.kept_names import OFFSETS_TOPIC
+from causeway.config.reading.precedence import OVERRIDE
 from causeway.config.schema_keys import OF_REGISTRIES, SchemaKeys
 from causeway.config.transform_keys import FAMILY, LIST, NAMES, SECRET, of_transform, split
-from causeway.formats.properties import Entry
 
 _OF_FLOWS = keys.OF_FLOWS | SchemaKeys.names()
 _RUN = RunKeys.names() | frozenset(IN_SECONDS)
@@ -159,16 +160,16 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
         return _FINE
     if name.startswith(FAMILY):
         return _of_transform(name, "")
-    if name in known.FLOW or name in known.CLUSTER or known.is_worker(name):
+    if name in known.FLOW or name in known.CLUSTER_KEYS or known.is_worker(name):
         return _of_connect(name)
     if name in OF_REGISTRIES:
         return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
     if override := _of_override(name, ""):
         return override
     role, _, rest = name.partition(".")
-    if rest in known.ROLES.get(role, ()):
+    if rest in known.ROLE_KEYS.get(role, ()):
         return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
-    for role, names in known.ROLES.items():
+    for role, names in known.ROLE_KEYS.items():
         if name in names:
             return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{role}.{name}")
     with_alias = {f"{alias}.{word}" for alias in aliases for word in SECURITY}
@@ -178,22 +179,22 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
 def _of_cluster(name: str, alias: str) -> Finding:
     if name in SECURITY or name in OF_REGISTRIES or name == OFFSETS_TOPIC:
         return _FINE
-    if name in known.CLUSTER or known.is_worker(name):
+    if name in known.CLUSTER_KEYS or known.is_worker(name):
         return _of_connect(name)
     role, _, rest = name.partition(".")
-    if rest.startswith("override.") and role in known.ROLES:
+    if rest.startswith("override.") and role in known.ROLE_KEYS:
         hint = f"write it as {alias}.{role}.{rest.removeprefix('override.')}"
         return Finding(effect=Effect.MISPLACED, hint=hint)
-    if role in known.ROLES:
+    if role in known.ROLE_KEYS:
         return _of_role(role, rest, f"{alias}.{role}.")
     if name in _OF_FLOWS | known.FLOW or name.startswith(FAMILY):
         return Finding(
             effect=Effect.MISPLACED, hint=f"write it as {name}, or for a flow as A->B.{name}"
         )
-    for role, names in known.ROLES.items():
+    for role, names in known.ROLE_KEYS.items():
         if name in names:
             return Finding(effect=Effect.MISPLACED, hint=f"write it as {alias}.{role}.{name}")
-    return _unknown(name, known.CLUSTER | OF_REGISTRIES | _WORDS_WITH_ROLE, f"{alias}.")
+    return _unknown(name, known.CLUSTER_KEYS | OF_REGISTRIES | _WORDS_WITH_ROLE, f"{alias}.")
 
 
 def _of_flow(name: str, flow: str) -> Finding:
@@ -213,12 +214,12 @@ def _of_flow(name: str, flow: str) -> Finding:
     role, _, rest = name.removeprefix(side).partition(".")
     if side and role == "cluster":
         return _FINE if rest in SECURITY else _of_cluster(rest, f"{flow}.{side}cluster")
-    if role in known.ROLES:
+    if role in known.ROLE_KEYS:
         # The source's producer and the target's consumer serve offset syncs and checkpoints only.
         idle = (side, role) in (("source.", "producer"), ("target.", "consumer"))
         finding = _of_role(role, rest, f"{flow}.{side}{role}.")
         return _NOT_YET if idle and finding is _FINE else finding
-    if known.is_worker(name) or name in known.CLUSTER:
+    if known.is_worker(name) or name in known.CLUSTER_KEYS:
         return _of_connect(name)
     if name in OF_REGISTRIES:
         return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
@@ -237,9 +238,9 @@ def _of_transform(name: str, prefix: str) -> Finding:
 def _of_role(role: str, name: str, prefix: str) -> Finding:
     if name in _ROLE[role]:
         return _FINE
-    if name in known.ROLES[role]:
+    if name in known.ROLE_KEYS[role]:
         return _NOT_YET
-    return _unknown(name, known.ROLES[role], prefix)
+    return _unknown(name, known.ROLE_KEYS[role], prefix)
 
 
 def _of_override(name: str, prefix: str) -> Finding | None:
@@ -247,7 +248,7 @@ def _of_override(name: str, prefix: str) -> Finding | None:
     connector's records, so `producer.override.` reaches it. Connect has no consumer and no admin
     client that reads for MirrorMaker, so the other two reach none of its clients."""
     role, dot, rest = name.partition(".override.")
-    if not dot or role not in known.ROLES:
+    if not dot or role not in known.ROLE_KEYS:
         return None
     if f"{role}{dot}" == OVERRIDE:
         return _of_role(role, rest, f"{prefix}{OVERRIDE}")

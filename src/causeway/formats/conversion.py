@@ -13,8 +13,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from causeway import filters
-from causeway.config import audit, jaas, transform_keys
-from causeway.config.problems import Problems
+from causeway.config import Entry, Problems, transform_keys
+from causeway.config.reading import audit, jaas
 from causeway.errors import ConfigError
 from causeway.formats.causeway_yaml import forms, login, shape
 from causeway.formats.causeway_yaml.document import Fields, parse, read_document
@@ -22,8 +22,8 @@ from causeway.formats.causeway_yaml.read import read_entries
 from causeway.formats.causeway_yaml.to_properties import to_properties
 from causeway.formats.causeway_yaml.write import said, to_yaml
 from causeway.formats.connectors import read_connectors
-from causeway.formats.load import Form, default_form, is_resource, is_yaml
-from causeway.formats.properties import Entry, parse_properties, read_properties
+from causeway.formats.loading import Form, default_form, is_resource, is_yaml
+from causeway.formats.properties import parse_properties, read_properties
 from causeway.formats.strimzi import logins
 from causeway.formats.strimzi.read import read_resource
 from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE, Secrets

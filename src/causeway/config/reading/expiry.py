@@ -50,7 +50,7 @@ def clients_of(settings: Settings) -> dict[tuple[str, str], ClientSettings]:
     return found
 
 
-def warnings_of(settings: Settings) -> list[str]:
+def expiry_warnings(settings: Settings) -> list[str]:
     """The warnings for all clusters of a file."""
     found = (each.warning() for each in expiries(clients_of(settings).values()))
     return [text for text in found if text is not None]

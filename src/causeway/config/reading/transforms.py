@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from causeway import filters
-from causeway.config.build import patterns
-from causeway.config.problems import Problems
-from causeway.config.security import is_endpoint, trusted_certificates
+from causeway.config.entries import Entry, Problems, read
+from causeway.config.reading.build import patterns
+from causeway.config.reading.security import is_endpoint, trusted_certificates
 from causeway.config.settings import (
     LinkSettings,
     RegistrySettings,
@@ -33,8 +33,6 @@ from causeway.config.transform_keys import (
     no_references,
     split,
 )
-from causeway.config.typed import read
-from causeway.formats.properties import Entry
 from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
 
 Entries = Mapping[str, Entry]

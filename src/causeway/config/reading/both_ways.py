@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from causeway.config.control_settings import ControlSettings
-from causeway.config.overlap import may_share
-from causeway.config.problems import Problems
+from causeway.config.entries import Entry, Problems
+from causeway.config.keys import PROVENANCE
+from causeway.config.reading.overlap import may_share
 from causeway.config.settings import LinkSettings
-from causeway.config.treatments import PROVENANCE
-from causeway.formats.properties import Entry
 
 _CONFIGS, _ACLS = "sync.topic.configs.enabled", "sync.topic.acls.enabled"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from causeway.config.build import patterns
-from causeway.config.problems import Problems
+from causeway.config.entries import Entry, Problems, read
+from causeway.config.reading.build import patterns
+from causeway.config.reading.security import is_endpoint, trusted_certificates
 from causeway.config.schema_keys import OF_REGISTRIES, RegistryKeys, SchemaKeys
-from causeway.config.security import is_endpoint, trusted_certificates
 from causeway.config.settings import (
     RegistrySettings,
     SchemaSettings,
@@ -16,8 +16,6 @@ from causeway.config.settings import (
     TransformSettings,
     TreatmentSettings,
 )
-from causeway.config.typed import read
-from causeway.formats.properties import Entry
 
 Entries = Mapping[str, Entry]
 _PREFIX = "causeway.registry."

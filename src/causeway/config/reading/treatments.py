@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from causeway.config.keys import FlowKeys
-from causeway.config.problems import Problems
+from causeway.config.entries import Entry, Problems
+from causeway.config.keys import PROVENANCE, FlowKeys
 from causeway.config.settings import TreatmentSettings
-from causeway.formats.properties import Entry
-
-SKIP, PROVENANCE = "causeway.skip.header", "causeway.provenance"
 
 
 def treatments(

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from causeway import filters
-from causeway.config import both_ways
-from causeway.config.overlap import may_share
-from causeway.config.problems import Problems
+from causeway.config.entries import Problems
+from causeway.config.keys import PROVENANCE
+from causeway.config.reading import both_ways
+from causeway.config.reading.overlap import may_share
 from causeway.config.settings import LinkSettings
-from causeway.config.treatments import PROVENANCE
 
 
 def check(links: list[LinkSettings], problems: Problems) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from causeway.config.client_keys import ConsumerKeys
 from causeway.config.control_settings import ControlSettings
+from causeway.config.entries import Entry, Problems, read
 from causeway.config.keys import IN_SECONDS, ControlKeys, HeartbeatKeys, RunKeys
-from causeway.config.problems import Problems
 from causeway.config.settings import (
     ClientSettings,
     FetchSettings,
@@ -18,11 +17,12 @@ from causeway.config.settings import (
     RunSettings,
     Secret,
     WebhookSettings,
+    is_local,
+    is_loopback,
+    spark_text,
 )
-from causeway.config.typed import read
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns, split_list
-from causeway.formats.properties import Entry
 from causeway.patterns import Pattern
 
 Entries = Mapping[str, Entry]
@@ -46,26 +46,16 @@ def spark_settings(entries: Entries, problems: Problems) -> dict[str, str | Secr
     return found
 
 
-def is_local(spark: Mapping[str, str | Secret]) -> bool:
-    """Whether Spark of these `spark.*` runs on this machine alone."""
-    return _said(spark, "spark.master", "local[*]").startswith("local")
-
-
 def open_spark(spark: Mapping[str, str | Secret]) -> list[str]:
     """A warning if these `spark.*` leave Spark's ports without authentication. Causeway turns it on
     for a local master; only a cluster's owner can do it for a cluster."""
     default = "true" if is_local(spark) else "false"
-    if _said(spark, "spark.authenticate", default).strip().lower() == "true":
+    if spark_text(spark, "spark.authenticate", default).strip().lower() == "true":
         return []
     return [
         "spark.authenticate is not true: everybody who reaches a port of Spark can stop this mirror"
         " or run code in it; set it to true (docs/how-to/spark.md)"
     ]
-
-
-def _said(spark: Mapping[str, str | Secret], name: str, default: str) -> str:
-    value = spark.get(name, default)
-    return value.reveal() if isinstance(value, Secret) else value
 
 
 def fetch_settings(reader: Entries, problems: Problems) -> FetchSettings:
@@ -137,14 +127,6 @@ def clear_text(clients: Iterable[ClientSettings]) -> list[str]:
                 " secret and tokens can be read on the way; use https://"
             )
     return list(dict.fromkeys(found))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches `host`. No other name is asked for."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def patterns(own: Entries, name: str, value: str, problems: Problems) -> tuple[Pattern, ...]:

@@ -44,7 +44,7 @@ TLS_SASL = _names(
 )
 
 # What `A.x` may be for x to reach every client of cluster A, and what falls back to a plain `x`.
-CLUSTER = TLS_SASL | {"bootstrap.servers"}
+CLUSTER_KEYS = TLS_SASL | {"bootstrap.servers"}
 
 _EVERY_CLIENT = _names(
     """
@@ -58,7 +58,7 @@ _EVERY_CLIENT = _names(
     """
 )
 
-CONSUMER = CLUSTER.union(
+CONSUMER = CLUSTER_KEYS.union(
     _EVERY_CLIENT,
     _names(
         """
@@ -73,7 +73,7 @@ CONSUMER = CLUSTER.union(
     """
     ),
 )
-PRODUCER = CLUSTER.union(
+PRODUCER = CLUSTER_KEYS.union(
     _EVERY_CLIENT,
     _names(
         """
@@ -86,10 +86,10 @@ PRODUCER = CLUSTER.union(
     """
     ),
 )
-ADMIN = CLUSTER.union(
+ADMIN = CLUSTER_KEYS.union(
     _EVERY_CLIENT, ["auto.include.jmx.reporter", "bootstrap.controllers", "retries"]
 )
-ROLES = {"consumer": CONSUMER, "producer": PRODUCER, "admin": ADMIN}
+ROLE_KEYS = {"consumer": CONSUMER, "producer": PRODUCER, "admin": ADMIN}
 
 # Of a flow: what belongs to Connect's connectors.
 FLOW = _names(

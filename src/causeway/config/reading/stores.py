@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from causeway.config.reading import note
+from causeway.config.rereading import note
 from causeway.config.settings import Secret
 from causeway.errors import ConfigError, PrerequisiteError
 

@@ -1,0 +1,121 @@
+"""What a file says before it is checked: keys with texts and places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from causeway.config.keys import Keys
+from causeway.config.transform_keys import of_transform, within
+from causeway.errors import ConfigError
+
+_SECRET_KEY = re.compile(
+    r"password|passphrase|secret|jaas|credential|token(?!\.endpoint)|ssl\.keystore\.key|private"
+    r"|webhook\.url",  # whoever knows that of a chat can write there
+    re.IGNORECASE,
+)
+_REMARK = re.compile(r"\s#")
+_Model = TypeVar("_Model", bound=Keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One property. `resolved` is set where the value came from outside the file; `missing` where
+    it was to and could not be had: that has been told, and nothing that rests on it is judged."""
+
+    key: str
+    value: str = field(repr=False)
+    line: int  # 1-based, of the key; 0 where there is no file
+    resolved: bool = False
+    missing: bool = False
+
+    @property
+    def secret(self) -> bool:
+        """Whether the value must not be shown. What a transform is called tells nothing."""
+        name = within(self.key) if of_transform(self.key) else self.key
+        return self.resolved or _SECRET_KEY.search(name) is not None
+
+    @property
+    def shown(self) -> str:
+        """The value as an error message may show it."""
+        return "(hidden)" if self.secret else f"{self.value!r}{self.remark}"
+
+    @property
+    def remark(self) -> str:
+        """The hint for a value with a remark behind it, such as `false # for now`: Java's property
+        files know comments only as lines of their own. Empty for other values, and for secrets."""
+        if self.secret or not _REMARK.search(self.value):
+            return ""
+        return " (# does not end a value: move the comment to a line of its own)"
+
+    def told(self, error: ConfigError) -> str:
+        """`error`, which is about this value, as a person may see it."""
+        if not self.secret:
+            return str(error)
+        return f"{error.cause} ({error.remedy})" if error.remedy else error.cause
+
+    @property
+    def place(self) -> str:
+        return f"{self.key} (line {self.line})" if self.line else self.key
+
+    @property
+    def spot(self) -> str:
+        """`place` for what names the key by itself; empty where there is none."""
+        return f"line {self.line}" if self.line else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyFile:
+    """The properties of one file, in the file's order; of a key set twice the last counts, as in
+    Java. `repeated` lists the earlier ones."""
+
+    path: Path
+    entries: Mapping[str, Entry]
+    repeated: tuple[Entry, ...] = ()
+
+
+@dataclass(slots=True)
+class Problems:
+    """What is wrong with `subject`, one line each, in the order found, each once."""
+
+    subject: str
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        if line not in self.lines:
+            self.lines.append(line)
+
+    def raise_if_any(self) -> None:
+        """Raises one ConfigError: the only problem, or a line for each."""
+        if not self.lines:
+            return
+        if len(self.lines) == 1:
+            raise ConfigError("use", self.subject, self.lines[0])
+        listed = "".join(f"\n  {line}" for line in self.lines)
+        raise ConfigError("use", self.subject, f"{len(self.lines)} problems{listed}")
+
+
+def read(model: type[_Model], entries: Mapping[str, Entry], problems: Problems) -> _Model:
+    """The keys of `model` in `entries`; other entries are ignored. A value that does not fit goes
+    to `problems`. The default replaces it, and a missing value, so that later checks can go on."""
+    given = {
+        name: entries[name]
+        for name in model.names()
+        if name in entries and not entries[name].missing
+    }
+    while True:
+        try:
+            return model.model_validate({name: entry.value for name, entry in given.items()})
+        except ValidationError as error:
+            for detail in error.errors():
+                entry = given.pop(str(detail["loc"][0]), None)
+                if entry is None:
+                    raise
+                context = detail.get("ctx", {})
+                expected = str(context.get("error") or context.get("expected") or detail["msg"])
+                problems.add(f"{entry.place} must be {expected}, not {entry.shown}")
