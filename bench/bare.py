@@ -18,10 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from causeway.config import ClientSettings
-from causeway.wire import fetch, produce
-from causeway.wire.connection import Connection
-from causeway.wire.fetch import Cursor, Fetched, FetchSession
-from causeway.wire.produce import Stamped
+from causeway.wire import Connection, Fetched, FetchPosition, FetchSession, Stamped, fetch, produce
 
 _HELD_BYTES = 64 * 1024 * 1024
 # Larger answers would lie in new memory each.
@@ -67,7 +64,7 @@ class _Relay:
 
     def _ask(self, session: FetchSession) -> None:
         for partition, position in enumerate(self.positions):
-            session.read(Cursor(self.topic, partition, -1, position, -1, _PARTITION_BYTES))
+            session.read(FetchPosition(self.topic, partition, -1, position, -1, _PARTITION_BYTES))
         self.source.queue([session.build(self.source.next_correlation_id(), wait_ms=500)])
         self.source.flush()
         self.fetching = True

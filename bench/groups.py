@@ -10,7 +10,7 @@ from bench.stage import Stage
 from bench.start import write
 from bench.systems import system
 from bench.usage import Meter, Usage
-from causeway.cluster.cluster import Cluster, Committed
+from causeway.cluster import Cluster, Committed
 from causeway.config import ClientSettings
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition

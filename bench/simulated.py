@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 import psutil
 
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row

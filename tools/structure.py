@@ -18,8 +18,10 @@ SOURCES = {"causeway": ROOT / "src", "causeway_producer": ROOT / "producer" / "s
 MOST_LINES = 400  # of a module
 MOST_ARGUMENTS = 8  # of a function, without `self`
 DOORS: tuple[str, ...] = (
-    "causeway.dev",
-    "causeway.dev.load",
+    "causeway.cluster",
+    "causeway.control",
+    "causeway.records",
+    "causeway.wire",
 )
 """Packages whose doors hold."""
 
@@ -103,19 +105,39 @@ def cycles(of: Mapping[str, Module]) -> list[tuple[str, ...]]:
 
 
 def past_doors(of: Mapping[str, Module], doors: Iterable[str]) -> list[tuple[str, str]]:
-    """(module, what it imports) for each import from outside of a door that goes past the door."""
+    """(module, what it imports) for each import from outside of a door that goes past the door. A
+    door may export a module: `from door import module` is then an import from the door."""
     doors = frozenset(doors)
-    found = []
+    found = set()
     for module in of.values():
-        for target in sorted(module.imports):
-            door = next((d for d in doors if target.startswith(f"{d}.")), None)
+        for target in _imported(module.tree, of):
             nearest = max(
-                (d for d in doors if f"{target}.".startswith(f"{d}.")), key=len, default=""
+                (d for d in doors if f"{target}.".startswith(f"{d}.")), key=len, default=target
             )
-            inside = door is not None and f"{module.name}.".startswith(f"{nearest}.")
-            if door is not None and target != nearest and not inside:
-                found.append((module.name, target))
-    return found
+            inside = f"{module.name}.".startswith(f"{nearest}.")
+            if target != nearest and not inside:
+                found.add((module.name, target))
+    return sorted(found)
+
+
+def _imported(tree: ast.Module, of: Mapping[str, Module]) -> Iterator[str]:
+    """The modules that are imported; the door instead of a module that the door exports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in of)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module in of:
+            exports = _exports(of[node.module])
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in of and alias.name not in exports else node.module
+
+
+def _exports(module: Module) -> frozenset[str]:
+    """The names in `__all__`."""
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()
 
 
 def duplicated_classes(of: Mapping[str, Module]) -> dict[str, list[str]]:

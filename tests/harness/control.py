@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from causeway.control.formats import Checkpoint, OffsetSync
+from causeway.control import Checkpoint, OffsetSync
 from tests.harness.kafka_tools import KafkaTools
 
 Place = tuple[str, int]  # topic, partition

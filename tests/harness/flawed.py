@@ -7,17 +7,15 @@ from collections.abc import Callable, Mapping
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
 from causeway.config import LinkSettings
 from causeway.link_topics import topic_log
 from causeway.link_topics.progress import Entry, OffsetMapRecord, Progress, ProgressTopic, encode
 from causeway.model import Pair, State, TopicPartition
+from causeway.records import Batch, PlainRecord, header, records_of
+from causeway.records.codec import build
 from causeway.relay import log_reader
 from causeway.relay.messages import Outlet
-from causeway.wire.batches import Batch, header
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build, records_of
 
 TIME_MS = 1_767_225_600_000  # 2026-01-01
 # Of the records of one batch, from the index of one of them on.

@@ -10,13 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from causeway.records import PlainRecord, records_of
 from causeway.transform.channel import Chunk, Outcome
 from causeway.transform.direct import Direct
 from causeway.transform.rules.shortcut import Treat, stays
 from causeway.transform.sink_worker import Chunks
 from causeway.transform.source_rows import Rows
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import records_of
 from tests.harness.stage import batch_of, chunk_of, read
 from tests.harness.transforms import record, run
 

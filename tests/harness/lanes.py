@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.metadata import TopicMetadata
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import Cluster, OffsetAt, TopicMetadata
 from causeway.config import ClientSettings, to_wire
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.control import ControlServer, LaneConnection, new_secret

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from tests.harness.lanes import client
 
 

@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from causeway.cluster.client import Leader
+from causeway.cluster import Leader
 from causeway.config import ClientSettings
 from causeway.errors import UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire.codes import INVALID_RECORD
-from causeway.wire.frames import Outbox
+from causeway.wire import SendQueue, codes
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
 
 VERSION = 12  # of both requests: topics go by name
@@ -95,7 +94,7 @@ class _BrokerConnection:
         self._brokers = brokers
         self.cluster, self.node = cluster, node
         self.session_expires_at: float | None = None
-        self.outbox = Outbox(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self.outbox = SendQueue(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         self.under_way: deque[bytes] = deque()
         self.dead = self.closed = False
         self._queued: deque[bytes] = deque()
@@ -330,7 +329,7 @@ class TargetBrokerConnection(_BrokerConnection):
         log = self._brokers.targets[place]
         error, base, append_time = NOT_LEADER, -1, -1
         if log.node == self.node:
-            error = self._brokers.chance.choice((NOT_ENOUGH_REPLICAS, INVALID_RECORD))
+            error = self._brokers.chance.choice((NOT_ENOUGH_REPLICAS, codes.INVALID_RECORD))
             if not self._brokers.refuses(place, raw):
                 error, base, append_time = log.append(raw, late=self.dead)
         kind = ProduceResponse.TopicProduceResponse.PartitionProduceResponse

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, cast
 
 from causeway.errors import CausewayError
+from causeway.records import Batch, Record, records_of
 from causeway.relay import messages
 from causeway.relay.control import ControlClient
 from causeway.relay.lane.chunks import Piece, Work
@@ -18,8 +19,6 @@ from causeway.relay.lane.loop import Lane
 from causeway.relay.messages import Clusters, Drained
 from causeway.relay.shares import part_of, partition_of
 from causeway.transform.channel import Outcome, Output, Refusal
-from causeway.wire.batches import Batch
-from causeway.wire.records import Record, records_of
 from tests.harness.simulated_brokers import Brokers
 from tests.harness.simulated_logs import Clock, Place
 

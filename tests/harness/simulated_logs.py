@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from causeway.wire.batches import HEADER
-from causeway.wire.records import as_is, records_of
+from causeway.records import HEADER, as_is, records_of
 from tests.harness.raw_batches import Rec, raw_batch
 
 Place = tuple[str, int]  # topic and partition

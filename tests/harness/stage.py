@@ -12,11 +12,10 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from causeway.records import Batch, PlainRecord, Record, records_of
+from causeway.records.codec import build
 from causeway.transform.channel import Chunk, Greeting, Outcome, Setup, Waiting
 from causeway.transform.sealed import Connection, path_of
-from causeway.wire.batches import Batch
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import Record, build, records_of
 
 PATIENCE_S = 180.0
 

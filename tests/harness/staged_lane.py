@@ -7,14 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 
+from causeway.records import Batch, PlainRecord
+from causeway.records.codec import build
 from causeway.relay import messages
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stages import Stages
 from causeway.transform.channel import Chunk, Frame, Greeting, Outcome, Output, Setup, Waiting
 from causeway.transform.sealed import Connection
-from causeway.wire.batches import Batch
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build
 
 KEY, SECRET = "A->B/pii@1", "the key"
 

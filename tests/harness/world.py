@@ -12,21 +12,25 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from causeway.cluster.admin import ConfigEntry
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from causeway.cluster.offsets import FetchedPartition, OffsetAt
+from causeway.cluster import (
+    Cluster,
+    ClusterMetadata,
+    ConfigEntry,
+    FetchedPartition,
+    OffsetAt,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import Pair, TopicPartition
+from causeway.records import CONTROL, HEADER, Batch, PlainRecord, advance, decode, records_of
+from causeway.records.codec import build
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import recover as recovery
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Request
 from causeway.relay.series import Series, as_relayed
 from causeway.relay.shares import partition_of
-from causeway.wire.batches import CONTROL, HEADER, Batch, advance
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build, decode, records_of
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, marker, raw_batch
 
 SOURCE, TARGET = TopicPartition("t", 0), "A.t"

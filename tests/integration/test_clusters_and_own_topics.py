@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.dev import LocalCluster
 from causeway.model import State

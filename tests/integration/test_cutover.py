@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from causeway.cluster.cluster import Cluster, SecurityDisabled
+from causeway.cluster import Cluster, SecurityDisabled
 from causeway.config import (
     ControlSettings,
     LinkSettings,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import ControlSettings, LinkSettings
 from causeway.daemon.leadership import Leadership
 from causeway.errors import PartitionsFailedError, UnreachableError

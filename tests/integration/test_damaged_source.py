@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.dev import LocalCluster
 from causeway.model import State, TopicPartition
 from causeway.operate.directives import act

@@ -8,14 +8,14 @@ import time
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.dev import load as records
 from causeway.dev.load import CODECS, Stream, Tally, write
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.wire.batches import CODEC_MASK, HEADER
+from causeway.records import CODEC_MASK, HEADER
 from tests.harness.kafka_tools import KafkaTools
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError, NobodyLeadsError, PartitionsFailedError

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.link_topics.progress import ProgressTopic

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.control import acls
 from causeway.daemon.leadership import Leadership

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from causeway.cli.main import main
-from causeway.cluster.parallel import clusters
+from causeway.cluster import clusters
 from causeway.config import HttpSettings, LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError

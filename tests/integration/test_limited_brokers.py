@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import LATEST
+from causeway.cluster import LATEST, Cluster
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster, start_all
 from causeway.errors import BrokerError

@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.dev import LocalCluster
 from causeway.link_topics.progress import Contents, ProgressTopic
 from causeway.model import State, TopicPartition
+from causeway.records import PlainRecord, header
+from causeway.records.codec import build
 from causeway.status.snapshot import Role
-from causeway.wire.batches import header
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import LaneDriver, client

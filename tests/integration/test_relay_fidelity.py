@@ -15,15 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.dev import LocalCluster
 from causeway.model import State, TopicPartition
+from causeway.records import HEADER_SIZE, PlainRecord, header, records_of
+from causeway.records.codec import build
 from causeway.relay import log_reader
 from causeway.relay.lane import responses
 from causeway.relay.log_reader import content_of
-from causeway.wire.batches import HEADER_SIZE, header
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build, records_of
 from tests.harness.broken_logs import flip_bit
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client

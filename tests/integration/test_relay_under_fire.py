@@ -24,10 +24,9 @@ import pytest
 
 from causeway.dev import LocalCluster, start_all
 from causeway.model import State, TopicPartition
+from causeway.records import as_is, header
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import Assignment, PartitionReport, Report, ToDriver
-from causeway.wire.batches import header
-from causeway.wire.records import as_is
 from tests.harness import writers
 from tests.harness.broken_logs import cut_off_batches, leader_epochs, lose_epoch
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from causeway.cluster import transactions
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster, transactions
 from causeway.config import ClientSettings
 from causeway.errors import CausewayError, DivergedError
 from causeway.spark import ledger, writer

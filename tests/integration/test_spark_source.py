@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.model import TopicPartition
 from causeway.spark.columns import whole_schema
 from causeway.spark.options import read_options

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import OffsetAt
-from causeway.cluster.parallel import clusters
+from causeway.cluster import Cluster, OffsetAt, clusters
 from causeway.config import LinkSettings
 from causeway.dev import LocalCluster, tiered_storage_classpath
 from causeway.link_topics.progress import TaskRecord

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import ClientSettings, LinkSettings
-from causeway.control import topic_changes, topics
-from causeway.control.topics import TopicPlan
+from causeway.control import TopicPlan, topic_changes, topics
 from causeway.dev import LocalCluster
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy

@@ -21,12 +21,12 @@ from causeway.operate.plan.transforms import prepared
 from causeway.operate.try_transform.records import Read, Trials
 from causeway.operate.try_transform.result import Content, Decoded
 from causeway.operate.try_transform.result import Outcome as TrialOutcome
+from causeway.records import PlainRecord
 from causeway.relay.control import new_secret
 from causeway.transform.analysis import prepare
 from causeway.transform.avro import Avro
 from causeway.transform.channel import Outcome
 from causeway.transform.protobuf import Protobuf
-from causeway.wire.plain_records import PlainRecord
 from tests.harness.schema_registry import SchemaRegistry
 from tests.harness.stage import FakeLane, batch_of, chunk_of, read
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.dev import LocalCluster
 from causeway.formats import load_mm2
 from causeway.link_topics.progress import Progress, ProgressTopic

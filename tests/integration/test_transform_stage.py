@@ -20,11 +20,11 @@ from causeway.config import Secret, TransformSettings
 from causeway.daemon.spark.context import Spark
 from causeway.daemon.spark.stages import GAVE_NO_ANSWER, Ended, Stages
 from causeway.filters import compile_patterns
+from causeway.records import PlainRecord
 from causeway.relay.control import new_secret
 from causeway.transform.analysis import prepare
 from causeway.transform.channel import Outcome
 from causeway.transform.numbers import LARGE
-from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import FakeLane, batch_of, chunk_of, read
 
 pytestmark = pytest.mark.integration

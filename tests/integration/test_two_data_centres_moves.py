@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
-from causeway.cluster.client import Client
+from causeway.cluster import ClusterClient
 from causeway.config import ClientSettings
 from causeway.dev import LocalCluster, start_all
 from causeway.producer import ID_HEADER, DualProducer
@@ -86,7 +86,7 @@ def test_answers_are_lost_and_leaders_move(
                     proxies[node].cut()
                     proxies[node].release()
                 write_until(more(200))
-            with Client(ClientSettings(alias="B", bootstrap=(_address(cluster),))) as admin:
+            with ClusterClient(ClientSettings(alias="B", bootstrap=(_address(cluster),))) as admin:
                 for turn in range(6):
                     _move(admin, topic, 1 + turn % 2)
                     write_until(more(200))
@@ -113,7 +113,7 @@ def _address(cluster: LocalCluster) -> tuple[str, int]:
     return host, int(port)
 
 
-def _move(admin: Client, topic: str, node: int) -> None:
+def _move(admin: ClusterClient, topic: str, node: int) -> None:
     kind = AlterPartitionReassignmentsRequest.ReassignableTopic
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=30_000,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import Settings
 from causeway.dev import LocalCluster
 from causeway.formats import load

@@ -11,7 +11,9 @@ import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 
 from causeway.cluster import admin
-from causeway.cluster.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt
+from causeway.cluster.admin import ConfigEntry, NewTopic
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import OffsetAt
 from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.errors import BrokerError

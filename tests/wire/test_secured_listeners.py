@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from causeway.cluster.cluster import Cluster, NewTopic
+from causeway.cluster.admin import NewTopic
+from causeway.cluster.cluster import Cluster
 from causeway.config import (
     ClientSettings,
     OAuthSettings,

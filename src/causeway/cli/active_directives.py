@@ -18,10 +18,10 @@ def standing(directives: Iterable[Directive]) -> Iterator[Text]:
     whole."""
     from rich.text import Text
 
-    from causeway.control.geo_topics import asked
+    from causeway.control import geo_topics
     from causeway.link_topics.directives import THE_LINK, Kind
 
-    directives = asked(directives)
+    directives = geo_topics.asked(directives)
     ended = any(each.key == (Kind.END, THE_LINK) for each in directives)
     for each in directives:
         if each.kind is Kind.BEGIN:

@@ -18,8 +18,8 @@ from causeway.errors import CausewayError, ConfigError
 
 if TYPE_CHECKING:
     from causeway.config import ClientSettings, Settings
+    from causeway.records import Record
     from causeway.transform.crypto import Keys
-    from causeway.wire.records import Record
 
 
 def command(
@@ -142,8 +142,7 @@ def _client(settings: Settings, alias: str) -> ClientSettings:
 
 def _records(client: ClientSettings, topic: str) -> Iterator[tuple[int, Record]]:
     """What has been committed by now, partition by partition."""
-    from causeway.cluster.offsets import EARLIEST, LATEST
-    from causeway.cluster.parallel import clusters
+    from causeway.cluster import EARLIEST, LATEST, clusters
     from causeway.model import TopicPartition
     from causeway.spark.log import read_range
 

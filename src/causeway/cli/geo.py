@@ -179,7 +179,7 @@ def run(
 
 def _with_origin(found: Remembered, origin: str | None, config: Path | None) -> Remembered:
     """Checked, and remembered where it is new."""
-    from causeway.cluster.parallel import clusters
+    from causeway.cluster import clusters
     from causeway.geo import claims, settings
 
     if origin is None:

@@ -229,8 +229,7 @@ def _taken_up(starts: Sequence[Start]) -> str:
 
 def _reasons(each: LinkPlan) -> Iterator[tuple[str, str]]:
     """Why a mirror gets configs that its source may not have."""
-    from causeway.control import topic_limits
-    from causeway.control.topics import GrowTopic
+    from causeway.control import GrowTopic, topic_configs
 
     shown = {
         name
@@ -238,15 +237,14 @@ def _reasons(each: LinkPlan) -> Iterator[tuple[str, str]]:
         if not isinstance(change, GrowTopic)
         for name, _ in change.configs
     }
-    for name in topic_limits.LIMIT_NAMES:
+    for name in topic_configs.LIMIT_NAMES:
         if name in shown:
-            yield name, topic_limits.REASONS[name]
+            yield name, topic_configs.REASONS[name]
 
 
 def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
     """What is done to each target topic, in words."""
-    from causeway.control.configs import SyncConfigs
-    from causeway.control.topics import AlterTopicConfigs, CreateTopic, GrowTopic
+    from causeway.control import AlterTopicConfigs, CreateTopic, GrowTopic, SyncConfigs
 
     words: defaultdict[str, list[str]] = defaultdict(list)
     for change in (*each.topics.changes, *each.configs.changes):
@@ -272,8 +270,8 @@ def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
 
 def _value(value: str | None) -> str:
     """As it is shown; None takes a config back to its default."""
-    from causeway.control.topic_limits import LONG_MAX
+    from causeway.control import topic_configs
 
     if value is None:
         return "(default)"
-    return "unlimited" if value == str(LONG_MAX) else value
+    return "unlimited" if value == str(topic_configs.LONG_MAX) else value

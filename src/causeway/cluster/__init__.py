@@ -1,1 +1,94 @@
 """Asks one cluster: topics, groups, offsets, ACLs, producers, transactions."""
+
+from causeway.cluster import parallel, transactions
+from causeway.cluster.acls import (
+    ANY_TOPIC,
+    AclBinding,
+    AclFilter,
+    SecurityDisabled,
+)
+from causeway.cluster.admin import (
+    BROKER_MESSAGE_FORMAT,
+    KNOWN_MESSAGE_FORMAT,
+    MESSAGE_FORMAT,
+    ConfigEntry,
+    NewTopic,
+    knows_producers,
+)
+from causeway.cluster.brokers import Disk, cluster_rights, disks, versions_of_brokers
+from causeway.cluster.client import GROUP, TRANSACTION, ClusterClient, Leader
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.groups import CommitResults, Committed, GroupListing
+from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from causeway.cluster.offsets import (
+    EARLIEST,
+    LATEST,
+    FetchedPartition,
+    OffsetAt,
+    bytes_an_offset,
+)
+from causeway.cluster.parallel import Connect, clusters
+from causeway.cluster.pool import moved_remedy, one_cluster
+from causeway.cluster.producers import (
+    REMEMBERED_S,
+    YOUNG_S,
+    ActiveProducer,
+    OpenTransaction,
+    active_producers,
+    init_producer_ids,
+    is_young,
+    open_transactions,
+    transactional_ids,
+    young_since_ms,
+)
+from causeway.cluster.transactions import Transaction
+
+__all__ = [
+    "ANY_TOPIC",
+    "BROKER_MESSAGE_FORMAT",
+    "EARLIEST",
+    "GROUP",
+    "KNOWN_MESSAGE_FORMAT",
+    "LATEST",
+    "MESSAGE_FORMAT",
+    "REMEMBERED_S",
+    "TRANSACTION",
+    "YOUNG_S",
+    "AclBinding",
+    "AclFilter",
+    "ActiveProducer",
+    "Cluster",
+    "ClusterClient",
+    "ClusterMetadata",
+    "CommitResults",
+    "Committed",
+    "ConfigEntry",
+    "Connect",
+    "Disk",
+    "FetchedPartition",
+    "GroupListing",
+    "Leader",
+    "NewTopic",
+    "OffsetAt",
+    "OpenTransaction",
+    "PartitionMetadata",
+    "SecurityDisabled",
+    "TopicMetadata",
+    "Transaction",
+    "active_producers",
+    "bytes_an_offset",
+    "cluster_rights",
+    "clusters",
+    "disks",
+    "init_producer_ids",
+    "is_young",
+    "knows_producers",
+    "moved_remedy",
+    "one_cluster",
+    "open_transactions",
+    "parallel",
+    "transactional_ids",
+    "transactions",
+    "versions_of_brokers",
+    "young_since_ms",
+]

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from causeway.errors import BrokerError, CausewayError
-from causeway.wire.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
-from causeway.wire.codes import broker_error
-from causeway.wire.deadline import Deadline
+from causeway.wire import Deadline, apis, broker_error
 
 if TYPE_CHECKING:
-    from causeway.cluster.client import Client
+    from causeway.cluster.client import ClusterClient
 
 BINDINGS_A_REQUEST = 1_000
 _SECURITY_DISABLED = 54
@@ -96,7 +94,7 @@ class SecurityDisabled:
 
 
 def describe_acls(
-    cluster: Client, which: AclFilter = ANY_TOPIC, node_id: int | None = None
+    cluster: ClusterClient, which: AclFilter = ANY_TOPIC, node_id: int | None = None
 ) -> frozenset[AclBinding] | SecurityDisabled:
     """The rules there are, as broker `node_id` goes by (any one if None). Raises AuthorizationError
     without DESCRIBE on the cluster."""
@@ -108,7 +106,7 @@ def describe_acls(
         host_filter=which.host,
         operation=OPERATIONS.index(which.operation),
         permission_type=_PERMISSIONS.index(which.permission),
-        min_version=DESCRIBE_ACLS.lowest,
+        min_version=apis.DESCRIBE_ACLS.lowest,
     )
     answer = cluster.call(request, node_id)
     if answer.error_code == _SECURITY_DISABLED:
@@ -142,7 +140,7 @@ def _name(names: tuple[str, ...], number: int) -> str:
 
 
 def create_acls(
-    cluster: Client, bindings: Collection[AclBinding]
+    cluster: ClusterClient, bindings: Collection[AclBinding]
 ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
     """Adds rules; one that is there already counts as done (None)."""
 
@@ -160,14 +158,14 @@ def create_acls(
                 )
                 for binding in chunk
             ],
-            min_version=CREATE_ACLS.lowest,
+            min_version=apis.CREATE_ACLS.lowest,
         )
 
     return _each(cluster, "create", bindings, request, lambda answer: answer.results)
 
 
 def delete_acls(
-    cluster: Client, bindings: Collection[AclBinding]
+    cluster: ClusterClient, bindings: Collection[AclBinding]
 ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
     """Takes exactly these rules away; one that is not there counts as done (None)."""
 
@@ -185,14 +183,14 @@ def delete_acls(
                 )
                 for binding in chunk
             ],
-            min_version=DELETE_ACLS.lowest,
+            min_version=apis.DELETE_ACLS.lowest,
         )
 
     return _each(cluster, "delete", bindings, request, lambda answer: answer.filter_results)
 
 
 def _each(
-    cluster: Client,
+    cluster: ClusterClient,
     operation: str,
     bindings: Collection[AclBinding],
     request: Callable[[list[AclBinding]], Any],
@@ -221,7 +219,7 @@ def _each(
 
 
 def _error(
-    cluster: Client, operation: str, binding: AclBinding, result: Any
+    cluster: ClusterClient, operation: str, binding: AclBinding, result: Any
 ) -> CausewayError | None:
     matching = getattr(result, "matching_acls", ())
     failed = next((each for each in (result, *matching) if each.error_code), None)

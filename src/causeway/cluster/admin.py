@@ -15,18 +15,14 @@ from kafka.protocol.admin import (
 )
 
 from causeway.errors import BrokerError, CausewayError
-from causeway.wire.apis import CREATE_TOPICS, DESCRIBE_CONFIGS
-from causeway.wire.codes import (
-    POLICY_VIOLATION,
-    REQUEST_TIMED_OUT,
-    TOPIC_ALREADY_EXISTS,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    broker_error,
-)
-from causeway.wire.deadline import Deadline
+from causeway.wire import Deadline, apis, broker_error, codes
 
 if TYPE_CHECKING:
-    from causeway.cluster.client import Client
+    from causeway.cluster.client import ClusterClient
+
+
+import re
+from typing import Final
 
 TOPICS_A_REQUEST = 500
 # A KRaft controller writes at most 10,000 records for one request: each topic, partition and config
@@ -69,7 +65,7 @@ class NewTopic:
 
 
 def describe_configs(
-    cluster: Client, topics: Collection[str], names: Collection[str] | None = None
+    cluster: ClusterClient, topics: Collection[str], names: Collection[str] | None = None
 ) -> dict[str, dict[str, ConfigEntry] | CausewayError]:
     """The configuration of each topic: all of it, or the `names` alone."""
 
@@ -86,7 +82,7 @@ def describe_configs(
     return cluster.retry_each(list(dict.fromkeys(topics)), attempt, unknown_topic_grace_s=0)
 
 
-def broker_configs(cluster: Client, node_id: int) -> dict[str, ConfigEntry]:
+def broker_configs(cluster: ClusterClient, node_id: int) -> dict[str, ConfigEntry]:
     """The configuration of one broker. Raises BrokerError, AuthorizationError."""
     response = cluster.call(_describe_request(_BROKER, [str(node_id)], None), node_id)
     entries = _entries(cluster, "broker", response.results[0])
@@ -107,11 +103,13 @@ def _describe_request(kind: int, resources: list[str], names: Collection[str] | 
         ],
         include_synonyms=False,
         include_documentation=False,
-        min_version=DESCRIBE_CONFIGS.lowest,
+        min_version=apis.DESCRIBE_CONFIGS.lowest,
     )
 
 
-def _entries(cluster: Client, kind: str, result: Any) -> dict[str, ConfigEntry] | CausewayError:
+def _entries(
+    cluster: ClusterClient, kind: str, result: Any
+) -> dict[str, ConfigEntry] | CausewayError:
     if result.error_code:
         needs = "DESCRIBE_CONFIGS on the cluster"
         if kind == "topic":
@@ -136,7 +134,7 @@ def _entries(cluster: Client, kind: str, result: Any) -> dict[str, ConfigEntry] 
 
 
 def create_topics(
-    cluster: Client, topics: Sequence[NewTopic], validate_only: bool = False
+    cluster: ClusterClient, topics: Sequence[NewTopic], validate_only: bool = False
 ) -> dict[str, CausewayError | None]:
     """Creates, or with `validate_only` asks whether it would work. None: done.
 
@@ -164,7 +162,7 @@ def create_topics(
             timeout_ms=timeout_ms,
             validate_only=validate_only,
             # An older version has no dry run: the topic would be created.
-            min_version=CREATE_TOPICS.lowest,
+            min_version=apis.CREATE_TOPICS.lowest,
         )
 
     return _on_controller(
@@ -175,12 +173,12 @@ def create_topics(
         lambda response: ((r.name, r) for r in response.topics),
         needs="CREATE on topic {0}, and ALTER_CONFIGS if it sets any",
         weight=lambda name: 1 + max(by_name[name].partitions, 1) + len(by_name[name].configs),
-        done_in_doubt=0 if validate_only else TOPIC_ALREADY_EXISTS,
+        done_in_doubt=0 if validate_only else codes.TOPIC_ALREADY_EXISTS,
     )
 
 
 def create_partitions(
-    cluster: Client, counts: Mapping[str, int]
+    cluster: ClusterClient, counts: Mapping[str, int]
 ) -> dict[str, CausewayError | None]:
     """Raises each topic's number of partitions to the count. INVALID_PARTITIONS (37): it has as
     many or more."""
@@ -205,7 +203,7 @@ def create_partitions(
 
 
 def alter_configs(
-    cluster: Client, changes: Mapping[str, Mapping[str, str | None]]
+    cluster: ClusterClient, changes: Mapping[str, Mapping[str, str | None]]
 ) -> dict[str, CausewayError | None]:
     """Sets the named configs of each topic, None: back to the default; leaves others alone."""
 
@@ -241,7 +239,9 @@ def alter_configs(
     )
 
 
-def delete_topics(cluster: Client, topics: Collection[str]) -> dict[str, CausewayError | None]:
+def delete_topics(
+    cluster: ClusterClient, topics: Collection[str]
+) -> dict[str, CausewayError | None]:
     """Deletes by name. UNKNOWN_TOPIC_OR_PARTITION (3): there is no such topic."""
 
     def request(names: list[str], timeout_ms: int) -> Any:
@@ -259,12 +259,12 @@ def delete_topics(cluster: Client, topics: Collection[str]) -> dict[str, Causewa
         request,
         lambda response: ((r.name, r) for r in response.responses),
         needs="DELETE on topic {0}",
-        done_in_doubt=UNKNOWN_TOPIC_OR_PARTITION,
+        done_in_doubt=codes.UNKNOWN_TOPIC_OR_PARTITION,
     )
 
 
 def _on_controller(
-    cluster: Client,
+    cluster: ClusterClient,
     operation: str,
     topics: list[str],
     request: Callable[[list[str], int], Any],
@@ -301,11 +301,11 @@ def _on_controller(
             for name, result in results_of(response):
                 error = _error(cluster, operation, name, result, needs)
                 code = error.code if isinstance(error, BrokerError) else 0
-                if code == POLICY_VIOLATION:
+                if code == codes.POLICY_VIOLATION:
                     refused.append(name)
                 if name in doubtful and code and code == done_in_doubt:
                     error = None
-                if code == REQUEST_TIMED_OUT:
+                if code == codes.REQUEST_TIMED_OUT:
                     doubtful.add(name)
                 results[name] = error
             total = sum(map(weight, chunk))
@@ -317,7 +317,7 @@ def _on_controller(
 
 
 def _error(
-    cluster: Client, operation: str, name: str, result: Any, needs: str
+    cluster: ClusterClient, operation: str, name: str, result: Any, needs: str
 ) -> CausewayError | None:
     if not result.error_code:
         return None
@@ -346,3 +346,14 @@ def _chunks(
         total += weight(topic)
     if chunk:
         yield chunk
+
+
+MESSAGE_FORMAT: Final = "message.format.version"
+BROKER_MESSAGE_FORMAT: Final = "log.message.format.version"
+# All brokers that we take to (those with topic ids) know it.
+KNOWN_MESSAGE_FORMAT: Final = "2.8"
+
+
+def knows_producers(version: str | None) -> bool:
+    """Of one of these configs' values; None where there is none, as since Kafka 4.0."""
+    return version is None or re.match(r"0\.([0-9]|10)(\.|-|$)", version) is None

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from causeway.cluster.identity import Identity
 from causeway.cluster.metadata import (
     ClusterMetadata,
     LeaderEpochs,
@@ -22,15 +21,11 @@ from causeway.cluster.metadata import (
     metadata_request,
     parse_metadata,
 )
-from causeway.cluster.pool import Address, Pool
+from causeway.cluster.pool import Address, Identity, Pool
 from causeway.config import ClientSettings
 from causeway.errors import BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire.apis import FIND_COORDINATOR
-from causeway.wire.codes import STALE_METADATA, UNKNOWN_TOPIC_OR_PARTITION, broker_error
-from causeway.wire.connection import Connection
-from causeway.wire.deadline import Deadline, pause_s
-from causeway.wire.quotas import QuotaWaits
+from causeway.wire import Connection, Deadline, QuotaWaits, apis, broker_error, codes, pause_s
 
 # A topic that was just created is unknown to some brokers for a moment; one that does not exist
 # is unknown for good. So long is long enough to tell.
@@ -51,7 +46,7 @@ class Leader(NamedTuple):
     port: int
 
 
-class Client:
+class ClusterClient:
     def __init__(self, settings: ClientSettings) -> None:
         """Connects to nothing yet."""
         self.settings = settings
@@ -208,7 +203,7 @@ class Client:
         if topic is not None and topic.error is not None:
             return topic.error
         if partition is None:
-            return broker_error(UNKNOWN_TOPIC_OR_PARTITION, "find the leader of", subject)
+            return broker_error(codes.UNKNOWN_TOPIC_OR_PARTITION, "find the leader of", subject)
         address = brokers.get(partition.leader)
         if address is None:
             return partition.error or broker_error(5, "find the leader of", subject)
@@ -227,7 +222,7 @@ class Client:
 
     def _coordinator(self, kind: int, key: str, deadline: Deadline) -> int:
         request = FindCoordinatorRequest(
-            key=key, key_type=kind, coordinator_keys=[key], min_version=FIND_COORDINATOR.lowest
+            key=key, key_type=kind, coordinator_keys=[key], min_version=apis.FIND_COORDINATOR.lowest
         )
         response = self.once(request, None, deadline)
         answer = response.coordinators[0] if response.coordinators else response
@@ -417,11 +412,11 @@ class Client:
                 if not isinstance(error, CausewayError) or not error.retriable:
                     continue
                 code = error.code if isinstance(error, BrokerError) else 0
-                if code in STALE_METADATA:
+                if code in codes.STALE_METADATA:
                     self.forget([topic_of(item)])
                     with self._lock:
                         self._controller = -1
-                if code != UNKNOWN_TOPIC_OR_PARTITION or not grace.passed():
+                if code != codes.UNKNOWN_TOPIC_OR_PARTITION or not grace.passed():
                     again.append(item)
             left = again
             if left and (patience.passed() or not self._pause(failures, deadline)):

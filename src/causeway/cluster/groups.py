@@ -15,12 +15,10 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.wire.apis import FIND_COORDINATOR, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
-from causeway.wire.codes import broker_error
-from causeway.wire.deadline import Deadline
+from causeway.wire import Deadline, apis, broker_error
 
 if TYPE_CHECKING:
-    from causeway.cluster.client import Client
+    from causeway.cluster.client import ClusterClient
 
 GROUP = 0
 GROUPS_A_REQUEST = 500
@@ -64,7 +62,7 @@ Offsets = dict[TopicPartition, Committed]
 CommitResults = dict[TopicPartition, CausewayError | None]
 
 
-def list_groups(cluster: Client) -> dict[str, GroupListing]:
+def list_groups(cluster: ClusterClient) -> dict[str, GroupListing]:
     """Every group that we may DESCRIBE, of any type.
 
     A broker knows only the groups that it coordinates, so a list without one of them would be
@@ -77,8 +75,10 @@ def list_groups(cluster: Client) -> dict[str, GroupListing]:
     return found
 
 
-def _list(cluster: Client, node_id: int, deadline: Deadline) -> dict[str, GroupListing]:
-    request = ListGroupsRequest(states_filter=[], types_filter=[], min_version=LIST_GROUPS.lowest)
+def _list(cluster: ClusterClient, node_id: int, deadline: Deadline) -> dict[str, GroupListing]:
+    request = ListGroupsRequest(
+        states_filter=[], types_filter=[], min_version=apis.LIST_GROUPS.lowest
+    )
     answer = cluster.once(request, node_id, deadline)
     if answer.error_code:
         raise broker_error(
@@ -98,7 +98,7 @@ def _list(cluster: Client, node_id: int, deadline: Deadline) -> dict[str, GroupL
     }
 
 
-def committed_offsets(cluster: Client, group: str) -> dict[TopicPartition, int]:
+def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
     """Everything that `group` has committed; nothing where there is no such group.
 
     Waits for offsets that a transaction is about to commit. Raises AuthorizationError without
@@ -111,7 +111,7 @@ def committed_offsets(cluster: Client, group: str) -> dict[TopicPartition, int]:
 
 
 def committed_offsets_of(
-    cluster: Client, groups: Collection[str], patience_s: float = PATIENCE_S
+    cluster: ClusterClient, groups: Collection[str], patience_s: float = PATIENCE_S
 ) -> dict[str, Offsets | CausewayError]:
     """Everything that each group has committed, on topics that we may DESCRIBE; nothing where there
     is no such group.
@@ -140,7 +140,7 @@ def committed_offsets_of(
 
 
 def _fetch(
-    cluster: Client, node_id: int, groups: list[str], share_s: float
+    cluster: ClusterClient, node_id: int, groups: list[str], share_s: float
 ) -> dict[str, Offsets | CausewayError]:
     deadline = Deadline(share_s)
     try:
@@ -165,12 +165,12 @@ def _fetch_request(groups: list[str]) -> Any:
         topics=None,  # all of them
         groups=[kind(group_id=group, topics=None) for group in groups],
         require_stable=True,
-        min_version=OFFSET_FETCH.lowest,
-        max_version=OFFSET_FETCH.highest,  # later ones add only what members need, and topics by id
+        min_version=apis.OFFSET_FETCH.lowest,
+        max_version=apis.OFFSET_FETCH.highest,  # later: for members; topics by id
     )
 
 
-def _offsets(cluster: Client, group: str, answer: Any) -> Offsets | CausewayError:
+def _offsets(cluster: ClusterClient, group: str, answer: Any) -> Offsets | CausewayError:
     parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
     codes = (answer.error_code, *(part.error_code for _, part in parts))
     wrong = next((code for code in codes if code and code != _GROUP_ID_NOT_FOUND), 0)
@@ -193,7 +193,7 @@ def _offsets(cluster: Client, group: str, answer: Any) -> Offsets | CausewayErro
 
 
 def commit_offsets(
-    cluster: Client, commits: Mapping[str, Mapping[TopicPartition, Committed]]
+    cluster: ClusterClient, commits: Mapping[str, Mapping[TopicPartition, Committed]]
 ) -> dict[str, CommitResults | CausewayError]:
     """Commits for groups that have no members, as an administrator. None: done.
 
@@ -229,7 +229,7 @@ def commit_offsets(
 
 
 def _commit(
-    cluster: Client,
+    cluster: ClusterClient,
     node_id: int,
     commits: Mapping[str, Mapping[TopicPartition, Committed]],
     doubtful: dict[str, CausewayError],
@@ -274,12 +274,14 @@ def _commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> 
         generation_id_or_member_epoch=-1,
         member_id="",
         topics=[kind(name=topic, partitions=parts) for topic, parts in by_topic.items()],
-        min_version=OFFSET_COMMIT.lowest,
-        max_version=OFFSET_COMMIT.highest,  # later ones name topics by id
+        min_version=apis.OFFSET_COMMIT.lowest,
+        max_version=apis.OFFSET_COMMIT.highest,  # later ones name topics by id
     )
 
 
-def _commit_results(cluster: Client, group: str, answer: Any) -> CommitResults | CausewayError:
+def _commit_results(
+    cluster: ClusterClient, group: str, answer: Any
+) -> CommitResults | CausewayError:
     results: CommitResults = {}
     for topic in answer.topics:
         for part in topic.partitions:
@@ -304,7 +306,7 @@ def _commit_results(cluster: Client, group: str, answer: Any) -> CommitResults |
 
 
 def _coordinators(
-    cluster: Client, groups: Sequence[str], deadline: Deadline, patience_s: float
+    cluster: ClusterClient, groups: Sequence[str], deadline: Deadline, patience_s: float
 ) -> tuple[dict[int, list[str]], dict[str, CausewayError]]:
     """The groups by the broker that coordinates them, and those for which there is none now."""
     by_node: dict[int, list[str]] = defaultdict(list)
@@ -318,7 +320,7 @@ def _coordinators(
                 key=chunk[0],
                 key_type=GROUP,
                 coordinator_keys=chunk,
-                min_version=FIND_COORDINATOR.lowest,
+                min_version=apis.FIND_COORDINATOR.lowest,
                 max_version=4,
             )
             for chunk in chunks
@@ -340,7 +342,7 @@ def _coordinators(
 
 
 def _share(deadline: Deadline, patience_s: float, groups: Sequence[str]) -> float:
-    """How long one broker may take to tell of `groups`: as in Client.once at most half of the time,
+    """How long one broker may take to tell of `groups`: as in `once` at most half of the time,
     so that one frozen broker leaves the others some."""
     requests = math.ceil(len(groups) / GROUPS_A_REQUEST)
     return max(0.05, min(deadline.left(), deadline.seconds / 2, patience_s * requests))

@@ -10,8 +10,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from causeway.errors import CausewayError
 from causeway.model import NO_TOPIC_ID
-from causeway.wire.apis import METADATA
-from causeway.wire.codes import UNKNOWN_LEADER_EPOCH, broker_error
+from causeway.wire import apis, broker_error, codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +84,7 @@ class LeaderEpochs:
 
 def _outdated(one: PartitionMetadata, where: str, newest: int) -> PartitionMetadata:
     error = broker_error(
-        UNKNOWN_LEADER_EPOCH,
+        codes.UNKNOWN_LEADER_EPOCH,
         "find the leader of",
         where,
         f"a broker names broker {one.leader} with leader epoch {one.leader_epoch}, but epoch "
@@ -101,8 +100,8 @@ def metadata_request(topics: list[str] | None) -> Any:
         if topics is None
         else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
         allow_auto_topic_creation=False,
-        min_version=METADATA.lowest,
-        max_version=METADATA.highest,
+        min_version=apis.METADATA.lowest,
+        max_version=apis.METADATA.highest,
     )
 
 

@@ -15,25 +15,22 @@ from kafka.protocol.consumer import (
 
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.wire.apis import (
-    FETCH,
-    LIST_OFFSETS,
-    OFFSET_FOR_LEADER_EPOCH,
-    is_unsupported,
-)
-from causeway.wire.codes import (
-    CORRUPT_MESSAGE,
-    OFFSET_NOT_AVAILABLE,
-    OFFSET_OUT_OF_RANGE,
-    STALE_METADATA,
-    THROTTLING_QUOTA_EXCEEDED,
+from causeway.wire import (
+    Deadline,
+    apis,
     broker_error,
+    codes,
+    is_unsupported,
+    throttle_s,
+    throttled_text,
 )
-from causeway.wire.deadline import Deadline
-from causeway.wire.quotas import throttle_s, words
 
 if TYPE_CHECKING:
-    from causeway.cluster.client import Client
+    from causeway.cluster.client import ClusterClient
+
+
+from causeway.cluster.client import ClusterClient
+from causeway.records import LENGTH_OVERHEAD, MAGIC_AT
 
 T = TypeVar("T")
 
@@ -65,7 +62,7 @@ class FetchedPartition:
 
 
 def list_offsets(
-    cluster: Client,
+    cluster: ClusterClient,
     tps: Collection[TopicPartition],
     timestamp: int,
     read_committed: bool = False,
@@ -88,7 +85,7 @@ def list_offsets(
 
 
 def log_ends(
-    cluster: Client, tps: Collection[TopicPartition]
+    cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, int | CausewayError]:
     """Where each log ends on its leader, what its followers lack (and no reader sees) included.
 
@@ -107,7 +104,7 @@ def log_ends(
 
 
 def _probed_ends(
-    cluster: Client, tps: Collection[TopicPartition]
+    cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, int | CausewayError]:
     """A leader answers OFFSET_OUT_OF_RANGE only to a fetch behind its log's end. To a fetch between
     the high watermark and that end it answers without records (Kafka's `LocalLog.read`)."""
@@ -117,7 +114,7 @@ def _probed_ends(
             ends[tp] = shown
             continue
         try:
-            fetch(cluster, tp, shown.offset + 1, 1, read_committed=False, max_wait_ms=0)
+            fetch(cluster, tp, shown.offset + 1, 1, max_wait_ms=0)
             ends[tp] = shown.offset + 1
         except CausewayError as error:
             ends[tp] = shown.offset if _is_out_of_range(error) else error
@@ -125,11 +122,11 @@ def _probed_ends(
 
 
 def _is_out_of_range(error: CausewayError) -> bool:
-    return isinstance(error, BrokerError) and error.code == OFFSET_OUT_OF_RANGE
+    return isinstance(error, BrokerError) and error.code == codes.OFFSET_OUT_OF_RANGE
 
 
 def at_leaders(
-    cluster: Client,
+    cluster: ClusterClient,
     tps: Collection[TopicPartition],
     ask: Callable[
         [int, list[tuple[TopicPartition, int]], Deadline],
@@ -161,7 +158,7 @@ def at_leaders(
 
 
 def _ask(
-    cluster: Client,
+    cluster: ClusterClient,
     node_id: int,
     wanted: list[tuple[TopicPartition, int]],
     timestamp: int,
@@ -181,7 +178,7 @@ def _ask(
         isolation_level=int(read_committed),
         topics=[kind(name=name, partitions=parts) for name, parts in by_topic.items()],
         timeout_ms=int(deadline.left() * 1000),
-        min_version=LIST_OFFSETS.lowest,
+        min_version=apis.LIST_OFFSETS.lowest,
     )
     try:
         response = cluster.once(request, node_id, deadline)
@@ -194,7 +191,7 @@ def _ask(
     }
 
 
-def _offset(cluster: Client, topic: str, part: Any) -> OffsetAt | CausewayError:
+def _offset(cluster: ClusterClient, topic: str, part: Any) -> OffsetAt | CausewayError:
     if part.error_code:
         return broker_error(
             part.error_code,
@@ -206,7 +203,10 @@ def _offset(cluster: Client, topic: str, part: Any) -> OffsetAt | CausewayError:
 
 
 def _ask_log_ends(
-    cluster: Client, node_id: int, wanted: list[tuple[TopicPartition, int]], deadline: Deadline
+    cluster: ClusterClient,
+    node_id: int,
+    wanted: list[tuple[TopicPartition, int]],
+    deadline: Deadline,
 ) -> Mapping[TopicPartition, int | CausewayError]:
     kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     by_topic: dict[str, list[Any]] = defaultdict(list)
@@ -219,7 +219,7 @@ def _ask_log_ends(
     request = OffsetForLeaderEpochRequest(
         replica_id=-1,
         topics=[kind(topic=name, partitions=parts) for name, parts in by_topic.items()],
-        min_version=OFFSET_FOR_LEADER_EPOCH.lowest,
+        min_version=apis.OFFSET_FOR_LEADER_EPOCH.lowest,
     )
     try:
         response = cluster.once(request, node_id, deadline)
@@ -232,10 +232,10 @@ def _ask_log_ends(
     }
 
 
-def _log_end(cluster: Client, topic: str, part: Any) -> int | CausewayError:
+def _log_end(cluster: ClusterClient, topic: str, part: Any) -> int | CausewayError:
     if part.error_code or part.end_offset < 0:  # a leader that does not know its epoch yet
         return broker_error(
-            part.error_code or OFFSET_NOT_AVAILABLE,
+            part.error_code or codes.OFFSET_NOT_AVAILABLE,
             "look up the end of",
             f"{topic}-{part.partition} on {cluster}",
             needs=f"DESCRIBE on topic {topic}",
@@ -244,12 +244,13 @@ def _log_end(cluster: Client, topic: str, part: Any) -> int | CausewayError:
 
 
 def fetch(
-    cluster: Client,
+    cluster: ClusterClient,
     tp: TopicPartition,
     offset: int,
-    max_bytes: int,
-    read_committed: bool,
-    max_wait_ms: int,
+    max_bytes: int = 1 << 20,
+    *,
+    read_committed: bool = False,
+    max_wait_ms: int = 100,
 ) -> FetchedPartition:
     """Reads from `offset`; waits up to `max_wait_ms` for a first byte.
 
@@ -266,7 +267,7 @@ def fetch(
 
 
 def _fetch(
-    cluster: Client,
+    cluster: ClusterClient,
     tp: TopicPartition,
     offset: int,
     max_bytes: int,
@@ -299,24 +300,26 @@ def _fetch(
             )
         ],
         forgotten_topics_data=[],
-        min_version=FETCH.lowest,
-        max_version=FETCH.highest,
+        min_version=apis.FETCH.lowest,
+        max_version=apis.FETCH.highest,
     )
     response = cluster.once(request, leader.node_id, deadline)
     # A broker that throttles (a quota) answers at once, without error, and leaves the topics out.
     part = response.responses[0].partitions[0] if response.responses else None
-    code = response.error_code or (THROTTLING_QUOTA_EXCEEDED if part is None else part.error_code)
+    code = response.error_code or (
+        codes.THROTTLING_QUOTA_EXCEEDED if part is None else part.error_code
+    )
     if part is None or code:
-        if code in STALE_METADATA:
+        if code in codes.STALE_METADATA:
             cluster.forget([tp.topic])
         error = broker_error(
             code,
             "read",
             f"{tp} on {cluster} at offset {offset}",
-            words(throttle_s(response)) if part is None else None,
+            throttled_text(throttle_s(response)) if part is None else None,
             needs=f"READ on topic {tp.topic}",
         )
-        if code == CORRUPT_MESSAGE:
+        if code == codes.CORRUPT_MESSAGE:
             error.retriable = False  # the broker's disk has the same at each try
         raise error
     return FetchedPartition(
@@ -326,3 +329,26 @@ def _fetch(
         aborted=tuple((a.producer_id, a.first_offset) for a in part.aborted_transactions or ()),
         records=bytes(part.records or b""),
     )
+
+
+SAMPLE_BYTES = 256 * 1024
+_LAST_DELTA = slice(23, 27)
+
+
+def bytes_an_offset(cluster: ClusterClient, tp: TopicPartition, start: int) -> float:
+    """Of the first SAMPLE_BYTES from offset `start` on; 1.0 where they cannot be read."""
+    try:
+        data = fetch(cluster, tp, start, SAMPLE_BYTES, max_wait_ms=0).records
+    except CausewayError:
+        return 1.0  # whoever reads there says what is wrong
+    at, last, used = 0, start, 0
+    while at + _LAST_DELTA.stop <= len(data):
+        base = int.from_bytes(data[at : at + 8])
+        stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
+        if stop > len(data):
+            break
+        modern = data[at + MAGIC_AT] == 2
+        last = base + (int.from_bytes(data[at : at + 27][_LAST_DELTA]) if modern else 0)
+        used += stop - at
+        at = stop
+    return used / (last + 1 - start) if used and last >= start else 1.0

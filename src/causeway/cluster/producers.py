@@ -17,19 +17,14 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 from causeway.cluster.offsets import at_leaders
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire.apis import INIT_PRODUCER_ID, LIST_TRANSACTIONS, PRODUCE
-from causeway.wire.codes import (
-    CORRUPT_MESSAGE,
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    REQUEST_TIMED_OUT,
-    STALE_METADATA,
-    TRANSACTIONAL_ID_NOT_FOUND,
-    broker_error,
-)
-from causeway.wire.deadline import Deadline
+from causeway.wire import Deadline, apis, broker_error, codes
 
 if TYPE_CHECKING:
-    from causeway.cluster.client import Client
+    from causeway.cluster.client import ClusterClient
+
+
+import time
+from typing import Final
 
 T = TypeVar("T")
 
@@ -38,10 +33,12 @@ TRANSACTION_TIMEOUT_MS = 60_000
 TRANSACTION = 1
 # Retriable for Kafka's own producer, not for us: the broker has, or may have, appended the batch
 # all the same; and bytes that are corrupt stay so.
-_FINAL = frozenset((REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND, CORRUPT_MESSAGE))
+_FINAL = frozenset(
+    (codes.REQUEST_TIMED_OUT, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND, codes.CORRUPT_MESSAGE)
+)
 
 
-def init_producer_ids(cluster: Client, count: int) -> list[tuple[int, int]]:
+def init_producer_ids(cluster: ClusterClient, count: int) -> list[tuple[int, int]]:
     """`count` fresh (producer id, epoch), that no transactional id owns."""
     deadline = Deadline(cluster.timeout_s)
     found: list[tuple[int, int]] = []
@@ -51,7 +48,7 @@ def init_producer_ids(cluster: Client, count: int) -> list[tuple[int, int]]:
     return found
 
 
-def _ids(cluster: Client, count: int, deadline: Deadline) -> list[tuple[int, int]]:
+def _ids(cluster: ClusterClient, count: int, deadline: Deadline) -> list[tuple[int, int]]:
     """At least one, at most `count`."""
     requests = [_init_request(None) for _ in range(count)]
     with cluster.lease(None, deadline) as connection:
@@ -68,7 +65,9 @@ def _ids(cluster: Client, count: int, deadline: Deadline) -> list[tuple[int, int
 
 
 def init_transactional_id(
-    cluster: Client, transactional_id: str, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    cluster: ClusterClient,
+    transactional_id: str,
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
 ) -> tuple[int, int]:
     """(producer id, epoch) of the transactional id, the epoch one higher than any before.
 
@@ -82,7 +81,7 @@ def init_transactional_id(
 
 
 def _init_transactional(
-    cluster: Client, transactional_id: str, request: Any, deadline: Deadline
+    cluster: ClusterClient, transactional_id: str, request: Any, deadline: Deadline
 ) -> tuple[int, int]:
     node_id = cluster.coordinator(TRANSACTION, transactional_id)
     answer = cluster.once(request, node_id, deadline)
@@ -96,7 +95,7 @@ def _init_transactional(
     return answer.producer_id, answer.producer_epoch
 
 
-def knows_transactional_id(cluster: Client, transactional_id: str) -> bool | None:
+def knows_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool | None:
     """Whether the transactional id has an epoch by now; None where its coordinator does not tell
     (before Kafka 3.0, or us). Raises CausewayError where it cannot be asked."""
     deadline = Deadline(cluster.timeout_s)
@@ -105,7 +104,7 @@ def knows_transactional_id(cluster: Client, transactional_id: str) -> bool | Non
         node_id = cluster.coordinator(TRANSACTION, transactional_id)
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         code = cluster.once(request, node_id, deadline).transaction_states[0].error_code
-        if code and code != TRANSACTIONAL_ID_NOT_FOUND:
+        if code and code != codes.TRANSACTIONAL_ID_NOT_FOUND:
             raise broker_error(code, "look up transactional id", f"{transactional_id} on {cluster}")
         return not code
 
@@ -127,7 +126,7 @@ def _init_request(
         transaction_timeout_ms=transaction_timeout_ms,
         producer_id=-1,
         producer_epoch=-1,
-        max_version=INIT_PRODUCER_ID.highest,
+        max_version=apis.INIT_PRODUCER_ID.highest,
     )
 
 
@@ -153,7 +152,7 @@ class ActiveProducer:
 
 
 def active_producers(
-    cluster: Client, tps: Collection[TopicPartition]
+    cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
     """Who has written with a producer id, idempotent or transactional, and is not forgotten yet.
     Those without one are not known to a broker. That wants READ."""
@@ -172,7 +171,7 @@ def active_producers(
     )
 
 
-def transactional_ids(cluster: Client, producer_ids: Collection[int]) -> dict[int, str]:
+def transactional_ids(cluster: ClusterClient, producer_ids: Collection[int]) -> dict[int, str]:
     """Those of the producer ids that have one, as far as we may DESCRIBE it, and the brokers that
     coordinate them answer; Kafka 3.0 and later tell. Raises CausewayError where none does."""
     found: dict[int, str] = {}
@@ -181,7 +180,7 @@ def transactional_ids(cluster: Client, producer_ids: Collection[int]) -> dict[in
     request = ListTransactionsRequest(
         state_filters=[],
         producer_id_filters=list(producer_ids),
-        max_version=LIST_TRANSACTIONS.highest,
+        max_version=apis.LIST_TRANSACTIONS.highest,
     )
     for node in nodes:
         try:
@@ -198,7 +197,7 @@ def transactional_ids(cluster: Client, producer_ids: Collection[int]) -> dict[in
 
 
 def last_sequences(
-    cluster: Client, tps: Collection[TopicPartition]
+    cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, dict[int, int] | CausewayError]:
     """The last sequence of each producer id that the partition's leader remembers. It forgets those
     that have not written for a while, by their records' timestamps. That wants READ."""
@@ -208,7 +207,7 @@ def last_sequences(
 
 
 def open_transactions(
-    cluster: Client, tps: Collection[TopicPartition]
+    cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, tuple[OpenTransaction, ...] | CausewayError]:
     """Those of each partition, the first one to begin first: it is what holds back the partition's
     last stable offset. That wants READ."""
@@ -230,7 +229,7 @@ def _open(known: Sequence[Any]) -> tuple[OpenTransaction, ...]:
 
 
 def _of_producers(
-    cluster: Client, tps: Collection[TopicPartition], read: Callable[[Sequence[Any]], T]
+    cluster: ClusterClient, tps: Collection[TopicPartition], read: Callable[[Sequence[Any]], T]
 ) -> dict[TopicPartition, T | CausewayError]:
     """What `read` makes of the producers that each partition's leader remembers."""
 
@@ -261,7 +260,7 @@ def _of_producers(
     return at_leaders(cluster, tps, ask)
 
 
-def _refused(cluster: Client, topic: str, part: Any) -> CausewayError:
+def _refused(cluster: ClusterClient, topic: str, part: Any) -> CausewayError:
     return broker_error(
         part.error_code,
         "ask for the producers of",
@@ -272,7 +271,7 @@ def _refused(cluster: Client, topic: str, part: Any) -> CausewayError:
 
 
 def produce_batch(
-    cluster: Client, tp: TopicPartition, batch: bytes, *, heed_quota: bool = True
+    cluster: ClusterClient, tp: TopicPartition, batch: bytes, *, heed_quota: bool = True
 ) -> int:
     """Appends one record batch as it is, acks=all; returns its base offset.
 
@@ -308,7 +307,7 @@ class _FinalError(Exception):
 
 
 def _produce(
-    cluster: Client, tp: TopicPartition, batch: bytes, deadline: Deadline, heed_quota: bool
+    cluster: ClusterClient, tp: TopicPartition, batch: bytes, deadline: Deadline, heed_quota: bool
 ) -> int:
     leader = cluster.leaders([tp])[tp]
     if isinstance(leader, CausewayError):
@@ -325,8 +324,8 @@ def _produce(
                 partition_data=[kind.PartitionProduceData(index=tp.partition, records=batch)],
             )
         ],
-        min_version=PRODUCE.lowest,
-        max_version=PRODUCE.highest,
+        min_version=apis.PRODUCE.lowest,
+        max_version=apis.PRODUCE.highest,
     )
     if heed_quota:
         cluster.heed_quota(leader.node_id, request.API_KEY, deadline)
@@ -351,6 +350,21 @@ def _produce(
     )
     if part.error_code in _FINAL:
         raise _FinalError(error)
-    if part.error_code in STALE_METADATA:
+    if part.error_code in codes.STALE_METADATA:
         cluster.forget([tp.topic])
     raise error
+
+
+YOUNG_S: Final = 12 * 60 * 60.0
+REMEMBERED_S: Final = 60.0
+"""After an answer: in a longer silence the producer of old records may be forgotten."""
+
+
+def is_young(timestamp_ms: int) -> bool:
+    """Whether a broker surely remembers the producer of a record of that time."""
+    return timestamp_ms / 1000 > time.time() - YOUNG_S
+
+
+def young_since_ms() -> int:
+    """Records of that time are just young enough."""
+    return int((time.time() - YOUNG_S) * 1000)

@@ -25,12 +25,10 @@ from kafka.protocol.producer import (
 from causeway.cluster.producers import TRANSACTION_TIMEOUT_MS, init_transactional_id
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.wire.apis import PRODUCE
-from causeway.wire.codes import STALE_METADATA, broker_error
-from causeway.wire.deadline import Deadline
+from causeway.wire import Deadline, apis, broker_error, codes
 
 if TYPE_CHECKING:
-    from causeway.cluster.client import Client
+    from causeway.cluster.client import ClusterClient
     from causeway.cluster.groups import Committed
 
 GROUP, TRANSACTION = 0, 1
@@ -46,7 +44,7 @@ class Transaction:
     epoch: int
 
 
-def begin(cluster: Client, transactional_id: str, timeout_ms: int) -> Transaction:
+def begin(cluster: ClusterClient, transactional_id: str, timeout_ms: int) -> Transaction:
     """Takes over the id: an earlier holder can neither write nor commit any more, and what it left
     open is rolled back, markers included. The broker rolls back by itself what is open for
     `timeout_ms`. Raises CausewayError."""
@@ -55,7 +53,7 @@ def begin(cluster: Client, transactional_id: str, timeout_ms: int) -> Transactio
 
 
 def add_partitions(
-    cluster: Client, transaction: Transaction, tps: Collection[TopicPartition]
+    cluster: ClusterClient, transaction: Transaction, tps: Collection[TopicPartition]
 ) -> None:
     """Before the first batch goes to each of them. Raises CausewayError."""
     by_topic: dict[str, list[int]] = defaultdict(list)
@@ -83,7 +81,7 @@ def add_partitions(
 
 
 def commit_offsets(
-    cluster: Client,
+    cluster: ClusterClient,
     transaction: Transaction,
     group: str,
     offsets: Mapping[TopicPartition, Committed],
@@ -136,7 +134,7 @@ def commit_offsets(
     _coordinated(cluster, transaction, GROUP, group, "commit offsets in", commit, codes)
 
 
-def end(cluster: Client, transaction: Transaction, *, commit: bool) -> None:
+def end(cluster: ClusterClient, transaction: Transaction, *, commit: bool) -> None:
     """Commits or rolls back. Raises CausewayError: a BrokerError that is not retriable where the
     transaction is no longer ours to end (it took too long, or somebody else has its id)."""
     request = EndTxnRequest(
@@ -154,7 +152,7 @@ def end(cluster: Client, transaction: Transaction, *, commit: bool) -> None:
     _coordinated(cluster, transaction, TRANSACTION, transaction.id, what, request, code)
 
 
-def give_up(cluster: Client, transaction: Transaction) -> None:
+def give_up(cluster: ClusterClient, transaction: Transaction) -> None:
     """Rolls back, under a new epoch: what was sent and not answered for may reach a broker yet, and
     those before 3.6 would take it into the next transaction of the same epoch. Raises
     CausewayError, also where it finds itself fenced: by what it did, or by a successor, which it
@@ -174,7 +172,9 @@ def give_up(cluster: Client, transaction: Transaction) -> None:
     _coordinated(cluster, transaction, TRANSACTION, transaction.id, "give up", request, code)
 
 
-def produce(cluster: Client, transaction: Transaction, tp: TopicPartition, batch: bytes) -> None:
+def produce(
+    cluster: ClusterClient, transaction: Transaction, tp: TopicPartition, batch: bytes
+) -> None:
     """Appends one batch, whose header has the transaction's producer and the partition's next
     sequence. Sent again until it is known to be there: its sequence lets it in once.
     Raises CausewayError."""
@@ -183,7 +183,11 @@ def produce(cluster: Client, transaction: Transaction, tp: TopicPartition, batch
 
 
 def _produce(
-    cluster: Client, transaction: Transaction, tp: TopicPartition, batch: bytes, deadline: Deadline
+    cluster: ClusterClient,
+    transaction: Transaction,
+    tp: TopicPartition,
+    batch: bytes,
+    deadline: Deadline,
 ) -> None:
     leader = cluster.leaders([tp])[tp]
     if isinstance(leader, CausewayError):
@@ -200,13 +204,13 @@ def _produce(
                 partition_data=[kind.PartitionProduceData(index=tp.partition, records=batch)],
             )
         ],
-        min_version=PRODUCE.lowest,
+        min_version=apis.PRODUCE.lowest,
         max_version=11,
     )
     part = cluster.once(request, leader.node_id, deadline).responses[0].partition_responses[0]
     if part.error_code in (0, _DUPLICATE_SEQUENCE):
         return
-    if part.error_code in STALE_METADATA:
+    if part.error_code in codes.STALE_METADATA:
         cluster.forget([tp.topic])
     message = part.error_message
     for record in part.record_errors or ():
@@ -221,7 +225,7 @@ def _produce(
 
 
 def _coordinated(
-    cluster: Client,
+    cluster: ClusterClient,
     transaction: Transaction,
     kind: int,
     key: str,

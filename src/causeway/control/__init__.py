@@ -1,1 +1,107 @@
 """What is mirrored besides records: one module a thing, each observes, plans purely, applies."""
+
+from causeway.control import (
+    acls,
+    collisions,
+    configs,
+    fences,
+    geo_topics,
+    groups,
+    losses,
+    mm2_offsets,
+    open_transactions,
+    recreated,
+    required_apis,
+    routed_topics,
+    topic_changes,
+    topic_configs,
+    topics,
+)
+from causeway.control.acls import AclPlan
+from causeway.control.configs import ConfigPlan, SyncConfigs
+from causeway.control.fences import DENY_WRITE, FencePlan, Sharer
+from causeway.control.groups import (
+    ChosenGroups,
+    CommitPlan,
+    Commits,
+    Followed,
+    LeftOutGroup,
+    LeftOutReason,
+    Translated,
+    TranslatedOffset,
+    UnreadRecord,
+)
+from causeway.control.losses import OnDataLoss
+from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets, UnconfirmedCopy
+from causeway.control.mm2_topics import Checkpoint, Heartbeats, OffsetSync, OffsetSyncs
+from causeway.control.open_transactions import Ends, Held
+from causeway.control.required_apis import NEEDS, ApiNeed, MissingApi
+from causeway.control.routed_topics import RoutedTopic, RouteNeed
+from causeway.control.topics import (
+    AlterTopicConfigs,
+    Change,
+    CreateTopic,
+    GrowTopic,
+    LeftOut,
+    MirroredTopic,
+    ObservedTopics,
+    TopicPlan,
+    TopicProblem,
+)
+
+__all__ = [
+    "DENY_WRITE",
+    "NEEDS",
+    "AclPlan",
+    "AlterTopicConfigs",
+    "ApiNeed",
+    "Change",
+    "Checkpoint",
+    "ChosenGroups",
+    "CommitPlan",
+    "Commits",
+    "ConfigPlan",
+    "Copied",
+    "CreateTopic",
+    "Ends",
+    "FencePlan",
+    "Followed",
+    "GrowTopic",
+    "Heartbeats",
+    "Held",
+    "LeftOut",
+    "LeftOutGroup",
+    "LeftOutReason",
+    "MirrorMakerOffsets",
+    "MirroredTopic",
+    "MissingApi",
+    "ObservedTopics",
+    "OffsetSync",
+    "OffsetSyncs",
+    "OnDataLoss",
+    "RouteNeed",
+    "RoutedTopic",
+    "Sharer",
+    "SyncConfigs",
+    "TopicPlan",
+    "TopicProblem",
+    "Translated",
+    "TranslatedOffset",
+    "UnconfirmedCopy",
+    "UnreadRecord",
+    "acls",
+    "collisions",
+    "configs",
+    "fences",
+    "geo_topics",
+    "groups",
+    "losses",
+    "mm2_offsets",
+    "open_transactions",
+    "recreated",
+    "required_apis",
+    "routed_topics",
+    "topic_changes",
+    "topic_configs",
+    "topics",
+]

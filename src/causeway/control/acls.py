@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from causeway.cluster.cluster import AclBinding, Cluster, SecurityDisabled
+from causeway.cluster import AclBinding, Cluster, SecurityDisabled
 from causeway.config import ClientSettings, LinkSettings
 from causeway.control.topics import MirroredTopic
 from causeway.errors import CausewayError, ConfigError
@@ -32,7 +32,7 @@ Acls = frozenset[AclBinding] | SecurityDisabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedAcls:
     """All ACLs on topics of both clusters."""
 
     source: Acls
@@ -63,18 +63,18 @@ class AclPlan:
     problems: tuple[CausewayError, ...] = ()
 
 
-def observe(source: Cluster, target: Cluster, link: LinkSettings) -> Observed:
+def observe(source: Cluster, target: Cluster, link: LinkSettings) -> ObservedAcls:
     """Ask both clusters, the source only if its ACLs are copied.
 
     Raises AuthorizationError without DESCRIBE on a cluster, else a CausewayError.
     """
     copying = link.control.sync_topic_acls_enabled
-    return Observed(
+    return ObservedAcls(
         source=source.describe_acls() if copying else frozenset(), target=target.describe_acls()
     )
 
 
-def plan(observed: Observed, mirrored: Iterable[MirroredTopic], link: LinkSettings) -> AclPlan:
+def plan(observed: ObservedAcls, mirrored: Iterable[MirroredTopic], link: LinkSettings) -> AclPlan:
     """Decide, without asking anybody: the same answer for the same observation, sorted. A topic of
     the source may have several mirrors: those that a transform leads its records to as well."""
     disabled = [

@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.metadata import TopicMetadata
-from causeway.cluster.offsets import LATEST, OffsetAt
+from causeway.cluster import LATEST, Cluster, OffsetAt, TopicMetadata
 from causeway.config import LinkSettings
 from causeway.errors import ConfigError
 from causeway.filters import POLICY, TopicDecision

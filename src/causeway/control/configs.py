@@ -4,7 +4,7 @@
     a default on the source     ->  none on the mirror (with use.defaults.from=source: its value)
     excluded, read-only, sensitive, of a broker's file  ->  left alone
 
-A mirror's limits (`topic_limits.LIMIT_NAMES`) are not copied. They must fit the log of the source,
+A mirror's limits (`topic_configs.LIMIT_NAMES`) are not copied. They must fit the log of the source,
 so topics.py alone decides them. Only differences are written.
 """
 
@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from causeway.cluster.admin import ConfigEntry
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster, ConfigEntry
 from causeway.config import LinkSettings
-from causeway.control import refused_configs, topic_limits
-from causeway.control.topics import MirroredTopic, Problem
+from causeway.control import topic_changes, topic_configs
+from causeway.control.topics import MirroredTopic, TopicProblem
 from causeway.errors import CausewayError, ConfigError
 from causeway.filters import excludes
 
@@ -25,7 +24,7 @@ Described = Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedConfigs:
     """Each topic's whole configuration, or why it could not be read, by its name there."""
 
     source: Described
@@ -43,25 +42,27 @@ class SyncConfigs:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigPlan:
     changes: tuple[SyncConfigs, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[TopicProblem, ...]
 
 
-def observe(source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic]) -> Observed:
+def observe(source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic]) -> ObservedConfigs:
     """Ask both clusters about topics that are there on both, in bulk.
 
     Raises a CausewayError only where a cluster as a whole cannot be asked.
     """
     topics = list(mirrored)
-    return Observed(
+    return ObservedConfigs(
         source=source.describe_configs(list({topic.source: None for topic in topics})),
         target=target.describe_configs([topic.target for topic in topics]),
     )
 
 
-def plan(observed: Observed, mirrored: Iterable[MirroredTopic], link: LinkSettings) -> ConfigPlan:
+def plan(
+    observed: ObservedConfigs, mirrored: Iterable[MirroredTopic], link: LinkSettings
+) -> ConfigPlan:
     """Decide, without asking anybody: the same answer for the same observation, sorted by topic."""
     changes: list[SyncConfigs] = []
-    problems: list[Problem] = []
+    problems: list[TopicProblem] = []
     for topic in sorted(mirrored, key=lambda each: (each.source, each.target)):
         sides = (observed.source.get(topic.source), observed.target.get(topic.target))
         source, target = sides
@@ -76,7 +77,7 @@ def plan(observed: Observed, mirrored: Iterable[MirroredTopic], link: LinkSettin
             errors = [_unknown(name, topic, link) for name in sorted(unknown)]
         else:
             errors = [side for side in sides if isinstance(side, CausewayError)]
-        problems += [Problem(topic=topic.source, error=error) for error in errors]
+        problems += [TopicProblem(topic=topic.source, error=error) for error in errors]
     return ConfigPlan(changes=tuple(changes), problems=tuple(problems))
 
 
@@ -84,8 +85,8 @@ def _wanted(
     source: Mapping[str, ConfigEntry], target: Mapping[str, ConfigEntry], link: LinkSettings
 ) -> dict[str, str | None]:
     """What differs on the mirror from what it should be."""
-    copied = topic_limits.copied(source, link.config_properties_exclude, link.use_defaults_from)
-    in_force = topic_limits.effective(target)
+    copied = topic_configs.copied(source, link.config_properties_exclude, link.use_defaults_from)
+    in_force = topic_configs.effective(target)
     wanted: dict[str, str | None] = {
         name: value for name, value in copied.items() if in_force.get(name) != value
     }
@@ -100,7 +101,7 @@ def _wanted(
             and not excludes(link.config_properties_exclude, name)
         ):
             wanted[name] = None
-    return {name: value for name, value in wanted.items() if name not in topic_limits.LIMIT_NAMES}
+    return {name: value for name, value in wanted.items() if name not in topic_configs.LIMIT_NAMES}
 
 
 def _unknown(name: str, topic: MirroredTopic, link: LinkSettings) -> CausewayError:
@@ -119,7 +120,7 @@ def apply(
     not set. One config that the target refuses does not keep the others from being set."""
     changes = list(changes)
     try:
-        errors = refused_configs.alter(
+        errors = topic_changes.alter_configs(
             {change.topic: dict(change.configs) for change in changes}, target
         )
     except CausewayError as error:
@@ -140,8 +141,8 @@ def undone(
         for name, value in change.configs:
             if (error := errors.get(name)) is None:
                 continue
-            if name in refused_configs.TIERED and refused_configs.is_refusal(error):
-                texts[refused_configs.left_out(name, str(value), alias)] = None
+            if name in topic_configs.TIERED and topic_configs.is_config_refusal(error):
+                texts[topic_configs.refused_config_note(name, str(value), alias)] = None
             else:
                 texts[str(error)], again = None, True
         if texts:

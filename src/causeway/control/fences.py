@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from causeway.cluster.cluster import AclBinding, Cluster, SecurityDisabled
+from causeway.cluster import AclBinding, Cluster, SecurityDisabled
 from causeway.config import LinkSettings
 from causeway.control.acls import EVERYBODY, Acls
 from causeway.errors import (

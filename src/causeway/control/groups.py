@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Committed, GroupListing
+from causeway.cluster import Committed, GroupListing
 from causeway.config import LinkSettings
-from causeway.control.formats import Checkpoint
+from causeway.control.mm2_topics import Checkpoint
 from causeway.errors import CausewayError
 from causeway.filters import Verdict, by_name
 from causeway.model import TopicPartition
@@ -33,7 +33,7 @@ ENDED = "the mirrors of all its topics have ended, and it got its places when th
 HELD_BACK = "held back at"  # begins the reason of a commit that ends before an unread record
 
 
-class Stand(NamedTuple):
+class TranslatedOffset(NamedTuple):
     """Where a group goes on in a target partition: at `downstream`, since it stands at `upstream`
     on the source. `certain`: the record is there. `alone`: one source partition decides."""
 
@@ -44,7 +44,7 @@ class Stand(NamedTuple):
     alone: bool = True
 
 
-class Unread(NamedTuple):
+class UnreadRecord(NamedTuple):
     """A record on the target that a group has not read, at `offset` or later. `by`: the record and
     its writer, for people."""
 
@@ -53,10 +53,10 @@ class Unread(NamedTuple):
 
 
 # By group and partition of the target. Missing: not known.
-Translated = Mapping[str, Mapping[TopicPartition, Stand]]
+Translated = Mapping[str, Mapping[TopicPartition, TranslatedOffset]]
 
 
-class Why(StrEnum):
+class LeftOutReason(StrEnum):
     """Why a group is left out; a stable code for machines."""
 
     NOT_INCLUDED = "not-included"
@@ -87,12 +87,12 @@ class LeftOutGroup:
     """`reason` is for people."""
 
     group: str
-    code: Why
+    code: LeftOutReason
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenGroups:
     groups: tuple[str, ...]
     left_out: tuple[LeftOutGroup, ...]
 
@@ -113,7 +113,7 @@ class CommitPlan:
     left_out: tuple[LeftOutGroup, ...]
 
 
-def choose(listing: Mapping[str, GroupListing], link: LinkSettings) -> Chosen:
+def choose(listing: Mapping[str, GroupListing], link: LinkSettings) -> ChosenGroups:
     """The groups that the file asks for, sorted: those of consumers that `groups` selects and
     `groups.exclude` does not. A list leaves out what we may not see, so those that the file names
     outright are among them also where it lacks them: asking for their offsets tells why."""
@@ -125,7 +125,7 @@ def choose(listing: Mapping[str, GroupListing], link: LinkSettings) -> Chosen:
             groups.append(name)
         else:
             left_out.append(refusal)
-    return Chosen(groups=tuple(groups), left_out=tuple(left_out))
+    return ChosenGroups(groups=tuple(groups), left_out=tuple(left_out))
 
 
 def _named(link: LinkSettings) -> dict[str, GroupListing]:
@@ -143,9 +143,9 @@ def _refused(listed: GroupListing, link: LinkSettings) -> LeftOutGroup | None:
         listed.name, link.control.groups, link.control.groups_exclude, "groups"
     )
     if verdict is not Verdict.MIRRORED:
-        code = Why(verdict.value)
+        code = LeftOutReason(verdict.value)
     elif not reads_topics(listed):
-        code, reason = Why.NOT_CONSUMERS, _no_consumers(listed, link.source.alias)
+        code, reason = LeftOutReason.NOT_CONSUMERS, _no_consumers(listed, link.source.alias)
     else:
         return None
     return LeftOutGroup(group=listed.name, code=code, reason=reason)
@@ -168,7 +168,9 @@ def follow(
     left_out: list[LeftOutGroup] = []
     for group, own in sorted(found.items()):
         if isinstance(own, CausewayError):
-            left_out.append(LeftOutGroup(group=group, code=Why.UNREADABLE, reason=str(own)))
+            left_out.append(
+                LeftOutGroup(group=group, code=LeftOutReason.UNREADABLE, reason=str(own))
+            )
             continue
         for topic in {at.topic for at in own} - ours.keys():
             ours[topic] = _concerns(topic, link)
@@ -177,10 +179,12 @@ def follow(
         if going_on:
             commits[group] = going_on
         elif mirrored:
-            left_out.append(LeftOutGroup(group=group, code=Why.ENDED, reason=ENDED))
+            left_out.append(LeftOutGroup(group=group, code=LeftOutReason.ENDED, reason=ENDED))
         else:
             reason = "it has committed nothing on topics that are mirrored"
-            left_out.append(LeftOutGroup(group=group, code=Why.NOTHING_MIRRORED, reason=reason))
+            left_out.append(
+                LeftOutGroup(group=group, code=LeftOutReason.NOTHING_MIRRORED, reason=reason)
+            )
     return Followed(commits=commits, left_out=tuple(left_out))
 
 
@@ -225,7 +229,7 @@ def checkpoints(
     return wanted
 
 
-def held_back(at: TopicPartition, unread: Unread) -> str:
+def held_back(at: TopicPartition, unread: UnreadRecord) -> str:
     """Why no offset beyond `unread` is committed for a group in the target partition `at`."""
     return f"{HELD_BACK} offset {unread.offset} of {at}, before {unread.by}"
 
@@ -237,7 +241,7 @@ def commits(
     there: Mapping[str, Commits | CausewayError],
     ends: Mapping[TopicPartition, int],
     link: LinkSettings,
-    unread: Mapping[str, Mapping[TopicPartition, Unread]] | None = None,
+    unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] | None = None,
 ) -> CommitPlan:
     """What to commit on the target, whose `listing` of groups, commits (`there`) and log ends these
     are. Only for groups without members, and only where a partition has no commit or an older one;
@@ -265,29 +269,30 @@ def commits(
 
 def _commits_of(
     group: str,
-    stands: Mapping[TopicPartition, Stand],
+    stands: Mapping[TopicPartition, TranslatedOffset],
     listing: Mapping[str, GroupListing],
     there: Commits | CausewayError,
     ends: Mapping[TopicPartition, int],
     link: LinkSettings,
-    unread: Mapping[TopicPartition, Unread],
+    unread: Mapping[TopicPartition, UnreadRecord],
 ) -> Commits | LeftOutGroup:
-    def left_out(code: Why, reason: str) -> LeftOutGroup:
+    def left_out(code: LeftOutReason, reason: str) -> LeftOutGroup:
         return LeftOutGroup(group=group, code=code, reason=reason)
 
     alias = link.target.alias
     listed = listing.get(group)
     if listed is not None and not reads_topics(listed):
-        return left_out(Why.NOT_CONSUMERS, _no_consumers(listed, alias))
+        return left_out(LeftOutReason.NOT_CONSUMERS, _no_consumers(listed, alias))
     if listed is not None and has_members(listed):
         reason = f"it has members on {alias} ({listed.state}), who commit for themselves"
-        return left_out(Why.HAS_MEMBERS, reason)
+        return left_out(LeftOutReason.HAS_MEMBERS, reason)
     if isinstance(there, CausewayError):
-        return left_out(Why.UNREADABLE, str(there))
+        return left_out(LeftOutReason.UNREADABLE, str(there))
     reachable = {at: stand for at, stand in stands.items() if at in ends}
     if not reachable:
         return left_out(
-            Why.NOT_TRANSLATED, "what it has committed lies outside what has been mirrored"
+            LeftOutReason.NOT_TRANSLATED,
+            "what it has committed lies outside what has been mirrored",
         )
     wanted = {}
     for at, stand in reachable.items():
@@ -298,7 +303,8 @@ def _commits_of(
             wanted[at] = Committed(offset=offset, metadata=stand.metadata)
     if not wanted and unread:
         reasons = sorted(held_back(at, held) for at, held in unread.items())
-        return left_out(Why.HELD_BACK, "; ".join(reasons))
+        return left_out(LeftOutReason.HELD_BACK, "; ".join(reasons))
     return wanted or left_out(
-        Why.UP_TO_DATE, f"on {alias} it stands where it does on {link.source.alias}, or further on"
+        LeftOutReason.UP_TO_DATE,
+        f"on {alias} it stands where it does on {link.source.alias}, or further on",
     )

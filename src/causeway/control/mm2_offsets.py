@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kafka.partitioner.default import murmur2
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.errors import CausewayError
 from causeway.link_topics.topic_log import KeyValue, TopicLog
@@ -57,7 +57,7 @@ class _Entry(NamedTuple):
     at: TopicPartition
 
 
-class Unsure(Copied):
+class UnconfirmedCopy(Copied):
     """From an entry under another alias of the source, or of another connector. The entry may be
     about another cluster, or another target, so the records have to confirm it."""
 
@@ -97,7 +97,7 @@ class MirrorMakerOffsets:
                 unsure.setdefault(place.at, {})[place.owner] = copied
         for at in unsure.keys() - found.keys():
             if (likeliest := self._likeliest(unsure[at])) is not None:
-                found[at] = Unsure(*likeliest)
+                found[at] = UnconfirmedCopy(*likeliest)
         return found
 
     def _likeliest(self, entries: Mapping[_Owner, Copied]) -> Copied | None:
@@ -130,7 +130,7 @@ class MirrorMakerOffsets:
         ours = [
             at
             for at, copied in self.read().items()
-            if copied.ours and at in places and not isinstance(copied, Unsure)
+            if copied.ours and at in places and not isinstance(copied, UnconfirmedCopy)
         ]
         self._append(dict.fromkeys(ours), lambda at: None)
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import LATEST, OffsetAt
-from causeway.cluster.producers import OpenTransaction, open_transactions
+from causeway.cluster import LATEST, Cluster, OffsetAt, OpenTransaction, open_transactions
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 

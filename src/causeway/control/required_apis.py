@@ -11,13 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.rights import versions_of_brokers
+from causeway.cluster import Cluster, versions_of_brokers
 from causeway.config import LinkSettings
 from causeway.errors import BrokerError
-from causeway.wire import apis
-from causeway.wire.apis import Api
-from causeway.wire.codes import UNSUPPORTED_VERSION
+from causeway.wire import Api, apis, codes
 
 Side = Literal["source", "target"]
 
@@ -58,7 +55,7 @@ def _writes_to_source(link: LinkSettings) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class ApiNeed:
     """`without`: the consequence if a broker lacks one of the `apis`; then nothing is mirrored if
     they are `required`. `when`: whether a link needs them."""
 
@@ -77,111 +74,111 @@ _NO_TOPICS: Final = (
 _NO_CONFIGS: Final = "the limits of mirrors and the recovery of compacted topics cannot be decided"
 
 NEEDS: Final = (
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.METADATA,),
         use="topics with their ids, and the leaders of partitions",
         without=_NO_TOPICS,
         required=True,
     ),
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.LANE_FETCH,),
         use="the records",
         without="no record can be read",
         required=True,
     ),
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.LIST_OFFSETS,),
         use="where logs begin and end",
         without="no partition can begin",
         required=True,
     ),
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.DESCRIBE_CONFIGS,),
         use="configs of topics; which logs are compacted",
         without=_NO_CONFIGS,
         required=True,
     ),
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.CREATE_TOPICS, apis.PRODUCE),
         use="offset syncs and dead letters on the source",
         without="offset syncs and dead letters cannot be written to the source",
         when=_writes_to_source,
     ),
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.FIND_COORDINATOR, apis.LIST_GROUPS, apis.OFFSET_FETCH),
         use="consumer groups",
         without="consumer groups do not follow: no checkpoints, no committed offsets",
         when=_groups,
     ),
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.DESCRIBE_ACLS,),
         use="ACLs of topics",
         without="ACLs are not copied",
         when=_source_acls,
     ),
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.DESCRIBE_PRODUCERS,),
         use="which producer holds a transaction open, and which producers still write",
         without="`status` and `cutover` do not name producers",
     ),
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.LIST_TRANSACTIONS,),
         use="transactional ids of producers, for `cutover`",
         without="`cutover` names producer ids instead",
         when=_by_command,
     ),
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.OFFSET_FOR_LEADER_EPOCH,),
         use="records that followers lack, for `cutover` and `promote`",
         without="`cutover` and `promote` ask for each partition by a fetch, and need READ",
         when=_by_command,
     ),
-    Need(
+    ApiNeed(
         side="source",
         apis=(apis.DESCRIBE_CLUSTER, apis.CREATE_ACLS, apis.DELETE_ACLS),
         use="fences of `cutover`",
         without="`cutover` cannot fence producers",
         when=_by_command,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.METADATA,),
         use="topics with their ids, and the leaders of partitions",
         without=_NO_TOPICS,
         required=True,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.LANE_PRODUCE,),
         use="the records",
         without="no record can be written",
         required=True,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.FETCH,),
         use="progress, and after a crash the end of each mirror",
         without="progress cannot be read, and no mirror recovered",
         required=True,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.LIST_OFFSETS,),
         use="where logs begin and end",
         without="no partition can begin",
         required=True,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.INIT_PRODUCER_ID,),
         use="producer ids, so that a broker refuses a batch that comes twice",
@@ -190,7 +187,7 @@ NEEDS: Final = (
         required=True,
         when=_exactly_once,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.FIND_COORDINATOR,),
         use="the transactional id by which one driver fences another",
@@ -199,35 +196,35 @@ NEEDS: Final = (
         required=True,
         when=_exactly_once,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.CREATE_TOPICS,),
         use="mirrors, the progress topic; dry runs of both",
         without="no topic can be created",
         required=True,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.DESCRIBE_CONFIGS,),
         use="configs of topics; which logs are compacted",
         without=_NO_CONFIGS,
         required=True,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.CREATE_PARTITIONS,),
         use="new partitions of source topics",
         without="new partitions of a source topic are not mirrored until somebody adds them to "
         "the mirror",
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.ALTER_CONFIGS,),
         use="configs of mirrors that exist",
         without="the configs of mirrors that exist do not follow, and their limits are not "
         "widened: the target refuses records beyond those limits",
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.DESCRIBE_PRODUCERS,),
         use="whether a log may still append requests of an earlier lane",
@@ -236,14 +233,14 @@ NEEDS: Final = (
         "still writes after its lease has ended",
         when=_exactly_once,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.OFFSET_FOR_LEADER_EPOCH,),
         use="records that followers lack, before a mirror is recovered",
         without="recovery asks for each partition by a fetch",
         when=_exactly_once,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.DESCRIBE_TRANSACTIONS,),
         use="whether a link has run before, though its progress topic is lost",
@@ -251,34 +248,34 @@ NEEDS: Final = (
         "and then partitions with data stop",
         when=_exactly_once,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN),
         use="directives",
         without="`pause`, `resume`, `promote` and similar commands cannot reach the driver",
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.LIST_GROUPS, apis.OFFSET_FETCH, apis.OFFSET_COMMIT),
         use="committed offsets of groups",
         without="offsets of groups are not committed on the target",
         when=_group_offsets,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.DESCRIBE_ACLS, apis.CREATE_ACLS),
         use="ACLs of mirrors",
         without="ACLs are not copied, and mirrors are not made read-only",
         when=_target_acls,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.DELETE_ACLS,),
         use="ACLs that are no longer wanted",
         without="ACLs that are no longer wanted stay",
         when=_by_command,
     ),
-    Need(
+    ApiNeed(
         side="target",
         apis=(apis.DESCRIBE_LOG_DIRS,),
         use="free space on disks, for `cutover`",
@@ -289,10 +286,10 @@ NEEDS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lack:
+class MissingApi:
     """`cause`: which brokers lack the API, which versions they have, and the consequence."""
 
-    need: Need
+    need: ApiNeed
     cluster: str  # alias
     cause: str
 
@@ -302,7 +299,7 @@ class Lack:
             "mirror from" if self.need.side == "source" else "mirror to",
             self.cluster,
             self.cause,
-            code=UNSUPPORTED_VERSION,
+            code=codes.UNSUPPORTED_VERSION,
             name="UNSUPPORTED_VERSION",
             remedy=apis.REMEDY,
         )
@@ -313,7 +310,7 @@ class Lack:
 
 def lacking(
     link: LinkSettings, side: Side, cluster: Cluster, timeout_s: float | None = None
-) -> tuple[Lack, ...]:
+) -> tuple[MissingApi, ...]:
     """The APIs that brokers of one side lack for `link`, required ones first. Leaves out brokers
     that do not answer within `timeout_s` (the request timeout). Raises CausewayError if none
     answers."""
@@ -327,7 +324,7 @@ def lacking(
     return tuple(sorted(lacks, key=lambda lack: not lack.need.required))
 
 
-def _lacks(need: Need, alias: str, brokers: apis.Brokers) -> Iterator[Lack]:
+def _lacks(need: ApiNeed, alias: str, brokers: apis.Brokers) -> Iterator[MissingApi]:
     without: defaultdict[str, list[int | None]] = defaultdict(list)
     for api in need.apis:
         for node, versions in brokers.items():
@@ -341,4 +338,4 @@ def _lacks(need: Need, alias: str, brokers: apis.Brokers) -> Iterator[Lack]:
             if len(nodes) == 1
             else f"brokers {', '.join(map(str, nodes))} have"
         )
-        yield Lack(need=need, cluster=alias, cause=f"{who} {has}: {need.without}")
+        yield MissingApi(need=need, cluster=alias, cause=f"{who} {has}: {need.without}")

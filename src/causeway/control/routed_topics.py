@@ -10,11 +10,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.metadata import TopicMetadata
+from causeway.cluster import Cluster, TopicMetadata
 from causeway.config import MOST_PARTITIONS, NOT_A_PARTITION, LinkSettings, RouteError, Routes
-from causeway.control import config_names, topic_changes, topic_limits, topics
-from causeway.control.topics import Change, Observed
+from causeway.control import topic_changes, topic_configs, topics
+from causeway.control.topics import Change, ObservedTopics
 from causeway.errors import CausewayError
 from causeway.model import NO_TOPIC_ID
 
@@ -22,7 +21,7 @@ _READY_S = 30.0  # so long a new topic may need until its partitions have leader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class RouteNeed:
     """`base`: the source topic whose records are led there; `partitions`: those wanted."""
 
     base: str
@@ -30,7 +29,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Led:
+class RoutedTopic:
     """A topic of the target that records can go to. `created`: just now, so it is empty."""
 
     target: str
@@ -45,14 +44,14 @@ def target_of(name: str, link: LinkSettings) -> str:
 
 
 def make_ready(
-    needs: Mapping[str, Need], source: Cluster, target: Cluster, link: LinkSettings
-) -> dict[str, Led | CausewayError]:
+    needs: Mapping[str, RouteNeed], source: Cluster, target: Cluster, link: LinkSettings
+) -> dict[str, RoutedTopic | CausewayError]:
     """Has the target ready for topics, by their names as on the source: makes those that it lacks,
     and adds partitions. Each that is not ready has an error.
 
     Raises a CausewayError only where a cluster as a whole cannot be asked.
     """
-    ready: dict[str, Led | CausewayError] = {}
+    ready: dict[str, RoutedTopic | CausewayError] = {}
     names: dict[str, str] = {}
     for name in needs:
         try:
@@ -75,27 +74,29 @@ def make_ready(
     for name in good:
         found = there.get(names[name])
         if isinstance(found, str):
-            ready[name] = Led(target=names[name], topic_id=found, created=names[name] in created)
+            ready[name] = RoutedTopic(
+                target=names[name], topic_id=found, created=names[name] in created
+            )
         elif found is not None:
             ready[name] = found
     return ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ObservedRoutes:
     """`bases`: by name as on the source, the source topic that it takes after."""
 
-    observed: Observed
+    observed: ObservedTopics
     bases: Mapping[str, TopicMetadata]
 
 
 def observe(
     names: Mapping[str, str],
-    needs: Mapping[str, Need],
+    needs: Mapping[str, RouteNeed],
     source: Cluster,
     target: Cluster,
     link: LinkSettings,
-) -> Seen:
+) -> ObservedRoutes:
     """`names`: on the target, by those on the source."""
     wanted = {*names, *(needs[name].base for name in names)}
     there = source.metadata(sorted(wanted)).topics
@@ -106,24 +107,27 @@ def observe(
         bases[name] = there[name if mirrored else needs[name].base]
     metadata = target.metadata(sorted(names.values()))
     existing = {name: topic for name, topic in metadata.topics.items() if topic.partitions}
-    observed = Observed(
+    observed = ObservedTopics(
         source_topics=there,
         source_configs=source.describe_configs(sorted({base.name for base in bases.values()})),
         target_topics=existing,
-        target_configs=target.describe_configs(sorted(existing), topic_limits.LIMIT_NAMES)
+        target_configs=target.describe_configs(sorted(existing), topic_configs.LIMIT_NAMES)
         if existing
         else {},
-        target_defaults=config_names.defaults(target, min(metadata.brokers, default=-1)),
+        target_defaults=topic_configs.default_configs(target, min(metadata.brokers, default=-1)),
         target_brokers=len(metadata.brokers),
-        target_names=config_names.known(
+        target_names=topic_configs.known_configs(
             target, link, {*existing, link.progress_topic}, sorted(existing)
         ),
     )
-    return Seen(observed=observed, bases=bases)
+    return ObservedRoutes(observed=observed, bases=bases)
 
 
 def _plan(
-    seen: Seen, names: Mapping[str, str], needs: Mapping[str, Need], link: LinkSettings
+    seen: ObservedRoutes,
+    names: Mapping[str, str],
+    needs: Mapping[str, RouteNeed],
+    link: LinkSettings,
 ) -> dict[str, tuple[Change, ...] | CausewayError]:
     there = seen.observed.source_topics
     plans: dict[str, tuple[Change, ...] | CausewayError] = {}

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from causeway.cluster.admin import NewTopic
-from causeway.cluster.cluster import Cluster
-from causeway.control import refused_configs
+from causeway.cluster import Cluster, NewTopic
+from causeway.config import LinkSettings
+from causeway.control import topic_configs
 from causeway.control.topics import (
     AlterTopicConfigs,
     Change,
     CreateTopic,
     GrowTopic,
-    Problem,
+    LeftOut,
     TopicPlan,
+    TopicProblem,
 )
 from causeway.errors import BrokerError, CausewayError
-from causeway.wire.codes import TOPIC_ALREADY_EXISTS
+from causeway.wire import codes
 
 
 def fitted(planned: TopicPlan, target: Cluster, alias: str) -> TopicPlan:
@@ -31,7 +32,7 @@ def fitted(planned: TopicPlan, target: Cluster, alias: str) -> TopicPlan:
     answers, reduced = _create(creates, target, validate_only=True)
     notes = {
         change.topic: tuple(
-            refused_configs.left_out(name, value, alias)
+            topic_configs.refused_config_note(name, value, alias)
             for name, value in change.configs
             if name not in dict(fit.configs)
         )
@@ -63,7 +64,7 @@ def without(planned: TopicPlan, errors: Mapping[Change, CausewayError]) -> Topic
         problems=(
             *planned.problems,
             *(
-                Problem(topic=topic.source, error=failed[topic.target])
+                TopicProblem(topic=topic.source, error=failed[topic.target])
                 for topic in planned.mirrored
                 if topic.target in failed
             ),
@@ -105,11 +106,11 @@ def _create(
         )
 
     answers = _each(changes, create)
-    refused = [each for each in changes if refused_configs.is_refusal(answers[each])]
+    refused = [each for each in changes if topic_configs.is_config_refusal(answers[each])]
     if not refused:
         return answers, {}
     try:
-        fits = refused_configs.accepted({each.topic: _new(each) for each in refused}, target)
+        fits = accepted_configs({each.topic: _new(each) for each in refused}, target)
     except CausewayError:
         return answers, {}
     reduced = {
@@ -123,7 +124,7 @@ def _create(
 
 
 def _alter(changes: list[AlterTopicConfigs], target: Cluster) -> dict[str, CausewayError | None]:
-    errors = refused_configs.alter({each.topic: dict(each.configs) for each in changes}, target)
+    errors = alter_configs({each.topic: dict(each.configs) for each in changes}, target)
     return {topic: next(iter(found.values()), None) for topic, found in errors.items()}
 
 
@@ -152,6 +153,136 @@ def _each(
 
 
 def _settled(error: CausewayError | None) -> CausewayError | None:
-    if isinstance(error, BrokerError) and error.code == TOPIC_ALREADY_EXISTS:
+    if isinstance(error, BrokerError) and error.code == codes.TOPIC_ALREADY_EXISTS:
         return None
     return error
+
+
+PAUSED: Final = "paused"
+
+
+def without_changes_if_paused(plan: TopicPlan, link: LinkSettings) -> TopicPlan:
+    """`plan` without its changes where the file pauses the link: topics whose mirrors are there are
+    mirrored as far as these go, others are left out."""
+    if not link.records_paused:
+        return plan
+    before = {each.topic: each.before for each in plan.changes if isinstance(each, GrowTopic)}
+    there = [topic for topic in plan.mirrored if topic.target_id is not None]
+    absent = [topic for topic in plan.mirrored if topic.target_id is None]
+    return replace(
+        plan,
+        mirrored=tuple(
+            replace(
+                topic,
+                target_partitions=before[topic.target],
+                partitions=min(topic.partitions, before[topic.target]),
+            )
+            if topic.target in before
+            else topic
+            for topic in there
+        ),
+        left_out=(
+            *plan.left_out,
+            *(
+                LeftOut(topic=topic.source, reason=why_paused(link), code=PAUSED)
+                for topic in absent
+            ),
+        ),
+        changes=(),
+    )
+
+
+def why_paused(link: LinkSettings) -> str:
+    return f"paused by the file: {link.places.get('causeway.paused', 'its key')}"
+
+
+# These decide which records the mirror takes and keeps. No topic is created without them.
+_ESSENTIAL: Final = frozenset(
+    (*topic_configs.LIMIT_NAMES, "cleanup.policy", "retention.ms", "retention.bytes")
+)
+
+
+def accepted_configs(refused: Mapping[str, NewTopic], target: Cluster) -> dict[str, NewTopic]:
+    """The `refused` topics, by name, each with all configs that the target takes. Leaves out a
+    topic that the target refuses with its essential configs alone.
+
+    Creates nothing: asks by `validate_only`, at most once per config name. Raises CausewayError.
+    """
+    plain = {
+        name: _with(topic, topic.configs.keys() - topic_configs.TIERED)
+        for name, topic in refused.items()
+        if topic.configs.keys() & topic_configs.TIERED
+    }
+    found = _taken(plain, target)
+    essential = {
+        name: _with(topic, topic.configs.keys() & _ESSENTIAL)
+        for name, topic in refused.items()
+        if name not in found
+    }
+    growing = _taken(essential, target)
+    others = {config for name in growing for config in refused[name].configs}
+    for config in sorted(others - _ESSENTIAL - topic_configs.TIERED):
+        tried = {
+            name: _with(refused[name], {*topic.configs, config})
+            for name, topic in growing.items()
+            if config in refused[name].configs
+        }
+        growing |= _taken(tried, target)
+    return found | growing
+
+
+def _with(topic: NewTopic, configs: Collection[str]) -> NewTopic:
+    return replace(topic, configs={n: v for n, v in topic.configs.items() if n in configs})
+
+
+def _taken(topics: Mapping[str, NewTopic], target: Cluster) -> dict[str, NewTopic]:
+    if not topics:
+        return {}
+    answers = target.create_topics(list(topics.values()), validate_only=True)
+    return {name: topic for name, topic in topics.items() if _is_taken(answers.get(name))}
+
+
+def _is_taken(error: CausewayError | None) -> bool:
+    """Treat a topic that was created meanwhile as accepted: the creation will find it."""
+    return error is None or (
+        isinstance(error, BrokerError) and error.code == codes.TOPIC_ALREADY_EXISTS
+    )
+
+
+def alter_configs(
+    changes: Mapping[str, Mapping[str, str | None]], target: Cluster
+) -> dict[str, dict[str, CausewayError]]:
+    """Sets configs of topics (None: back to the default). Answers for each topic with the error of
+    each config that was not set.
+
+    If the target refuses the configs of a topic, sets them one by one, those of tiered storage
+    only together with REMOTE_STORAGE. Raises CausewayError if a whole request fails.
+    """
+    answers = target.alter_configs(changes)
+    errors: dict[str, dict[str, CausewayError]] = {
+        topic: {} if (error := answers.get(topic)) is None else dict.fromkeys(configs, error)
+        for topic, configs in changes.items()
+    }
+    singly: dict[str, list[dict[str, str | None]]] = {
+        topic: [
+            {name: value}
+            for name, value in changes[topic].items()
+            if name not in topic_configs.TIERED
+        ]
+        for topic, error in answers.items()
+        if topic_configs.is_config_refusal(error) and len(changes[topic]) > 1
+    }
+    for topic, steps in singly.items():
+        tiered = {
+            name: value for name, value in changes[topic].items() if name in topic_configs.TIERED
+        }
+        if tiered:
+            steps.append(tiered)
+    while step := {topic: steps.pop(0) for topic, steps in singly.items() if steps}:
+        for topic, error in target.alter_configs(step).items():
+            for name in step[topic]:
+                if error is None:
+                    del errors[topic][name]
+                else:
+                    errors[topic][name] = error
+    return errors

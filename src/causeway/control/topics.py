@@ -10,19 +10,24 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from causeway.cluster.admin import ConfigEntry
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.metadata import TopicMetadata
+from causeway.cluster import Cluster, ConfigEntry, TopicMetadata
 from causeway.config import LinkSettings
-from causeway.control import collisions, config_names, refused_configs, topic_limits, visible
-from causeway.errors import BrokerError, CausewayError, ConfigError, TooFewBrokersError
+from causeway.control import collisions, topic_configs
+from causeway.errors import (
+    AuthorizationError,
+    BrokerError,
+    CausewayError,
+    ConfigError,
+    TooFewBrokersError,
+)
 from causeway.filters import UNMIRRORABLE, Verdict
 from causeway.model import BROKERS_PAGE, NO_TOPIC_ID
-from causeway.wire.codes import UNSUPPORTED_VERSION
+from causeway.naming import is_legal_name
+from causeway.wire import codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedTopics:
     """What both clusters said. Config values are in force (a topic's own or its broker's)."""
 
     source_topics: Mapping[str, TopicMetadata]
@@ -83,13 +88,13 @@ class AlterTopicConfigs:
 
 
 # Of the target's topics, what a plan compares.
-_DESCRIBED = (*topic_limits.LIMIT_NAMES, refused_configs.REMOTE_STORAGE)
+_DESCRIBED = (*topic_configs.LIMIT_NAMES, topic_configs.REMOTE_STORAGE)
 
 Change = CreateTopic | GrowTopic | AlterTopicConfigs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class TopicProblem:
     """Something a person should mend. A topic in `TopicPlan.mirrored` is mirrored all the same."""
 
     topic: str  # on the source
@@ -101,19 +106,19 @@ class TopicPlan:
     mirrored: tuple[MirroredTopic, ...]
     left_out: tuple[LeftOut, ...]
     changes: tuple[Change, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[TopicProblem, ...]
 
 
 def observe(
     source: Cluster, target: Cluster, link: LinkSettings, only: Collection[str] | None = None
-) -> Observed:
+) -> ObservedTopics:
     """Ask both clusters, in a few bulk requests however many topics there are; `only`: of the
     source's, those with these names.
 
     Raises a CausewayError only where a cluster as a whole cannot be asked; errors of single topics
     stand in the result.
     """
-    source_topics = visible.all_of(source, link) if only is None else visible.named(source, only)
+    source_topics = visible_topics(source, link) if only is None else topics_named(source, only)
     target_metadata = target.metadata(None)
     decisions = {
         name: link.decide_topic(name)
@@ -125,14 +130,16 @@ def observe(
     existing = sorted(target_metadata.topics.keys() & set(mirrors.values()))
     if only is not None and link.policy.chooses_names:
         decisions |= {name: link.decide_topic(name) for name in source.metadata(None).topics}
-    return Observed(
+    return ObservedTopics(
         source_topics=source_topics,
         source_configs=source.describe_configs(names) if names else {},
         target_topics=target_metadata.topics,
         target_configs=target.describe_configs(existing, _DESCRIBED) if existing else {},
-        target_defaults=config_names.defaults(target, min(target_metadata.brokers, default=-1)),
+        target_defaults=topic_configs.default_configs(
+            target, min(target_metadata.brokers, default=-1)
+        ),
         target_brokers=len(target_metadata.brokers),
-        target_names=config_names.known(target, link, target_metadata.topics, existing),
+        target_names=topic_configs.known_configs(target, link, target_metadata.topics, existing),
         target_without_ids=any(
             topic.topic_id == NO_TOPIC_ID and topic.error is None
             for topic in target_metadata.topics.values()
@@ -150,32 +157,32 @@ def observe(
 
 
 def plan(
-    observed: Observed, link: LinkSettings, begun: collisions.Begun = MappingProxyType({})
+    observed: ObservedTopics, link: LinkSettings, begun: collisions.Begun = MappingProxyType({})
 ) -> TopicPlan:
     """Decide, without asking anybody: the same answer for the same observation, sorted by topic.
     `begun`: what the progress topic says, see control/collisions.py."""
     mirrored: list[MirroredTopic] = []
     left_out: list[LeftOut] = []
     changes: list[Change] = []
-    problems: list[Problem] = []
+    problems: list[TopicProblem] = []
     for name, topic in sorted(observed.source_topics.items()):
         verdict = link.decide_topic(name)
         if verdict.target_name is None:
             left_out.append(LeftOut(topic=name, reason=verdict.reason, code=verdict.verdict))
             if verdict.verdict in UNMIRRORABLE:
                 error = ConfigError("mirror topic", name, verdict.reason, remedy=_ANOTHER_NAME)
-                problems.append(Problem(topic=name, error=error))
+                problems.append(TopicProblem(topic=name, error=error))
             continue
         taken = collisions.refusal(name, verdict, observed.names, begun, link)
         if taken is not None:
             left_out.append(LeftOut(topic=name, reason=taken.cause, code=Verdict.NAME_TAKEN))
-            problems.append(Problem(topic=name, error=taken))
+            problems.append(TopicProblem(topic=name, error=taken))
             continue
         decision = plan_topic(topic, verdict.target_name, observed, link, len(topic.partitions))
         if decision.mirrored is not None:
             mirrored.append(decision.mirrored)
         changes += decision.changes
-        problems += [Problem(topic=name, error=error) for error in decision.errors]
+        problems += [TopicProblem(topic=name, error=error) for error in decision.errors]
     return TopicPlan(
         mirrored=tuple(mirrored),
         left_out=tuple(left_out),
@@ -194,7 +201,7 @@ class Decision:
 
 
 def plan_topic(
-    topic: TopicMetadata, target: str, observed: Observed, link: LinkSettings, partitions: int
+    topic: TopicMetadata, target: str, observed: ObservedTopics, link: LinkSettings, partitions: int
 ) -> Decision:
     """What `target` needs to take the records of `topic`, in so many partitions."""
     if topic.error is not None:
@@ -216,7 +223,7 @@ def _plan_new(
     target: str,
     described: Mapping[str, ConfigEntry],
     errors: tuple[CausewayError, ...],
-    observed: Observed,
+    observed: ObservedTopics,
     link: LinkSettings,
     partitions: int,
 ) -> Decision:
@@ -224,12 +231,14 @@ def _plan_new(
         return Decision(errors=(*errors, without_id(target, link.target.alias)))
     if link.replication_factor > observed.target_brokers:
         return Decision(errors=(*errors, _too_few_brokers(target, observed.target_brokers, link)))
-    configs = topic_limits.copied(described, link.config_properties_exclude, link.use_defaults_from)
+    configs = topic_configs.copied(
+        described, link.config_properties_exclude, link.use_defaults_from
+    )
     names = observed.target_names
-    lost = config_names.left_out(configs, described, names, link.target.alias)
+    lost = topic_configs.unknown_configs(configs, described, names, link.target.alias)
     configs = {name: value for name, value in configs.items() if name not in lost}
     in_force = {**observed.target_defaults, **configs}
-    configs |= topic_limits.needed(topic_limits.effective(described), in_force, names)
+    configs |= topic_configs.needed(topic_configs.effective(described), in_force, names)
     return Decision(
         mirrored=MirroredTopic(
             source=topic.name,
@@ -238,7 +247,7 @@ def _plan_new(
             source_id=topic.topic_id,
             target_id=None,
             target_partitions=partitions,
-            max_message_bytes=topic_limits.max_message_bytes({**in_force, **configs}),
+            max_message_bytes=topic_configs.max_message_bytes({**in_force, **configs}),
             notes=tuple(filter(None, lost.values())),
         ),
         changes=(
@@ -258,7 +267,7 @@ def _plan_existing(
     existing: TopicMetadata,
     described: Mapping[str, ConfigEntry],
     errors: tuple[CausewayError, ...],
-    observed: Observed,
+    observed: ObservedTopics,
     link: LinkSettings,
     partitions: int,
 ) -> Decision:
@@ -273,11 +282,11 @@ def _plan_existing(
         # Without a look at its limits nothing is changed; a batch refused by them will say so.
         errors = (*errors, entries)
     else:
-        in_force = topic_limits.effective(entries)
-        altered = topic_limits.needed(topic_limits.effective(described), in_force)
+        in_force = topic_configs.effective(entries)
+        altered = topic_configs.needed(topic_configs.effective(described), in_force)
     stays: Mapping[str, str] = {}
     if not link.sole_writer:
-        stays = topic_limits.left_to_others(altered, in_force, link.config_properties_exclude)
+        stays = topic_configs.left_to_others(altered, in_force, link.config_properties_exclude)
         altered = {name: value for name, value in altered.items() if name not in stays}
     changes: list[Change] = []
     if altered:
@@ -297,7 +306,7 @@ def _plan_existing(
             source_id=topic.topic_id,
             target_id=existing.topic_id,
             target_partitions=before,
-            max_message_bytes=topic_limits.max_message_bytes({**in_force, **altered}),
+            max_message_bytes=topic_configs.max_message_bytes({**in_force, **altered}),
             notes=(*stays.values(), *_untiered(described, in_force, link)),
         ),
         changes=tuple(changes),
@@ -309,10 +318,10 @@ def _untiered(
     described: Mapping[str, ConfigEntry], in_force: Mapping[str, str], link: LinkSettings
 ) -> Iterator[str]:
     """The note about a mirror that does not follow its source into tiered storage."""
-    name = refused_configs.REMOTE_STORAGE
-    copied = topic_limits.copied(described, link.config_properties_exclude, link.use_defaults_from)
+    name = topic_configs.REMOTE_STORAGE
+    copied = topic_configs.copied(described, link.config_properties_exclude, link.use_defaults_from)
     if copied.get(name) == "true" and in_force.get(name) == "false":
-        yield refused_configs.left_out(name, "true", link.target.alias)
+        yield topic_configs.refused_config_note(name, "true", link.target.alias)
 
 
 _ANOTHER_NAME = "name it in topics.exclude, or give it another name by causeway.rename"
@@ -324,7 +333,7 @@ def without_id(topic: str, alias: str) -> CausewayError:
         "mirror",
         f"{topic} on {alias}",
         "it has no topic id",
-        code=UNSUPPORTED_VERSION,
+        code=codes.UNSUPPORTED_VERSION,
         name="UNSUPPORTED_VERSION",
         remedy="set inter.broker.protocol.version to 2.8 or later; a broker that is not Apache "
         f"Kafka must give ids to its topics, see {BROKERS_PAGE}",
@@ -338,3 +347,37 @@ def _too_few_brokers(target: str, brokers: int, link: LinkSettings) -> CausewayE
         f"needs {link.replication_factor} brokers, {link.target.alias} has {brokers}",
         remedy=f"set replication.factor to {brokers} or less, or start more brokers",
     )
+
+
+def visible_topics(source: Cluster, link: LinkSettings) -> dict[str, TopicMetadata]:
+    """All topics, with those that the file names outright and that the source keeps from us, each
+    with its error. Raises CausewayError."""
+    found = dict(source.metadata(None).topics)
+    return found | _hidden(source, link, found)
+
+
+def topics_named(cluster: Cluster, names: Collection[str]) -> dict[str, TopicMetadata]:
+    """Those of `names` that are there, or kept from us, each with its error. Raises
+    CausewayError."""
+    found = cluster.metadata(sorted(names)).topics if names else {}
+    return {name: topic for name, topic in found.items() if not _is_missing(topic)}
+
+
+def _is_missing(topic: TopicMetadata) -> bool:
+    error = topic.error
+    return isinstance(error, BrokerError) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _hidden(
+    source: Cluster, link: LinkSettings, visible: Mapping[str, TopicMetadata]
+) -> dict[str, TopicMetadata]:
+    """A list of all topics leaves out what we may not see, so they have to be asked for by name."""
+    texts = {pattern.pattern.replace("\\.", ".") for pattern in link.topics}
+    texts |= link.chosen.names
+    wanted = [text for text in sorted(texts) if is_legal_name(text) and text not in visible]
+    if not wanted:
+        return {}
+    found = source.metadata(wanted).topics
+    return {
+        name: topic for name, topic in found.items() if isinstance(topic.error, AuthorizationError)
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.control import required_apis
 from causeway.daemon.partitions.discovery import Sides

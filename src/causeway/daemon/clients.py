@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import ClientSettings, Settings
 from causeway.config.reading import clients_of
-from causeway.wire.security import ssl_context
+from causeway.wire import ssl_context
 
 
 class Clients:

@@ -19,8 +19,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from causeway.config import LinkSettings
-from causeway.control import fences, geo_topics
-from causeway.control.open_transactions import known_ends
+from causeway.control import fences, geo_topics, open_transactions
 from causeway.daemon.overdue import Overdue
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.reconcile import Intake
@@ -355,7 +354,9 @@ class Directing:
         places = [row.progress.source for row in rows]
         if places:
             committed = self._link.fetch.read_committed
-            ends = known_ends(self._sides.source, places, read_committed=committed)
+            ends = open_transactions.known_ends(
+                self._sides.source, places, read_committed=committed
+            )
             self._registry.note_ends(ends)
         after = time.monotonic()
         self._measure_at = after + max(_ENDS_S, _ENDS_SHARE * (after - now))

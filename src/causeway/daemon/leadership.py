@@ -30,8 +30,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.identity import one_cluster
+from causeway.cluster import Cluster, one_cluster
 from causeway.config import LinkSettings
 from causeway.daemon import processes
 from causeway.daemon.event_log import Happened
@@ -48,7 +47,7 @@ from causeway.link_topics.progress import (
 from causeway.link_topics.progress_writer import ProgressWriter
 from causeway.link_topics.topic_log import TopicLog
 from causeway.relay.lane.lease import clock
-from causeway.wire.produce import API_KEY as PRODUCE
+from causeway.wire import produce
 
 _log = logging.getLogger("causeway.leadership")
 # A transactional id that is not used is forgotten after a week by default, and with it its epoch.
@@ -169,7 +168,7 @@ class Leadership:
     @property
     def throttled_s(self) -> float:
         """For how long the target throttles our writes, by a quota."""
-        return self._cluster.quotas.left_s(PRODUCE)
+        return self._cluster.quotas.left_s(produce.API_KEY)
 
     @property
     def renewal_due(self) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from causeway.config import LinkSettings, RunSettings
-from causeway.control.fences import Sharer
+from causeway.control import Sharer
 from causeway.daemon.brokers import Brokers
 from causeway.daemon.directive_executor import Directing
 from causeway.daemon.discoverer import Discoverer
@@ -38,7 +38,7 @@ from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.directives import Directive
 from causeway.link_topics.progress import Contents, LeadershipLostError, LeaseRecord
 from causeway.status.snapshot import LinkStatus, Role, Trouble
-from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+from causeway.wire import codes
 
 _log = logging.getLogger("causeway.link")
 _TICK_S = 0.1
@@ -279,7 +279,7 @@ class Link:
 
     def _make_topic(self, error: CausewayError) -> None:
         """Where somebody deleted the progress topic."""
-        if not isinstance(error, BrokerError) or error.code != UNKNOWN_TOPIC_OR_PARTITION:
+        if not isinstance(error, BrokerError) or error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
             return
         try:
             self._leadership.ensure_topic()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from causeway.errors import BrokerError, CausewayError, TooFewBrokersError
-from causeway.wire.codes import INVALID_REPLICATION_FACTOR
+from causeway.wire import codes
 
 _log = logging.getLogger("causeway.link")
 PATIENCE_S = 60.0  # a restart of a broker takes less
@@ -28,7 +28,7 @@ class Patience:
         """Whether another try after `error` may still help."""
         if error.retriable:
             return True
-        refused = isinstance(error, BrokerError) and error.code == INVALID_REPLICATION_FACTOR
+        refused = isinstance(error, BrokerError) and error.code == codes.INVALID_REPLICATION_FACTOR
         if not refused and not isinstance(error, TooFewBrokersError):
             return False
         if self._since is None:

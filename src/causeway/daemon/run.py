@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import HeartbeatSettings, LinkSettings, Settings
-from causeway.control.fences import Sharer
-from causeway.control.heartbeats import Heartbeats
+from causeway.control import Heartbeats, Sharer
 from causeway.daemon.clients import Clients
 from causeway.daemon.connectivity import await_clusters
 from causeway.daemon.lanes.first import FirstLane

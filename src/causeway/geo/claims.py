@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError, ConfigError

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
-from causeway.cluster.parallel import Connect, clusters
+from causeway.cluster import Connect, clusters
 from causeway.config import ChosenTopics, LinkSettings, Settings
 from causeway.control import geo_topics
 from causeway.errors import CausewayError

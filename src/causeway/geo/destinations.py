@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from causeway.cluster.parallel import clusters
+from causeway.cluster import clusters
 from causeway.config import LinkSettings
 from causeway.control import geo_topics
 from causeway.errors import CausewayError, ConfigError

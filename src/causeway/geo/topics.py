@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import LATEST, OffsetAt
-from causeway.cluster.parallel import clusters
+from causeway.cluster import LATEST, Cluster, OffsetAt, clusters
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.control import geo_topics
 from causeway.errors import BrokerError, ConfigError
@@ -27,7 +25,7 @@ from causeway.naming import is_legal_name
 from causeway.operate.directives import act
 from causeway.operate.directives.act import WAIT_S, Asking, Outcome, wish_of
 from causeway.operate.directives.scopes import unknown
-from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+from causeway.wire import codes
 
 MOST: Final = 1000  # topics at once
 
@@ -272,7 +270,7 @@ def _refuse_unknown(source: Cluster, link: LinkSettings, names: Sequence[str]) -
         error = found[name].error
         if error is None:
             continue
-        if not isinstance(error, BrokerError) or error.code != UNKNOWN_TOPIC_OR_PARTITION:
+        if not isinstance(error, BrokerError) or error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
             raise error
         there = [n for n, topic in source.metadata(None).topics.items() if not topic.internal]
         raise unknown("add", "topic", name, there, f"topics are named as on {link.source.alias}")

@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Path, Query
 from fastapi.responses import Response
 
 from causeway.config import LinkSettings
-from causeway.control.geo_topics import asked
+from causeway.control import geo_topics
 from causeway.http import explaining, shapes, shaping
 from causeway.http.aggregates import aggregates
 from causeway.http.answers import answer, paged
@@ -196,7 +196,7 @@ def router(
         """What people asked for, and what stands until it is taken back: pauses and limits."""
         view = _checked(await views.newest(), link)
         every = shaping.statuses(view, link)
-        found = [(each.name, one) for each in every for one in asked(each.directives)]
+        found = [(each.name, one) for each in every for one in geo_topics.asked(each.directives)]
         return _cut(view, found, offset, limit, lambda each: shaping.directive(*each))
 
     @api.get("/transforms", response_model=Page[shapes.Transform])

@@ -16,9 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from causeway.cluster import transactions
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster import EARLIEST, LATEST, Cluster, transactions
 from causeway.config import LinkSettings
 from causeway.errors import (
     AuthorizationError,
@@ -33,9 +31,9 @@ from causeway.link_topics.directives import Change, Directive, Key, Plan, Standi
 from causeway.link_topics.progress import TOPIC_CONFIGS, Contents
 from causeway.link_topics.topic_log import TopicLog
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
+from causeway.records import records_of
 from causeway.relay.log_reader import offsets_at, value_of
 from causeway.relay.source import keep
-from causeway.wire.records import records_of
 
 REPLICAS = 3  # as the progress topic has
 WRITE = "write directives"  # what fails where two do so at the same time

@@ -25,7 +25,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from causeway.model import Pair
-from causeway.wire.batches import distance
+from causeway.records import distance
 
 MOST_POINTS = 1024  # of one partition, some 150 bytes each
 # Of a span, in offsets of either side: sequences wrap, and count no more records than 2**31.

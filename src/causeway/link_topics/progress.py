@@ -15,8 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.parallel import Connect
+from causeway.cluster import Cluster, Connect
 from causeway.config import LinkSettings
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.entries import (
@@ -36,7 +35,7 @@ from causeway.link_topics.entries import (
 )
 from causeway.link_topics.topic_log import TopicLog
 from causeway.model import TopicPartition
-from causeway.wire.records import records_of
+from causeway.records import records_of
 
 __all__ = [
     "ClusterIds",

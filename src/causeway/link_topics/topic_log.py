@@ -8,17 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from causeway.cluster import log_format
-from causeway.cluster.admin import NewTopic
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster import (
+    BROKER_MESSAGE_FORMAT,
+    EARLIEST,
+    KNOWN_MESSAGE_FORMAT,
+    LATEST,
+    MESSAGE_FORMAT,
+    Cluster,
+    NewTopic,
+    knows_producers,
+)
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition
+from causeway.records import Batch, records_of
 from causeway.relay import log_reader
 from causeway.relay.log_reader import offsets_at, value_of
-from causeway.wire.batches import Batch
-from causeway.wire.codes import TOPIC_ALREADY_EXISTS
-from causeway.wire.records import records_of
+from causeway.wire import codes
 
 _log = logging.getLogger("causeway.topics")
 _POLICY = "cleanup.policy"
@@ -66,7 +71,7 @@ class TopicLog:
                 configs={**configs, **self._log_format(min(metadata.brokers, default=-1))},
             )
             error = self._admin.create_topics([new])[self.topic]
-            if error is not None and getattr(error, "code", None) != TOPIC_ALREADY_EXISTS:
+            if error is not None and getattr(error, "code", None) != codes.TOPIC_ALREADY_EXISTS:
                 raise error
         elif configs.get(_POLICY) == _COMPACT:
             self.mend(partitions)
@@ -86,12 +91,12 @@ class TopicLog:
         """What the topic needs to take what idempotent producers write, where broker's own default
         would not, and we may see that."""
         try:
-            entry = self._admin.broker_configs(broker).get(log_format.BROKER_CONFIG)
+            entry = self._admin.broker_configs(broker).get(BROKER_MESSAGE_FORMAT)
         except CausewayError:
             return {}
-        if log_format.knows_producers(None if entry is None else entry.value):
+        if knows_producers(None if entry is None else entry.value):
             return {}
-        return {log_format.TOPIC_CONFIG: log_format.KNOWN_TO_ALL}
+        return {MESSAGE_FORMAT: KNOWN_MESSAGE_FORMAT}
 
     def mend(self, partitions: int | None = 1) -> None:
         """Makes sure that the topic, if it exists, keeps its records: sets cleanup.policy to

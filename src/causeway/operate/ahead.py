@@ -17,12 +17,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
-from causeway.control.groups import Commits
+from causeway.control import Commits
 from causeway.daemon.partitions.rows import offset_maps_of
 from causeway.errors import CausewayError
 from causeway.link_topics.progress import Contents
 from causeway.model import Pair, TopicPartition
-from causeway.wire.batches import distance
+from causeway.records import distance
 
 _SOURCE: Final = attrgetter("source")
 _TARGET: Final = attrgetter("target")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.cluster.parallel import clusters
+from causeway.cluster import clusters
 from causeway.config import Settings
 from causeway.control import geo_topics
 from causeway.errors import CausewayError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from causeway.cluster.parallel import Connect
+from causeway.cluster import Connect
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import mm2_offsets
 from causeway.errors import AuthorizationError, CausewayError

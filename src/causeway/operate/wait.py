@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from causeway.cluster import parallel
-from causeway.cluster.parallel import Connect, clusters
+from causeway.cluster import Connect, clusters, parallel
 from causeway.config import LinkSettings, Settings
 from causeway.errors import (
     CausewayError,

@@ -10,7 +10,7 @@ from causeway.producer.client import Sending
 from causeway.producer.journal import Record
 from causeway.producer.lanes import Lane, SideLane
 from causeway.producer.shares import records_in
-from causeway.wire.batches import Batch
+from causeway.records import Batch
 
 if TYPE_CHECKING:
     from causeway.producer.side import Side

@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 from causeway.errors import ProtocolError
 from causeway.producer.outlet import Outlet
-from causeway.wire import produce
-from causeway.wire.batches import header
-from causeway.wire.connection import Connection
-from causeway.wire.produce import Produced
+from causeway.records import header
+from causeway.wire import Connection, Produced, produce
 
 _REQUEST_BYTES = 1 << 20
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from causeway.producer.journal import Record
-from causeway.wire.batches import Batch
+from causeway.records import Batch
 
 if TYPE_CHECKING:
     from causeway.producer.lanes import SideLane

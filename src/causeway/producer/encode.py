@@ -17,7 +17,7 @@ from aiokafka.codec import snappy_encode
 
 from causeway.producer.ids import ID_HEADER, NUMBER_MASK
 from causeway.producer.journal import Header, Record
-from causeway.wire.batches import Batch
+from causeway.records import Batch
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """The numbers that batches have, by librdkafka's names."""

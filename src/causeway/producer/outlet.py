@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from causeway.cluster.producer_expiry import REMEMBERED_S, is_young
+from causeway.cluster import REMEMBERED_S, is_young
 from causeway.producer.client import Sending
-from causeway.wire.batches import advance
-from causeway.wire.records import SMALL_BATCH, merge, split
+from causeway.records import SMALL_BATCH, advance, merge, split
 
 _MERGED_BYTES = 128 << 10
 

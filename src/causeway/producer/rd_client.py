@@ -16,7 +16,7 @@ from causeway.producer.ids import ID_HEADER, record_id
 from causeway.producer.journal import Record
 from causeway.producer.lanes import SideLane
 from causeway.producer.shares import records_in
-from causeway.wire.batches import Batch
+from causeway.records import Batch
 
 _END_TIMEOUT_S = 30.0
 

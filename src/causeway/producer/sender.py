@@ -19,9 +19,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from causeway.cluster.client import Client, Leader
-from causeway.cluster.metadata import TopicMetadata
-from causeway.cluster.producers import init_producer_ids
+from causeway.cluster import ClusterClient, Leader, TopicMetadata, init_producer_ids
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.producer.broker import Broker
@@ -31,10 +29,8 @@ from causeway.producer.lanes import SideLane
 from causeway.producer.outlet import Outlet, Unsure
 from causeway.producer.refusals import REFUSALS, kafka_error
 from causeway.producer.wire_settings import WireSettings
-from causeway.wire import produce
-from causeway.wire.batches import Batch
-from causeway.wire.codes import RETRIABLE, STALE_METADATA
-from causeway.wire.connection import Connection
+from causeway.records import Batch
+from causeway.wire import Connection, codes, produce
 
 _UNANSWERED_BYTES = 16 << 20  # on one connection
 _QUEUED_BYTES = 64 << 20  # more is read from the spool again
@@ -44,7 +40,7 @@ _THERE_ALREADY = 46  # DUPLICATE_SEQUENCE_NUMBER
 # does not lead any more, or does not know the topic, where that came to be while replicas were
 # awaited.
 _NOT_THERE = frozenset((2, 19, _BEFORE_IT)) | REFUSALS
-_RETRIED = RETRIABLE | {-1}
+_RETRIED = codes.RETRIABLE | {-1}
 _UNKNOWN = frozenset((3, 100))
 _LEAST_PAUSE_S = 0.1
 
@@ -59,7 +55,7 @@ class Sender:
         self._reader = reader
         self._lock = lock
         self._owner = owner
-        self._cluster = Client(settings.client)
+        self._cluster = ClusterClient(settings.client)
         self._producer: tuple[int, int] | None = None
         self._outlets: dict[TopicPartition, Outlet] = {}
         self._homeless: dict[Outlet, None] = {}
@@ -312,7 +308,7 @@ class Sender:
             self._give_up(outlet.topic, KafkaError(code, produced.message or None))
             return
         outlet.fail(doubtful=code not in _NOT_THERE)
-        if code in STALE_METADATA and outlet.leader == broker.node:
+        if code in codes.STALE_METADATA and outlet.leader == broker.node:
             self._leave_home(outlet)
         self._settle(outlet, now)
 

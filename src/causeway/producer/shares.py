@@ -14,8 +14,7 @@ from causeway.producer.encode import Packer, batch_of
 from causeway.producer.ids import ID_HEADER, NUMBER_BITS, prefix
 from causeway.producer.journal import Chunk, Record
 from causeway.producer.lanes import Callback, Group, Lane
-from causeway.wire.batches import Batch
-from causeway.wire.records import records_of
+from causeway.records import Batch, records_of
 
 _FORMAT = 2  # of marshal: unchanged since Python 2.5
 

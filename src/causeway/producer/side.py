@@ -33,8 +33,7 @@ from causeway.producer.rd_client import RdClient
 from causeway.producer.refusals import OF_TOPICS, REFUSALS
 from causeway.producer.sender import Sender
 from causeway.producer.shares import Share, batches_in, records_in
-from causeway.wire.batches import Batch
-from causeway.wire.records import split
+from causeway.records import Batch, split
 
 _RETRY_S = 2.0
 _IDLE_S = 0.2

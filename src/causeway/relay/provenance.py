@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from causeway.records import Record
 from causeway.relay.treatment import Changed, Records, Topics, Treatment
-from causeway.wire.records import Record
 
 ORIGIN = "causeway.origin"
 Header = tuple[str, bytes | None]

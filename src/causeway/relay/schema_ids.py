@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from causeway.errors import CausewayError
+from causeway.records import Record
 from causeway.relay.treatment import Changed, NotYetError, Records, Topics, Treatment
 from causeway.schemas import wire_format
 from causeway.schemas.ids import Asked, Ids, Unknown
 from causeway.schemas.registry import Registry
-from causeway.wire.records import Record
 
 _E = TypeVar("_E", bound=CausewayError)
 _OPERATION = "translate the id of the schema of"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from causeway.errors import DivergedError
+from causeway.records import Batch
 from causeway.relay.messages import Assignment
 from causeway.relay.shares import shares
 from causeway.relay.treatment import NotYetError, Topics, Treatment, topics_of, treat_batch
-from causeway.wire.batches import Batch
 
 # Of batches as they are relayed: the part of each outlet, None where it gets nothing. All that one
 # source record becomes for an outlet is in one part. Ends before a record that is refused.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from kafka.partitioner.default import murmur2
 
+from causeway.records import Batch, Record, build, records_of
 from causeway.relay.messages import Assignment
-from causeway.wire.batches import Batch
-from causeway.wire.records import Record, build, records_of
 
 KEYLESS_RUN = 128  # source offsets without a key that stay together, so that batches stay large
 

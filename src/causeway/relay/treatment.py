@@ -19,11 +19,9 @@ from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 from causeway.errors import CausewayError
+from causeway.records import UNPACKED_BYTES, Batch, Record, build, records_of, unpacked_total
 from causeway.relay.messages import Assignment, TreatmentStep
 from causeway.relay.source import Kept
-from causeway.wire.batches import Batch
-from causeway.wire.records import UNPACKED_BYTES, Record, build, records_of
-from causeway.wire.unpack import unpacked_total
 
 Records = Sequence[Record | None]
 

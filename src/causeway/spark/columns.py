@@ -19,9 +19,9 @@ from pyspark.sql.types import (
 
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition
+from causeway.records import Record
 from causeway.spark.log import Run
 from causeway.spark.options import ReadOptions
-from causeway.wire.records import Record
 
 # Of one Arrow batch; so much a task holds at a time, besides the fetch answer it came in.
 ROWS = 10_000

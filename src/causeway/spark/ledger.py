@@ -21,10 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from causeway.cluster import transactions
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.groups import Committed
-from causeway.cluster.transactions import Transaction
+from causeway.cluster import Cluster, Committed, Transaction, transactions
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import TopicPartition
 

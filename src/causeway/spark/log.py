@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster import EARLIEST, LATEST, Cluster
 from causeway.errors import BrokerError, CausewayError, ProtocolError
 from causeway.model import TopicPartition
-from causeway.wire.batches import (
+from causeway.records import (
     CODEC_MASK,
     CONTROL,
     CRC_START,
@@ -24,11 +23,12 @@ from causeway.wire.batches import (
     MAGIC,
     MAGIC_AT,
     TRANSACTIONAL,
+    Record,
+    decode,
+    decode_legacy,
+    unpacked_total,
 )
-from causeway.wire.codes import OFFSET_OUT_OF_RANGE
-from causeway.wire.deadline import Deadline
-from causeway.wire.records import Record, decode, decode_legacy
-from causeway.wire.unpack import unpacked_total
+from causeway.wire import Deadline, codes
 
 FETCH_BYTES = 4 * 1024 * 1024
 _OFFSET_AND_LENGTH = Struct(">qi")
@@ -69,7 +69,7 @@ def read_range(
                 tp, position, FETCH_BYTES, read_committed=read_committed, max_wait_ms=200
             )
         except BrokerError as error:
-            if error.code != OFFSET_OUT_OF_RANGE:
+            if error.code != codes.OFFSET_OUT_OF_RANGE:
                 raise
             position = _after_loss(cluster, tp, position, end, fail_on_data_loss)
             continue
@@ -104,7 +104,7 @@ def _after_loss(
             "read",
             f"{tp} on {cluster} at offset {position}",
             f"its log now goes from {first} to {last}: records were deleted before they were read",
-            code=OFFSET_OUT_OF_RANGE,
+            code=codes.OFFSET_OUT_OF_RANGE,
             name="OFFSET_OUT_OF_RANGE",
             remedy="set option failOnDataLoss to false to go on with what is left",
         )

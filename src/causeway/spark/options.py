@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster import EARLIEST, LATEST
 from causeway.config import SECURITY, ClientSettings, Entry, Problems
 from causeway.config.reading import client_settings, parse_jaas
 from causeway.errors import ConfigError

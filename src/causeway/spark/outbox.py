@@ -9,16 +9,12 @@ from functools import lru_cache
 
 from kafka.partitioner.default import murmur2
 
-from causeway.cluster import transactions
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.transactions import Transaction
+from causeway.cluster import Cluster, Transaction, transactions
 from causeway.errors import BrokerError, CausewayError, ConfigError
 from causeway.model import TopicPartition
+from causeway.records import Batch, PlainRecord, advance, build, header, split
 from causeway.spark.rows import Row
-from causeway.wire.batches import Batch, advance, header
-from causeway.wire.codes import TOO_LARGE
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build, split
+from causeway.wire import codes
 
 BATCH_BYTES = 256 * 1024  # not compressed; such a batch is sent at once
 BUFFER_BYTES = 32 * 1024 * 1024  # of all partitions together
@@ -141,7 +137,7 @@ class Outbox:
         except CausewayError as error:
             if (
                 not isinstance(error, BrokerError)
-                or error.code not in TOO_LARGE
+                or error.code not in codes.TOO_LARGE
                 or batch.records < 2
             ):
                 raise

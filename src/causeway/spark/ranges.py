@@ -6,10 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.metadata import TopicMetadata
-from causeway.cluster.offsets import EARLIEST, LATEST
-from causeway.cluster.sampled import bytes_an_offset
+from causeway.cluster import EARLIEST, LATEST, Cluster, TopicMetadata, bytes_an_offset
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition
 from causeway.patterns import compile_pattern

@@ -27,15 +27,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster import EARLIEST, LATEST, Cluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from causeway.spark import columns, ranges
 from causeway.spark.log import read_range
 from causeway.spark.options import Options, connection, read_options
 from causeway.spark.ranges import Offsets, Range
-from causeway.wire.deadline import Deadline
+from causeway.wire import Deadline
 
 if TYPE_CHECKING:
     import pyarrow as pa

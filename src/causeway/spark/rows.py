@@ -21,8 +21,8 @@ from pyspark.sql.types import (
 )
 
 from causeway.errors import ConfigError
+from causeway.records import PlainRecord
 from causeway.spark.columns import header_type
-from causeway.wire.plain_records import PlainRecord
 
 _TEXT = (StringType, BinaryType)
 _KINDS: dict[str, tuple[type[DataType], ...]] = {

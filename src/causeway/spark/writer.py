@@ -17,9 +17,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from causeway.cluster import transactions
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.transactions import Transaction
+from causeway.cluster import Cluster, Transaction, transactions
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.spark import ledger
 from causeway.spark.options import Options, connection, write_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from causeway.control.geo_topics import asked
+from causeway.control import geo_topics
 from causeway.link_topics import directive_json
 from causeway.operate.plan import transforms
 from causeway.status.from_clusters import LinkStatus
@@ -60,7 +60,9 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
         ],
         "transforms": [transforms.state_json(one) for one in each.transforms],
         "treatments": [{"kind": one.kind, "text": one.text} for one in each.link.treatments],
-        "directives": [directive_json.as_json(one) for one in asked(each.asked.directives)],
+        "directives": [
+            directive_json.as_json(one) for one in geo_topics.asked(each.asked.directives)
+        ],
         "directives_reason": each.asked.reason,
         "notes": [{"target_topic": topic, "note": note} for topic, note in each.notes],
         "problems": [

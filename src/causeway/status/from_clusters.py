@@ -12,15 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from causeway.cluster import parallel
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
-from causeway.cluster.parallel import Connect, clusters
+from causeway.cluster import EARLIEST, LATEST, Cluster, Connect, OffsetAt, clusters, parallel
 from causeway.config import LinkSettings, Settings
-from causeway.control import collisions, losses, paused, topic_changes, topics
-from causeway.control.open_transactions import HELD_MS, Held, both_ends, explain
-from causeway.control.recreated import ACT, is_over, why_another
-from causeway.control.topics import MirroredTopic, Observed, Problem
+from causeway.control import (
+    Held,
+    MirroredTopic,
+    ObservedTopics,
+    TopicProblem,
+    collisions,
+    losses,
+    open_transactions,
+    recreated,
+    topic_changes,
+    topics,
+)
 from causeway.errors import CausewayError, UnreachableError
 from causeway.link_topics.directive_log import ActiveDirectives, active_directives
 from causeway.link_topics.directives import THE_LINK, Hold, Standing
@@ -82,7 +87,7 @@ class LinkStatus:
     link: LinkSettings
     driver: Driver | None  # None: the link never ran
     partitions: tuple[PartitionStatus, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[TopicProblem, ...]
     tasks: tuple[TaskRecord, ...] = ()  # of the control plane, by name
     notes: tuple[tuple[str, str], ...] = ()  # of target topics, what stays as others want it
     transforms: tuple[TransformState, ...] = ()  # in the file's order
@@ -167,7 +172,9 @@ def status_of(
     }
     with ThreadPoolExecutor(1) as beside:
         asking = beside.submit(_target_ends, target, contents)
-        ends, tops = both_ends(source, mirrored, read_committed=link.fetch.read_committed)
+        ends, tops = open_transactions.both_ends(
+            source, mirrored, read_committed=link.fetch.read_committed
+        )
     target_ends = asking.result()
     new = [tp for tp in mirrored if tp not in contents.partitions]
     starts = source.list_offsets(new, EARLIEST) if new and link.fetch.start == "earliest" else {}
@@ -189,7 +196,7 @@ def status_of(
     undated = {tp: position for tp, position in behind.items() if tp not in oldest}
     oldest |= lag.timestamps_at(source, undated)
     now_ms = int(time.time() * 1000)
-    why = explain(source, _held(source, ends, tops, now_ms))
+    why = open_transactions.explain(source, _held(source, ends, tops, now_ms))
     told = active_directives(target, link, contents)
     standing = Standing({each.key: each for each in told.directives})
     return LinkStatus(
@@ -212,7 +219,7 @@ def status_of(
                 driver=driver,
                 now_ms=now_ms,
                 ended=standing.hold_of(tp) if standing.has_ended(tp) else None,
-                by_file=paused.why(link) if link.records_paused else None,
+                by_file=topic_changes.why_paused(link) if link.records_paused else None,
             )
             for tp, topic in sorted(mirrored.items(), key=lambda item: item[0])
         )
@@ -257,7 +264,7 @@ def _held(
     return {
         tp: Held(*places[tp], age, dated=True)
         for tp, stamp in begun.items()
-        if (age := age_ms(stamp, now_ms)) is not None and age >= HELD_MS
+        if (age := age_ms(stamp, now_ms)) is not None and age >= open_transactions.HELD_MS
     }
 
 
@@ -274,7 +281,7 @@ def _target_ends(target: Cluster, contents: Contents) -> dict[TopicPartition, in
 
 
 def _gone(
-    contents: Contents, observed: Observed, now_ms: int, retention_s: float | None
+    contents: Contents, observed: ObservedTopics, now_ms: int, retention_s: float | None
 ) -> tuple[PartitionStatus, ...]:
     """Partitions that were mirrored and whose topic the source no longer has, for a while."""
     return tuple(
@@ -292,7 +299,8 @@ def _gone(
             noted_ms=progress.gone_at if progress.gone_at >= 0 else progress.written_at,
         )
         for tp, progress in sorted(contents.partitions.items(), key=lambda item: item[0])
-        if tp.topic not in observed.source_topics and not is_over(progress, now_ms, retention_s)
+        if tp.topic not in observed.source_topics
+        and not recreated.is_over(progress, now_ms, retention_s)
     )
 
 
@@ -373,15 +381,15 @@ def _state(
         return (State.WAITING, "not begun") if running else (NO_DRIVER, "not begun")
     if progress.state == State.STOPPED:
         return State.STOPPED, progress.reason
-    if anew := why_another(progress, topic):
+    if anew := recreated.why_another(progress, topic):
         return State.STOPPED, anew.format(progress.position)
     if progress.outlets and topic.target_id is None:
-        return State.STOPPED, f"the target topic is gone ({ACT})"
+        return State.STOPPED, f"the target topic is gone ({recreated.ACT})"
     # What is committed may end before: MirrorMaker 2, who was here first, copies what is open, too.
     if top is not None and top < progress.position:
         return State.STOPPED, (
             f"the source was truncated: it ends at {top}, below the position "
-            f"{progress.position} ({ACT})"
+            f"{progress.position} ({recreated.ACT})"
         )
     if not running:
         # What the last driver said is old news, but why it failed is still worth knowing.

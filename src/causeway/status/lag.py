@@ -18,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import CausewayError
 from causeway.link_topics.progress import Progress, TaskRecord
 from causeway.model import State, TopicPartition, age_ms
-from causeway.wire import batches
+from causeway.records import HEADER, HEADER_SIZE, LOG_APPEND_TIME
 
 SOURCE_TASK: Final = "source"  # looks every few seconds whether the source answers
 _PROBES: Final = 16  # fetches at once, each of one batch
@@ -82,9 +82,9 @@ def _timestamp_at(source: Cluster, tp: TopicPartition, position: int) -> int | N
 
 def first_timestamp(records: bytes) -> int | None:
     """The base timestamp, or the append time, of the first batch in a Fetch response."""
-    if len(records) < batches.HEADER_SIZE:
+    if len(records) < HEADER_SIZE:
         return None
-    fields = batches.HEADER.unpack_from(records)
+    fields = HEADER.unpack_from(records)
     attributes, base_timestamp, max_timestamp = fields[5], fields[7], fields[8]
-    stamp: int = max_timestamp if attributes & batches.LOG_APPEND_TIME else base_timestamp
+    stamp: int = max_timestamp if attributes & LOG_APPEND_TIME else base_timestamp
     return stamp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.link_topics.directive_log import active_directives
 from causeway.link_topics.directives import Standing

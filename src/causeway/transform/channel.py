@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Literal, NamedTuple
 
-from causeway.wire.batches import Batch, read
+from causeway.records import Batch, read
 
 _LENGTHS = Struct(">II")
 FRAME_LIMIT = 1 << 30

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from causeway.errors import ProtocolError
+from causeway.records import Record, records_of
 from causeway.transform.channel import Chunk, Outcome
 from causeway.transform.rule_counts import NONE, Found, by_rule
 from causeway.transform.rules.shortcut import DROPPED, Treat, Treated, stays
 from causeway.transform.source_rows import TIMES, Known, Rows, is_row, mark_of, offsets_of
-from causeway.wire.records import Record, records_of
 
 if TYPE_CHECKING:
     import numpy as np

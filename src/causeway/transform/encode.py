@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.wire.batches import Batch
-from causeway.wire.records import pack
+from causeway.records import Batch, pack
 
 Ints = npt.NDArray[np.int64]
 RECORD_OVERHEAD, HEADER_OVERHEAD = 36, 10  # bytes, the most that lengths and numbers take

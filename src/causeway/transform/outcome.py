@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.config import NOT_A_PARTITION, most_partitions
+from causeway.records import Batch
 from causeway.transform.channel import Outcome, Output, Refusal
 from causeway.transform.encode import Columns, Ints, encode
 from causeway.transform.rows import MISSING, REASON, SEEN
 from causeway.transform.rule_counts import Found, counted, plus, staying
-from causeway.wire.batches import Batch
 
 BATCH_BYTES = 1_000_000  # not compressed; what one record became may take more
 NO_NAME = "a header that it would get has no name"

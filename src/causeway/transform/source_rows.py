@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from causeway.errors import ProtocolError
+from causeway.records import Batch, Record, records_of
 from causeway.transform.channel import Chunk
 from causeway.transform.numbers import Check
 from causeway.transform.rows import CHUNK, LACKING, MARK, REASON, SECRETS, TEXTS, packed
 from causeway.transform.rule_counts import NONE, Found
 from causeway.transform.schemas import Schemas
-from causeway.wire.batches import Batch
-from causeway.wire.records import Record, records_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from causeway.records import keep_freed_memory
 from causeway.transform.channel import Frame, Greeting, Setup, Waiting
 from causeway.transform.registry import Registry
 from causeway.transform.rules.model import Rule
 from causeway.transform.schemas import Schemas
 from causeway.transform.sealed import Connection
 from causeway.transform.udfs import discreet_worker
-from causeway.wire.memory import keep_freed_memory
 
 WORKER_BYTES = 2 * 1024**3  # of memory: about ten times what the largest chunks take
 

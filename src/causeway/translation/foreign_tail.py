@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.daemon.partitions.mirrored import Feed
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition

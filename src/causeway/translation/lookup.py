@@ -22,15 +22,14 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.offset_map import Span
 from causeway.model import TopicPartition
+from causeway.records import HEADER, SEQUENCE_SPACE, Batch, Record, decode, distance, records_of
 from causeway.relay import log_reader
 from causeway.relay.log_reader import content_of
-from causeway.wire.batches import HEADER, SEQUENCE_SPACE, Batch, distance
-from causeway.wire.codes import OFFSET_OUT_OF_RANGE
-from causeway.wire.records import Record, decode, records_of
+from causeway.wire import codes
 
 # What the relayed batches of a source partition become for one outlet.
 Becomes = Callable[[Iterator[Batch]], Iterator[Batch]]
@@ -89,7 +88,7 @@ def find(
         counted = _count(sought, source, lambda: _check(go_on, sought.source), becomes)
         return _places(sought, counted, target, lambda: _check(go_on, sought.target))
     except BrokerError as error:
-        if error.code == OFFSET_OUT_OF_RANGE:
+        if error.code == codes.OFFSET_OUT_OF_RANGE:
             return {}  # a log no longer holds what would have to be seen
         raise
 

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Committed
-from causeway.cluster.offsets import EARLIEST, OffsetAt
-from causeway.control.groups import Followed, Stand
+from causeway.cluster import EARLIEST, Committed, OffsetAt
+from causeway.control import Followed, TranslatedOffset
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
@@ -80,14 +79,16 @@ def wanted(
     return offsets
 
 
-def stands(followed: Followed, found: Translation) -> dict[str, dict[TopicPartition, Stand]]:
+def stands(
+    followed: Followed, found: Translation
+) -> dict[str, dict[TopicPartition, TranslatedOffset]]:
     """Where each group goes on in each target partition that what it reads feeds: at the first
     record that it has not read, by any of the source partitions. Those of which one is not known
     are missing."""
     by_source: dict[TopicPartition, list[TopicPartition]] = defaultdict(list)
     for feed in found.places:
         by_source[feed.source].append(feed.target)
-    answer: dict[str, dict[TopicPartition, Stand]] = {}
+    answer: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
     for group, commits in followed.commits.items():
         topics = {at.topic for at in commits}
         targets = {target for at in commits for target in by_source.get(at, ())}
@@ -105,8 +106,8 @@ def _stand(
     target: TopicPartition,
     commits: Mapping[TopicPartition, Committed | None],
     found: Translation,
-) -> Stand | None:
-    least: Stand | None = None
+) -> TranslatedOffset | None:
+    least: TranslatedOffset | None = None
     certain = True
     for at, committed in sorted(commits.items()):
         offset = EARLIEST if committed is None else committed.offset
@@ -116,7 +117,9 @@ def _stand(
         certain &= place.certain
         if least is None or place.target < least.downstream:
             metadata = "" if committed is None else committed.metadata
-            least = Stand(upstream=max(0, offset), downstream=place.target, metadata=metadata)
+            least = TranslatedOffset(
+                upstream=max(0, offset), downstream=place.target, metadata=metadata
+            )
     if least is None:
         return None
     return least._replace(certain=certain, alone=len(commits) == 1)

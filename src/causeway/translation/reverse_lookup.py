@@ -13,15 +13,14 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import BrokerError
 from causeway.model import Pair, TopicPartition
+from causeway.records import HEADER, Batch, Record, advance, decode, distance, records_of
 from causeway.relay import log_reader
 from causeway.relay.log_reader import Content, content_of
 from causeway.translation.lookup import Sought
-from causeway.wire.batches import HEADER, Batch, advance, distance
-from causeway.wire.codes import OFFSET_OUT_OF_RANGE
-from causeway.wire.records import Record, decode, records_of
+from causeway.wire import codes
 
 # Called before each fetch, for what it may raise.
 Check = Callable[[], None]
@@ -199,5 +198,5 @@ def _relayed(source: Cluster, sought: Sought, check: Check) -> Iterator[Batch]:
             check=check,
         )
     except BrokerError as error:
-        if error.code != OFFSET_OUT_OF_RANGE:
+        if error.code != codes.OFFSET_OUT_OF_RANGE:
             raise

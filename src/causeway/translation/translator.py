@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.cluster import EARLIEST, LATEST, OffsetAt
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.mirrored import Feed, Mirrored

@@ -21,18 +21,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, OffsetAt
+from causeway.cluster import EARLIEST, Cluster, OffsetAt
 from causeway.config import LinkSettings
-from causeway.control.formats import Checkpoint
-from causeway.control.groups import Commits, Translated, Unread, held_back
+from causeway.control import Checkpoint, Commits, Translated, UnreadRecord, groups
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.others import OtherFeed, feeds
 from causeway.errors import CausewayError
 from causeway.link_topics.topic_log import TopicLog
 from causeway.model import TopicPartition
+from causeway.records import CONTROL, HEADER, MAGIC, MAGIC_AT
 from causeway.relay import log_reader
-from causeway.wire.batches import CONTROL, HEADER, MAGIC, MAGIC_AT
 
 _LOOK_S = 10.0  # a round reads for this long; the next round reads the rest
 _FEEDS_S = 30.0  # other links' claims are read again after this time
@@ -144,7 +142,7 @@ class UnreadRecords:
 
     def reasons(
         self,
-        unread: Mapping[str, Mapping[TopicPartition, Unread]],
+        unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]],
         followed: Mapping[str, Commits],
     ) -> dict[str, str]:
         """Why groups are held back, by group and partition of the source."""
@@ -152,7 +150,7 @@ class UnreadRecords:
         for each in self._now:
             feeding[each.target].append(each.source)
         return {
-            f"{group} on {source}": held_back(at, held)
+            f"{group} on {source}": groups.held_back(at, held)
             for group, found in unread.items()
             for at, held in found.items()
             for source in feeding[at]
@@ -163,7 +161,7 @@ class UnreadRecords:
         self,
         wanted: Mapping[str, Mapping[TopicPartition, Stretch]],
         commits: Mapping[str, Commits] | None,
-    ) -> dict[str, dict[TopicPartition, Unread]]:
+    ) -> dict[str, dict[TopicPartition, UnreadRecord]]:
         """The first unread record before each place, or else how far a look has come; nothing
         if all is read. `commits`: of the groups on the source; None: each group has read all
         that the link brought before its place. Raises CausewayError."""
@@ -179,11 +177,11 @@ class UnreadRecords:
             for at, stretch in stretches.items():
                 by_partition[at][group] = stretch
         partitions = self._partitions(by_partition)
-        found: dict[str, dict[TopicPartition, Unread]] = defaultdict(dict)
-        for at, groups in by_partition.items():
+        found: dict[str, dict[TopicPartition, UnreadRecord]] = defaultdict(dict)
+        for at, committing in by_partition.items():
             if at not in partitions:
                 continue
-            look = _Look(self, partitions[at], groups, commits)
+            look = _Look(self, partitions[at], committing, commits)
             for group, unread in look.run(now + _LOOK_S).items():
                 found[group][at] = unread
         return found
@@ -272,7 +270,7 @@ class _Look:
             for group, stretch in stretches.items()
         }
 
-    def run(self, until: float) -> dict[str, Unread]:
+    def run(self, until: float) -> dict[str, UnreadRecord]:
         """The unread records, by group."""
         why: dict[str, str] = {}
         going: set[str] = set()
@@ -292,7 +290,7 @@ class _Look:
         found = {}
         for group, known in self._known.items():
             if known.position < self._stretches[group].place:
-                found[group] = Unread(known.position, why.get(group, reason))
+                found[group] = UnreadRecord(known.position, why.get(group, reason))
         return found
 
     def _go(self, going: set[str], why: dict[str, str], until: float) -> set[str]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings
-from causeway.control.groups import Commits, Translated, Unread
+from causeway.control import Commits, Translated, UnreadRecord
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.rows import Maps, offset_maps_of
 from causeway.errors import CausewayError
@@ -34,7 +34,7 @@ class UnreadByProgress:
         commits: Mapping[str, Commits] | None,
         *,
         wait_s: float,
-    ) -> Mapping[str, Mapping[TopicPartition, Unread]]:
+    ) -> Mapping[str, Mapping[TopicPartition, UnreadRecord]]:
         """The first unread record before each place, by group. `maps`: of the progress topic;
         `there`: the groups' commits on the target; `commits`: see UnreadRecords.look. Records that
         are not checked after `wait_s` count as unread. Raises CausewayError."""

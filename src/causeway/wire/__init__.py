@@ -1,6 +1,68 @@
-"""Kafka's protocol over plain sockets: connections, and a blocking client for control work."""
+"""Kafka's protocol over plain sockets: connections, requests and answers, error codes."""
 
 import logging
+
+from causeway.wire import apis, codes, fetch, produce
+from causeway.wire.apis import Api, Brokers, Versions, is_unsupported, unsupported
+from causeway.wire.buffers import KEPT_BYTES, Buffers
+from causeway.wire.codes import broker_error
+from causeway.wire.connection import Connection, round_trip_s
+from causeway.wire.deadline import (
+    MOST_WAIT_S,
+    Deadline,
+    QuotaWaits,
+    pause_s,
+    throttle_s,
+    throttled_text,
+)
+from causeway.wire.fetch import (
+    SESSION_ERRORS,
+    EpochEnd,
+    Fetched,
+    FetchPosition,
+    FetchSession,
+    Place,
+)
+from causeway.wire.frames import SendQueue, wait
+from causeway.wire.produce import Part, Produced, Stamped
+from causeway.wire.security import ssl_context
+from causeway.wire.sockets import user_timeout_of
+
+__all__ = [
+    "KEPT_BYTES",
+    "MOST_WAIT_S",
+    "SESSION_ERRORS",
+    "Api",
+    "Brokers",
+    "Buffers",
+    "Connection",
+    "Deadline",
+    "EpochEnd",
+    "FetchPosition",
+    "FetchSession",
+    "Fetched",
+    "Part",
+    "Place",
+    "Produced",
+    "QuotaWaits",
+    "SendQueue",
+    "Stamped",
+    "Versions",
+    "apis",
+    "broker_error",
+    "codes",
+    "fetch",
+    "is_unsupported",
+    "pause_s",
+    "produce",
+    "round_trip_s",
+    "ssl_context",
+    "throttle_s",
+    "throttled_text",
+    "unsupported",
+    "user_timeout_of",
+    "wait",
+]
 
 # kafka-python logs whole requests (SASL tokens among them) and warns about what we report
 # ourselves, as errors with a cause and a remedy.

@@ -30,30 +30,18 @@ from causeway.errors import (
 from causeway.wire import codes
 from causeway.wire.apis import Versions, unsupported
 from causeway.wire.buffers import Buffers
-from causeway.wire.deadline import Deadline
+from causeway.wire.deadline import Deadline, throttle_s
 from causeway.wire.frames import (
     MAX_FRAME_BYTES,
     STRANGERS_FRAME_BYTES,
     Buffer,
     FrameReader,
-    Outbox,
+    SendQueue,
     wait,
 )
-from causeway.wire.handshake import authenticate
-from causeway.wire.quotas import throttle_s
-from causeway.wire.sockets import (
-    addresses,
-    answered,
-    connect,
-    describe_loss,
-    user_timeout_of,
-)
-from causeway.wire.varint import (
-    ENDS_TOO_EARLY,
-    bound_kafka_python,
-    ends_too_early,
-    skip_tags,
-)
+from causeway.wire.security import authenticate
+from causeway.wire.sockets import addresses, answered, connect, describe_loss, user_timeout_of
+from causeway.wire.varint import ENDS_TOO_EARLY, bound_kafka_python, ends_too_early, skip_tags
 
 bound_kafka_python()
 _API_VERSIONS = 18
@@ -79,7 +67,7 @@ class Connection:
         self.muted_until = 0.0  # monotonic: until then the broker reads nothing, by a quota
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
-        self._outbox = Outbox(sock)
+        self._outbox = SendQueue(sock)
         self._reader = FrameReader(sock, str(self))
         self._answered = False  # past ApiVersions: the broker takes our requests
         self._closed = False
@@ -275,7 +263,7 @@ class Connection:
         self._reader.buffers = buffers
 
     @property
-    def outbox(self) -> Outbox:
+    def outbox(self) -> SendQueue:
         """What is queued."""
         return self._outbox
 
@@ -364,3 +352,25 @@ def _decode(frame: memoryview, correlation_id: int, kind: Any, version: int, whe
         raise ProtocolError(
             "read an answer", f"from {where}", f"{kind.name} v{version} can't be decoded: {error}"
         ) from error
+
+
+_TRIES = 3
+
+
+def round_trip_s(connection: Connection, near_s: float) -> float:
+    """The least of a few tries, or the first that is below `near_s`: a broker that is busy for a
+    moment is not far away.
+
+    Asked of the broker itself, as TCP ends at whatever stands before it. Only while nothing is
+    unanswered. Raises UnreachableError, ProtocolError.
+    """
+    least = float("inf")
+    for _ in range(_TRIES):
+        begun = time.monotonic()
+        connection.call(
+            ApiVersionsRequest(client_software_name="causeway", client_software_version=__version__)
+        )
+        least = min(least, time.monotonic() - begun)
+        if least < near_s:
+            break
+    return least

@@ -38,7 +38,7 @@ SESSION_ERRORS = frozenset({70, 71, 106})  # id not found, wrong epoch, topic id
 Place = tuple[bytes, int]  # topic, as the version names it, and partition
 
 
-class Cursor(NamedTuple):
+class FetchPosition(NamedTuple):
     """Where to read one partition. `topic` is what the version names it by: its id's 16 bytes
     (13) or its name in UTF-8 (12). `leader_epoch`: of the broker as a leader; -1: any.
     `last_epoch`: leader epoch of the record before `offset`."""
@@ -94,7 +94,7 @@ class FetchSession:
     )
     _id: int = 0
     _epoch: int = 0
-    _cursors: dict[Place, Cursor] = field(default_factory=dict)
+    _cursors: dict[Place, FetchPosition] = field(default_factory=dict)
     _news: dict[Place, None] = field(default_factory=dict)  # since the last request
     _gone: dict[Place, None] = field(default_factory=dict)
 
@@ -102,7 +102,7 @@ class FetchSession:
         """How many partitions are read."""
         return len(self._cursors)
 
-    def read(self, cursor: Cursor) -> None:
+    def read(self, cursor: FetchPosition) -> None:
         """From the next request on, read this partition there."""
         place = cursor.topic, cursor.partition
         if self._cursors.get(place) != cursor:
@@ -143,7 +143,7 @@ class FetchSession:
             self._id,
             self._epoch,
         )
-        by_topic: dict[bytes, list[Cursor]] = {}
+        by_topic: dict[bytes, list[FetchPosition]] = {}
         for cursor in changed:
             by_topic.setdefault(cursor.topic, []).append(cursor)
         put_uvarint(out, len(by_topic) + 1)

@@ -1,6 +1,6 @@
 """Bytes in and out of one non-blocking socket, with as few copies and system calls as it allows.
 
-    queue -> [memoryview, ...] -> sendmsg                     Outbox
+    queue -> [memoryview, ...] -> sendmsg                     SendQueue
     recvmsg_into([rest of a big frame, scratch]) -> frames    FrameReader
 
 A frame is a 4-byte big-endian length and as many bytes. Small frames arrive many to a read, in a
@@ -60,7 +60,7 @@ def lost(error: OSError) -> ConnectionError:
     return ConnectionAbortedError(error.errno or 0, error.strerror or str(error))
 
 
-class Outbox:
+class SendQueue:
     """What waits to be sent: `size` bytes. Buffers are not copied: leave them alone until `flush`
     is done."""
 

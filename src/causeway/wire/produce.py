@@ -13,7 +13,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from causeway.wire.batches import plainly
+from causeway.records import plainly
 from causeway.wire.frames import Buffer
 from causeway.wire.varint import ENDS_TOO_EARLY, ends_too_early, put_uvarint, skip_tags, uvarint
 

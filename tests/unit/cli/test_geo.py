@@ -13,7 +13,7 @@ import pytest
 from causeway.cli import geo_run, geo_show
 from causeway.cli.common import console
 from causeway.cli.main import main
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import UnreachableError
 from causeway.geo import claims, destination_status, destinations, topics
 from causeway.geo import local_file as memory

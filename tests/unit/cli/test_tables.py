@@ -10,9 +10,7 @@ import pytest
 from causeway.cli import plan, status, try_transform
 from causeway.cli.common import console
 from causeway.config import ClientSettings, LinkSettings, TransformSettings
-from causeway.control.acls import AclPlan
-from causeway.control.configs import ConfigPlan
-from causeway.control.topics import LeftOut, MirroredTopic, Problem, TopicPlan
+from causeway.control import AclPlan, ConfigPlan, LeftOut, MirroredTopic, TopicPlan, TopicProblem
 from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
 from causeway.link_topics.progress import TaskRecord
@@ -69,7 +67,7 @@ def test_a_plan_prints_data_as_it_is(text: str, capsys: pytest.CaptureFixture[st
         console(),
         planned(
             left_out=(LeftOut(topic="orders", reason=text, code="excluded"),),
-            problems=(Problem(topic="orders", error=error),),
+            problems=(TopicProblem(topic="orders", error=error),),
         ),
     )
 

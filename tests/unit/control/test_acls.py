@@ -15,7 +15,7 @@ from causeway.config import ClientSettings, ControlSettings, LinkSettings, SaslS
 from causeway.control.acls import (
     EVERYBODY,
     AclPlan,
-    Observed,
+    ObservedAcls,
     apply,
     lift,
     lifts,
@@ -90,7 +90,7 @@ def decide(
     control: ControlSettings = PLAIN,
     topics: Iterable[str] = ("orders",),
 ) -> AclPlan:
-    observed = Observed(source=frozenset(source), target=frozenset(target))
+    observed = ObservedAcls(source=frozenset(source), target=frozenset(target))
     return plan(observed, mirrored(*topics), link(control))
 
 
@@ -137,7 +137,7 @@ def test_a_deny_that_would_stop_causeway_is_told_and_not_copied(principal: str) 
 )
 def test_without_a_principal_it_is_who_we_log_in_as(target: dict[str, Any], hits: bool) -> None:
     source = [acl("DENY", "WRITE", "orders", "User:ann")]
-    observed = Observed(source=frozenset(source), target=frozenset())
+    observed = ObservedAcls(source=frozenset(source), target=frozenset())
     there = ClientSettings(alias="B", bootstrap=(("b", 1),), **target)
     flow = replace(link(PLAIN), target=there, target_admin=there)
     planned = plan(observed, mirrored("orders"), flow)
@@ -177,7 +177,7 @@ def test_clusters_without_an_authorizer_are_in_order() -> None:
     none_on = {alias: SecurityDisabled(cluster=alias) for alias in "AB"}
     some = frozenset([acl("ALLOW", "READ", "orders")])
     for source, target, named in ((none_on["A"], some, "A"), (some, none_on["B"], "B")):
-        planned = plan(Observed(source=source, target=target), mirrored("orders"), link(BOTH))
+        planned = plan(ObservedAcls(source=source, target=target), mirrored("orders"), link(BOTH))
         assert planned.creates == ()
         assert planned.problems == ()
         assert planned.notes == (f"{named} has no authorizer, so no ACLs are copied",)
@@ -185,7 +185,7 @@ def test_clusters_without_an_authorizer_are_in_order() -> None:
 
 def test_mirrors_are_read_only_without_the_source_s_acls() -> None:
     target = [acl("ALLOW", "WRITE", "A.orders")]
-    observed = Observed(source=SecurityDisabled(cluster="A"), target=frozenset(target))
+    observed = ObservedAcls(source=SecurityDisabled(cluster="A"), target=frozenset(target))
     planned = plan(observed, mirrored("orders"), link(BOTH))
     assert planned.creates == (acl("DENY", "WRITE", "A.orders"),)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from causeway.cluster.offsets import OffsetAt
 from causeway.config import LinkSettings
 from causeway.control import collisions
-from causeway.control.topics import Observed, TopicPlan, plan
+from causeway.control.topics import ObservedTopics, TopicPlan, plan
 from causeway.errors import CausewayError
 from causeway.link_topics.progress import Progress
 from causeway.model import Pair, State, TopicPartition
@@ -50,7 +50,7 @@ def link(rules: str = RULES, **changes: Any) -> LinkSettings:
 
 def look(
     source: Collection[str], ends: Mapping[str, int], of: LinkSettings, target: Target | None = None
-) -> Observed:
+) -> ObservedTopics:
     """`ends`: of the target's topics."""
     seen = plain_observed(dict.fromkeys(source, 1), dict.fromkeys(ends, 1))
     decisions = {name: of.decide_topic(name) for name in seen.source_topics}

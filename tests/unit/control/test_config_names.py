@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster.cluster import Cluster
-from causeway.control.config_names import known
+from causeway.control.topic_configs import known_configs
 from causeway.errors import AuthorizationError
 from tests.unit.control.test_topics import entries, link
 
@@ -32,10 +32,10 @@ class Target:
 )
 def test_any_topic_will_do(open_to_us: list[str], mirrors: list[str]) -> None:
     there = ["A.t", "else", LINK.progress_topic] if mirrors else ["else", LINK.progress_topic]
-    found = known(cast(Cluster, Target(*open_to_us)), LINK, there, mirrors)
+    found = known_configs(cast(Cluster, Target(*open_to_us)), LINK, there, mirrors)
     assert found == entries().keys()
 
 
 @pytest.mark.parametrize("there", [[], ["A.t"]])
 def test_nobody_can_say(there: list[str]) -> None:
-    assert known(cast(Cluster, Target()), LINK, there, there) is None
+    assert known_configs(cast(Cluster, Target()), LINK, there, there) is None

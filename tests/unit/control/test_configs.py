@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from causeway.cluster.admin import ConfigEntry
 from causeway.config import ClientSettings, LinkSettings
-from causeway.control.configs import ConfigPlan, Observed, SyncConfigs, apply, plan, undone
-from causeway.control.topic_limits import LIMIT_NAMES
+from causeway.control.configs import ConfigPlan, ObservedConfigs, SyncConfigs, apply, plan, undone
+from causeway.control.topic_configs import LIMIT_NAMES
 from causeway.control.topics import MirroredTopic
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.filters import compile_patterns
@@ -59,7 +59,7 @@ def entries(own: Mapping[str, str] = {}) -> dict[str, ConfigEntry]:
 
 
 def decide(source: Any, target: Any, **changes: Any) -> ConfigPlan:
-    observed = Observed(source={"t": source}, target={"A.t": target})
+    observed = ObservedConfigs(source={"t": source}, target={"A.t": target})
     return plan(observed, [mirrored("t")], link(**changes))
 
 
@@ -150,7 +150,7 @@ def test_what_could_not_be_read_is_a_problem() -> None:
 
 
 def test_topics_that_are_not_there_are_passed_over() -> None:
-    planned = plan(Observed(source={}, target={}), [mirrored("t")], link())
+    planned = plan(ObservedConfigs(source={}, target={}), [mirrored("t")], link())
     assert planned == ConfigPlan(changes=(), problems=())
 
 

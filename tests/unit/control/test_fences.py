@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import AclBinding, SecurityDisabled
+from causeway.cluster.acls import AclBinding, SecurityDisabled
 from causeway.control import fences
 from causeway.control.fences import DENY_WRITE, Sharer
 from causeway.errors import (

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from causeway.cluster.groups import Committed, GroupListing
 from causeway.config import ClientSettings, ControlSettings, LinkSettings
-from causeway.control.formats import Checkpoint
 from causeway.control.groups import (
     CommitPlan,
     Followed,
-    Stand,
-    Unread,
-    Why,
+    LeftOutReason,
+    TranslatedOffset,
+    UnreadRecord,
     checkpoints,
     choose,
     commits,
     follow,
 )
+from causeway.control.mm2_topics import Checkpoint
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
@@ -79,14 +79,14 @@ def test_groups_are_chosen_by_name_and_kind() -> None:
     assert chosen.groups == ("app-0", "app-1", "tool")
     assert {left.group: (left.code, left.reason) for left in chosen.left_out} == {
         "app-share": (
-            Why.NOT_CONSUMERS,
+            LeftOutReason.NOT_CONSUMERS,
             "on A it is a group of type share, which has no such offsets",
         ),
         "console-consumer-1": (
-            Why.EXCLUDED,
+            LeftOutReason.EXCLUDED,
             "excluded by groups.exclude pattern console-consumer-.*",
         ),
-        "other": (Why.NOT_INCLUDED, "not matched by groups"),
+        "other": (LeftOutReason.NOT_INCLUDED, "not matched by groups"),
     }
 
 
@@ -102,9 +102,9 @@ def test_only_topics_of_the_link_count() -> None:
     result = follow(found, link())
     assert result.commits == {"g": {T0: at(5), back: at(6)}}
     assert {left.group: left.code for left in result.left_out} == {
-        "e": Why.NOTHING_MIRRORED,
-        "n": Why.NOTHING_MIRRORED,
-        "h": Why.UNREADABLE,
+        "e": LeftOutReason.NOTHING_MIRRORED,
+        "n": LeftOutReason.NOTHING_MIRRORED,
+        "h": LeftOutReason.UNREADABLE,
     }
     assert result.left_out[1].reason == str(hidden)
 
@@ -134,7 +134,7 @@ def written(
     before = {} if last is None else {("g", M0): last}
     if downstream is None:
         return checkpoints({"g": {}}, before)
-    stand = Stand(upstream, downstream, "m", certain=certainly, alone=alone)
+    stand = TranslatedOffset(upstream, downstream, "m", certain=certainly, alone=alone)
     return checkpoints({"g": {M0: stand}}, before)
 
 
@@ -188,14 +188,14 @@ def planned(
 ) -> CommitPlan:
     names = {T0: M0, T1: M1}
     stands = {
-        names[place]: Stand(own[place].offset, offset, own[place].metadata)
+        names[place]: TranslatedOffset(own[place].offset, offset, own[place].metadata)
         for place, offset in translated.items()
         if place in own
     }
     return commits(followed(own), {"g": stands}, listing, {"g": there}, ends, link())
 
 
-def why(plan: CommitPlan) -> Why:
+def why(plan: CommitPlan) -> LeftOutReason:
     assert plan.commits == {}
     (left,) = plan.left_out
     return left.code
@@ -216,44 +216,44 @@ def test_only_what_is_missing_or_behind_is_committed() -> None:
     assert planned(own, translated, {M0: at(4), M1: at(6)}, empty).commits == {
         "g": {M0: Committed(offset=5)}
     }
-    assert why(planned(own, translated, {M0: at(6), M1: at(5)}, empty)) is Why.UP_TO_DATE
+    assert why(planned(own, translated, {M0: at(6), M1: at(5)}, empty)) is LeftOutReason.UP_TO_DATE
 
 
 def test_never_past_the_end_of_what_is_mirrored() -> None:
     assert planned({T0: at(500)}, {T0: 400}).commits == {"g": {M0: Committed(offset=100)}}
-    assert why(planned({T0: at(500)}, {T0: 400}, {M0: at(100)})) is Why.UP_TO_DATE
-    assert why(planned({T0: at(5)}, {T0: 5}, ends={})) is Why.NOT_TRANSLATED
+    assert why(planned({T0: at(500)}, {T0: 400}, {M0: at(100)})) is LeftOutReason.UP_TO_DATE
+    assert why(planned({T0: at(5)}, {T0: 5}, ends={})) is LeftOutReason.NOT_TRANSLATED
 
 
 def test_never_past_a_record_that_the_group_has_not_read() -> None:
-    own, stands = followed({T0: at(50)}), {"g": {M0: Stand(50, 50)}}
+    own, stands = followed({T0: at(50)}), {"g": {M0: TranslatedOffset(50, 50)}}
     empty = listed("g", "Empty")
 
     def plan(there: dict[TopicPartition, Committed], offset: int) -> CommitPlan:
-        unread = {"g": {M0: Unread(offset, "a record of others")}}
+        unread = {"g": {M0: UnreadRecord(offset, "a record of others")}}
         return commits(own, stands, empty, {"g": there}, ENDS, link(), unread)
 
     assert plan({}, 40).commits == {"g": {M0: Committed(offset=40)}}
     assert plan({M0: at(30)}, 40).commits == {"g": {M0: Committed(offset=40)}}
     assert plan({}, 60).commits == {"g": {M0: Committed(offset=50)}}
     held = plan({M0: at(40)}, 40)
-    assert why(held) is Why.HELD_BACK
+    assert why(held) is LeftOutReason.HELD_BACK
     assert "held back at offset 40" in held.left_out[0].reason
 
 
 def test_a_group_with_members_is_left_alone() -> None:
     for state in ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning"):
         plan = planned({T0: at(7)}, {T0: 5}, {}, listed("g", state))
-        assert why(plan) is Why.HAS_MEMBERS
+        assert why(plan) is LeftOutReason.HAS_MEMBERS
         assert state in plan.left_out[0].reason
 
 
 def test_other_reasons_to_commit_nothing() -> None:
     share = listed("g", "Empty", "share")
-    assert why(planned({T0: at(7)}, {T0: 5}, {}, share)) is Why.NOT_CONSUMERS
+    assert why(planned({T0: at(7)}, {T0: 5}, {}, share)) is LeftOutReason.NOT_CONSUMERS
     hidden = AuthorizationError("read the offsets of", "group g on B", "not allowed")
-    assert why(planned({T0: at(7)}, {T0: 5}, hidden)) is Why.UNREADABLE
-    assert why(planned({T0: at(7)}, {})) is Why.NOT_TRANSLATED
+    assert why(planned({T0: at(7)}, {T0: 5}, hidden)) is LeftOutReason.UNREADABLE
+    assert why(planned({T0: at(7)}, {})) is LeftOutReason.NOT_TRANSLATED
 
 
 offsets = st.integers(0, 200)

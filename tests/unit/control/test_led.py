@@ -12,9 +12,9 @@ import pytest
 from causeway.cluster.admin import ConfigEntry, NewTopic
 from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
 from causeway.config import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION, RouteError, Routes
-from causeway.control.acls import Observed as ObservedAcls
+from causeway.control.acls import ObservedAcls as ObservedAcls
 from causeway.control.acls import plan as plan_acls
-from causeway.control.routed_topics import Led, Need, make_ready, target_of
+from causeway.control.routed_topics import RoutedTopic, RouteNeed, make_ready, target_of
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
@@ -88,13 +88,13 @@ class Cluster:
 
 
 def ready(
-    needs: Mapping[str, Need], source: Cluster, target: Cluster
-) -> dict[str, Led | CausewayError]:
+    needs: Mapping[str, RouteNeed], source: Cluster, target: Cluster
+) -> dict[str, RoutedTopic | CausewayError]:
     return make_ready(needs, cast(Any, source), cast(Any, target), LINK)
 
 
-def need(*partitions: int, base: str = "orders") -> Need:
-    return Need(base=base, partitions=frozenset(partitions))
+def need(*partitions: int, base: str = "orders") -> RouteNeed:
+    return RouteNeed(base=base, partitions=frozenset(partitions))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,9 @@ def test_a_new_topic_is_like_a_mirror_of_what_is_led_there() -> None:
     )
     target = Cluster({})
     found = ready({"paid": need(1)}, source, target)
-    assert found["paid"] == Led(target="A.paid", topic_id=topic("A.paid").topic_id, created=True)
+    assert found["paid"] == RoutedTopic(
+        target="A.paid", topic_id=topic("A.paid").topic_id, created=True
+    )
     (made,) = target.created
     assert (made.name, made.partitions, made.replication_factor) == ("A.paid", 3, 1)
     assert made.configs["retention.ms"] == "5"
@@ -195,7 +197,7 @@ def test_it_grows_only_where_it_must() -> None:
     found = ready({"paid": need(3), "lost": need(4)}, source, target)
     assert target.grown == {"A.lost": 8}
     assert not target.created
-    assert {type(each) for each in found.values()} == {Led}
+    assert {type(each) for each in found.values()} == {RoutedTopic}
 
 
 def test_a_number_out_of_a_record_drowns_nobody() -> None:
@@ -204,7 +206,9 @@ def test_a_number_out_of_a_record_drowns_nobody() -> None:
         found = ready({"paid": need(0, number)}, Cluster({"orders": 3}), target)
         assert isinstance(found["paid"], RouteError)
     assert not target.created
-    assert isinstance(ready({"paid": need(1999)}, Cluster({"orders": 2000}), target)["paid"], Led)
+    assert isinstance(
+        ready({"paid": need(1999)}, Cluster({"orders": 2000}), target)["paid"], RoutedTopic
+    )
 
 
 def test_one_that_fails_keeps_no_other_from_being_made() -> None:
@@ -214,7 +218,7 @@ def test_one_that_fails_keeps_no_other_from_being_made() -> None:
     )
     assert "DENIED" in str(found["paid"])
     assert isinstance(found["__x"], RouteError)
-    assert isinstance(found["open"], Led)
+    assert isinstance(found["open"], RoutedTopic)
 
 
 def test_acls_go_where_records_are_led_as_well() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets, Unsure
+from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets, UnconfirmedCopy
 from causeway.link_topics.topic_log import KeyValue, TopicLog
 from causeway.model import TopicPartition
 
@@ -113,11 +113,11 @@ def test_another_alias_or_connector_is_believed_only_with_the_records() -> None:
         return MirrorMakerOffsets(log, "east", others=("A", "")).read()
 
     assert book({east: b'{"offset":41}', KEY: b'{"offset":7}'}) == {at: (41, False)}
-    assert not isinstance(book({east: b'{"offset":41}'})[at], Unsure)
+    assert not isinstance(book({east: b'{"offset":41}'})[at], UnconfirmedCopy)
     for key in (KEY, nameless, named):
         found = book({key: b'{"offset":41}'})
         assert found == {at: (41, False)}
-        assert isinstance(found[at], Unsure)
+        assert isinstance(found[at], UnconfirmedCopy)
     two = {named: b'{"offset":41}', named.replace(b"my", b"your"): b'{"offset":7}'}
     assert book(two) == {}, "which of them wrote to this target is not certain"
     assert book({**two, KEY: b'{"offset":5}'}) == {at: (5, False)}

@@ -12,7 +12,7 @@ import pytest
 
 from causeway.cluster.cluster import Cluster
 from causeway.control import required_apis
-from causeway.control.required_apis import NEEDS, Need, lacking
+from causeway.control.required_apis import NEEDS, ApiNeed, lacking
 from causeway.errors import UnreachableError
 from causeway.wire import apis
 from tests.harness.daemon import link
@@ -108,7 +108,7 @@ def test_no_release_of_kafka_is_named() -> None:
         assert "Kafka" not in text, text
 
 
-def _row(need: Need, api: apis.Api) -> str:
+def _row(need: ApiNeed, api: apis.Api) -> str:
     needed = "yes" if need.required else "no"
     return f"| {api.name} | {api.lowest} | {needed} | {need.use} | {need.without} |"
 

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control.formats import OffsetSync
-from causeway.control.offset_syncs import OffsetSyncs
+from causeway.control.mm2_topics import OffsetSync, OffsetSyncs
 from causeway.link_topics.topic_log import KeyValue, TopicLog
 from causeway.model import TopicPartition
 

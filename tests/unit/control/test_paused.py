@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.control.paused import CODE, as_it_is
+from causeway.control.topic_changes import PAUSED, without_changes_if_paused
 from causeway.control.topics import CreateTopic, GrowTopic, plan
 from tests.unit.control.test_topics import link, observed
 
@@ -13,12 +13,12 @@ def test_no_topic_is_made_nor_grows() -> None:
     running, paused = link(), link(records_paused=True)
     planned = plan(look, running, {})
     assert {type(each) for each in planned.changes} >= {CreateTopic, GrowTopic}
-    assert as_it_is(planned, running) is planned
+    assert without_changes_if_paused(planned, running) is planned
 
-    found = as_it_is(plan(look, paused, {}), paused)
+    found = without_changes_if_paused(plan(look, paused, {}), paused)
     assert found.changes == ()
     (orders,) = found.mirrored
     assert (orders.source, orders.partitions, orders.target_partitions) == ("orders", 2, 2)
-    (left,) = (each for each in found.left_out if each.code == CODE)
+    (left,) = (each for each in found.left_out if each.code == PAUSED)
     assert left.topic == "new"
     assert left.reason.startswith("paused by the file")

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from causeway.cluster.admin import NewTopic
-from causeway.control.refused_configs import accepted
+from causeway.control.topic_changes import accepted_configs
 from causeway.errors import BrokerError, CausewayError
 
 
@@ -32,7 +32,7 @@ def taken(refused: Collection[str], **configs: str) -> tuple[dict[str, str] | No
     target: Any = Target(refused)
     dotted = {name.replace("_", "."): value for name, value in configs.items()}
     topic = NewTopic(name="t", partitions=1, replication_factor=1, configs=dotted)
-    found = accepted({"t": topic}, target)
+    found = accepted_configs({"t": topic}, target)
     return (dict(found["t"].configs) if found else None), target.requests
 
 

@@ -12,13 +12,13 @@ from causeway.cluster.admin import ConfigEntry, NewTopic
 from causeway.cluster.metadata import PartitionMetadata, TopicMetadata
 from causeway.config import ClientSettings, LinkSettings
 from causeway.control.topic_changes import apply
-from causeway.control.topic_limits import LONG_MAX
+from causeway.control.topic_configs import LONG_MAX
 from causeway.control.topics import (
     AlterTopicConfigs,
     Change,
     CreateTopic,
     GrowTopic,
-    Observed,
+    ObservedTopics,
     plan,
 )
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
@@ -99,8 +99,8 @@ def observed(
     source_configs: Mapping[str, Any] = {},
     target_configs: Mapping[str, Any] = {},
     **changes: Any,
-) -> Observed:
-    base = Observed(
+) -> ObservedTopics:
+    base = ObservedTopics(
         source_topics={name: topic(name, count) for name, count in source.items()},
         source_configs={name: entries() for name in source} | dict(source_configs),
         target_topics={name: topic(name, count) for name, count in target.items()},

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.daemon.partitions import adopt
 from causeway.daemon.partitions.adopt import find_place
 from tests.harness.raw_batches import ABORT, Rec, marker

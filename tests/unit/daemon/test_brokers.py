@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control import required_apis
-from causeway.control.required_apis import NEEDS, Lack
+from causeway.control import NEEDS, MissingApi, required_apis
 from causeway.daemon.brokers import Brokers
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import BrokerError, UnreachableError
@@ -23,10 +22,10 @@ class Asked:
     """In place of required_apis.lacking: what each cluster lacks, or why it does not answer."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, tuple[Lack, ...] | Exception] = {"a": (), "b": ()}
+        self.answers: dict[str, tuple[MissingApi, ...] | Exception] = {"a": (), "b": ()}
         self.clusters: list[str] = []
 
-    def __call__(self, link: object, side: str, cluster: Any, _: float) -> tuple[Lack, ...]:
+    def __call__(self, link: object, side: str, cluster: Any, _: float) -> tuple[MissingApi, ...]:
         assert side == ("source" if cluster == "a" else "target")
         self.clusters.append(cluster)
         answer = self.answers[cluster]
@@ -55,8 +54,11 @@ def test_a_cluster_that_does_not_answer_holds_up_nothing_and_is_asked_again(aske
 def test_what_is_required_keeps_the_link_from_beginning(
     asked: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:
-    missing = Lack(need=REQUIRED, cluster="b", cause="broker 1 has no such API")
-    asked.answers["b"] = (missing, Lack(need=OPTIONAL, cluster="b", cause="broker 1 has less"))
+    missing = MissingApi(need=REQUIRED, cluster="b", cause="broker 1 has no such API")
+    asked.answers["b"] = (
+        missing,
+        MissingApi(need=OPTIONAL, cluster="b", cause="broker 1 has less"),
+    )
     brokers = Brokers(LINK, SIDES)
     for _ in range(2):
         with pytest.raises(BrokerError, match="broker 1 has no such API") as caught:
@@ -66,7 +68,7 @@ def test_what_is_required_keeps_the_link_from_beginning(
 
 
 def test_what_is_optional_is_said_once(asked: Asked, caplog: pytest.LogCaptureFixture) -> None:
-    asked.answers["b"] = (Lack(need=OPTIONAL, cluster="b", cause="broker 1 has less"),)
+    asked.answers["b"] = (MissingApi(need=OPTIONAL, cluster="b", cause="broker 1 has less"),)
     brokers = Brokers(LINK, SIDES)
     brokers.ask()
     brokers.ask()

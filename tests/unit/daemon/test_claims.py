@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from causeway.config import ClientSettings, LinkSettings
-from causeway.control.mm2_offsets import Copied, Unsure
-from causeway.control.topics import MirroredTopic
+from causeway.control import Copied, MirroredTopic, UnconfirmedCopy
 from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.claims import claim, decide
 from causeway.daemon.partitions.decisions import Adopt, Begin, GoOn, Offsets, Stop, Wish
@@ -122,7 +121,7 @@ def test_kept_names_and_data_of_which_nothing_is_known_stop_and_ask() -> None:
 
 def test_an_unsure_position_is_compared_with_the_records() -> None:
     """Also where the source has no more than that: it may be about another target."""
-    adopted = decide(TOPIC, 0, None, BEGUN, LINK, NOBODY, Unsure(499, False))
+    adopted = decide(TOPIC, 0, None, BEGUN, LINK, NOBODY, UnconfirmedCopy(499, False))
     assert isinstance(adopted, Adopt)
     assert (adopted.start, adopted.floor) == (None, None)
     sure = decide(TOPIC, 0, None, BEGUN, LINK, NOBODY, Copied(499, False))

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
+from causeway.cluster import ClusterMetadata, TopicMetadata
 from causeway.control.recreated import is_over
 from causeway.daemon.partitions.deleted import Deleted, judge
 from causeway.daemon.partitions.discovery import Found, Sides

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import ChosenTopics, LinkSettings
 from causeway.control import fences, geo_topics
 from causeway.daemon import directive_executor, overdue

@@ -11,10 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from causeway.cluster import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.config import ChosenTopics, RunSettings
-from causeway.control import topics
-from causeway.control.topics import CreateTopic, MirroredTopic
+from causeway.control import CreateTopic, MirroredTopic, topics
 from causeway.daemon.partitions import discovery, identity
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import Wish
@@ -27,7 +26,7 @@ from causeway.errors import CausewayError
 from causeway.link_topics.directives import THE_LINK
 from causeway.link_topics.progress import ClusterIds, Contents, Progress
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
-from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
+from causeway.wire import broker_error, codes
 from tests.unit.daemon import test_claims
 from tests.unit.daemon.test_link import new_link
 
@@ -55,12 +54,12 @@ def test_what_a_list_leaves_out_is_deleted_only_where_nobody_knows_its_name(
 ) -> None:
     """A broker's list leaves out what we may not see, or what it has not heard of yet."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    codes = {
-        "deleted": UNKNOWN_TOPIC_OR_PARTITION,
+    by_name = {
+        "deleted": codes.UNKNOWN_TOPIC_OR_PARTITION,
         "hidden": TOPIC_AUTHORIZATION_FAILED,
         "electing": LEADER_NOT_AVAILABLE,
     }
-    brokers = Brokers({name: broker_error(code, "ask", name) for name, code in codes.items()})
+    brokers = Brokers({name: broker_error(code, "ask", name) for name, code in by_name.items()})
     brokers.errors["there"] = None
     found = Found(counts={"listed": 1})
 
@@ -136,7 +135,7 @@ def _intake(
     monkeypatch.setattr(time, "sleep", lambda _: None)
     number = PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
     there = TopicMetadata(name="orders", topic_id=topic.source_id, partitions={0: number})
-    observed = topics.Observed(
+    observed = topics.ObservedTopics(
         source_topics={"orders": there},
         source_configs={},
         target_topics={},
@@ -150,7 +149,7 @@ def _intake(
     monkeypatch.setattr(topics, "observe", lambda *_: observed)
     monkeypatch.setattr(topics, "plan", lambda *_: planned)
     monkeypatch.setattr(identity, "settle", lambda _, __, known: known)
-    error = broker_error(UNKNOWN_TOPIC_OR_PARTITION, "ask", "it")
+    error = broker_error(codes.UNKNOWN_TOPIC_OR_PARTITION, "ask", "it")
     both = cast(Any, Brokers(dict.fromkeys((*absent, "mm2-offsets.A.internal"), error)))
     return Intake(
         test_claims.LINK,

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import ClusterMetadata, Committed, GroupListing
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import ClusterMetadata, Committed, GroupListing, OffsetAt
 from causeway.config import ClientSettings, ControlSettings, LinkSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.mirrored import Feed, Mirrored

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import ClientSettings
 from causeway.daemon.partitions import identity
 from causeway.daemon.partitions.discovery import Sides

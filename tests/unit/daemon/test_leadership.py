@@ -10,8 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from causeway.cluster.offsets import LATEST, FetchedPartition, OffsetAt
+from causeway.cluster import (
+    LATEST,
+    ClusterMetadata,
+    FetchedPartition,
+    OffsetAt,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from causeway.config import ClientSettings, LinkSettings
 from causeway.daemon import processes
 from causeway.daemon.leadership import Leadership

@@ -9,10 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import OffsetAt
 from causeway.config import INTERNAL, RouteError
-from causeway.control import routed_topics
-from causeway.control.routed_topics import Led, Need
+from causeway.control import RoutedTopic, RouteNeed, routed_topics
 from causeway.daemon.partitions import outlets
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.outlets import Outlets, led_topics
@@ -52,8 +51,8 @@ class World:
         self.registry = Registry("A->B")
         self.target = Target()
         self.said: list[Any] = []
-        self.ready: dict[str, Led | CausewayError] = {}
-        self.needs: Mapping[str, Need] = {}
+        self.ready: dict[str, RoutedTopic | CausewayError] = {}
+        self.needs: Mapping[str, RouteNeed] = {}
         self.stuck: set[TopicPartition] = set()
         self.refuses: CausewayError | None = None
         self.assigned: dict[TopicPartition, tuple[Row, bool]] = {}
@@ -71,7 +70,9 @@ class World:
             on_created=lambda: self.said.append("created"),
         )
 
-    def _make_ready(self, needs: Mapping[str, Need], *_: object) -> dict[str, Led | CausewayError]:
+    def _make_ready(
+        self, needs: Mapping[str, RouteNeed], *_: object
+    ) -> dict[str, RoutedTopic | CausewayError]:
         self.needs = needs
         return {name: self.ready[name] for name in needs}
 
@@ -111,8 +112,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def there(name: str, *, created: bool = False) -> Led:
-    return Led(target=f"A.{name}", topic_id="ee" * 16, created=created)
+def there(name: str, *, created: bool = False) -> RoutedTopic:
+    return RoutedTopic(target=f"A.{name}", topic_id="ee" * 16, created=created)
 
 
 def test_an_outlet_is_durable_before_a_lane_has_it(world: World) -> None:
@@ -125,7 +126,7 @@ def test_an_outlet_is_durable_before_a_lane_has_it(world: World) -> None:
     assert world.outlets.supply()
 
     assert world.said == [("recall", AT), ("write", AT), ("assign", AT)]
-    assert world.needs == {"paid": Need(base="orders", partitions=frozenset({2}))}
+    assert world.needs == {"paid": RouteNeed(base="orders", partitions=frozenset({2}))}
     assert len(row.progress.outlets) == 2
     own, new = row.progress.outlets
     assert own.producer_id == 5

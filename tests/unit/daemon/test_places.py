@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from causeway.cluster.cluster import Committed
-from causeway.cluster.offsets import EARLIEST
-from causeway.control.groups import Followed, Stand
+from causeway.cluster import EARLIEST, Committed
+from causeway.control import Followed, TranslatedOffset
 from causeway.daemon.partitions.mirrored import Feed
 from causeway.model import TopicPartition
 from causeway.translation.places import Place, Translation, inexact, stands, wanted
@@ -37,7 +36,7 @@ def found(
 def test_what_one_partition_becomes_may_lie_in_several() -> None:
     places = {(ORDERS, OWN): {7: Place(3)}, (ORDERS, ROUTED): {7: Place(12, mirrored=False)}}
     assert stands(followed(g={ORDERS: 7}), found(places)) == {
-        "g": {OWN: Stand(7, 3), ROUTED: Stand(7, 12, certain=False)}
+        "g": {OWN: TranslatedOffset(7, 3), ROUTED: TranslatedOffset(7, 12, certain=False)}
     }
 
 
@@ -46,8 +45,8 @@ def test_where_several_feed_one_the_first_record_that_was_not_read_counts() -> N
     places = {(ORDERS, ROUTED): {7: Place(12)}, (MORE, ROUTED): {5: Place(9), 8: Place(20)}}
     groups = followed(behind={ORDERS: 7, MORE: 5}, ahead={ORDERS: 7, MORE: 8})
     assert stands(groups, found(places, shared)) == {
-        "behind": {ROUTED: Stand(5, 9, alone=False)},
-        "ahead": {ROUTED: Stand(7, 12, alone=False)},
+        "behind": {ROUTED: TranslatedOffset(5, 9, alone=False)},
+        "ahead": {ROUTED: TranslatedOffset(7, 12, alone=False)},
     }
 
 
@@ -56,8 +55,12 @@ def test_nothing_is_said_while_one_of_them_is_not_known() -> None:
     groups = followed(g={ORDERS: 7, MORE: 5})
     places = {(ORDERS, ROUTED): {7: Place(12)}, (ORDERS, OWN): {7: Place(7)}}
     unknown = {(MORE, ROUTED): {5: Place(None, "not now")}}
-    assert stands(groups, found({**places, **unknown}, shared)) == {"g": {OWN: Stand(7, 7)}}
-    assert stands(groups, found(places, shared)) == {"g": {OWN: Stand(7, 7)}}, "begun meanwhile"
+    assert stands(groups, found({**places, **unknown}, shared)) == {
+        "g": {OWN: TranslatedOffset(7, 7)}
+    }
+    assert stands(groups, found(places, shared)) == {"g": {OWN: TranslatedOffset(7, 7)}}, (
+        "begun meanwhile"
+    )
     notes = inexact(groups, found({**places, **unknown}, shared))
     assert notes == {"g on orders-1": "not now"}
 
@@ -71,11 +74,13 @@ def test_a_group_has_read_nothing_of_a_partition_on_which_it_has_not_committed()
         (ORDERS, ROUTED): {7: Place(12)},
         (MORE, ROUTED): {EARLIEST: Place(4)},
     }
-    assert stands(groups, found(places, shared)) == {"g": {ROUTED: Stand(0, 4, alone=False)}}
+    assert stands(groups, found(places, shared)) == {
+        "g": {ROUTED: TranslatedOffset(0, 4, alone=False)}
+    }
 
 
 def test_a_place_that_may_be_too_early_is_not_certain() -> None:
     shared = {ROUTED: {ORDERS, MORE}}
     places = {(ORDERS, ROUTED): {7: Place(12)}, (MORE, ROUTED): {5: Place(20, "being looked up")}}
     answer = stands(followed(g={ORDERS: 7, MORE: 5}), found(places, shared))
-    assert answer == {"g": {ROUTED: Stand(7, 12, certain=False, alone=False)}}
+    assert answer == {"g": {ROUTED: TranslatedOffset(7, 12, certain=False, alone=False)}}

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from causeway.control.open_transactions import Held
+from causeway.control import Held
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions import rows
 from causeway.daemon.partitions.registry import Registry
@@ -18,7 +18,7 @@ AT = TopicPartition("orders", 0)
 def test_what_is_held_gets_its_reason_while_it_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(rows, "HELD_MS", 0)
+    monkeypatch.setattr("causeway.control.open_transactions.HELD_MS", 0)
     registry = Registry("A->B")
     registry.add([row()])
     registry.hear([holds(140)])

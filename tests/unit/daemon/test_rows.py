@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from causeway.control.open_transactions import Held
-from causeway.control.topics import MirroredTopic
+from causeway.control import Held, MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions.mirrored import Feed
 from causeway.daemon.partitions.registry import Registry

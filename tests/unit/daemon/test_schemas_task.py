@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from causeway.config import SchemaSettings
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic
 from causeway.daemon.tasks.schemas import task
 from causeway.errors import AuthenticationError, UnreachableError
 from causeway.filters import compile_patterns

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.daemon.partitions.mirrored import Feed
 from causeway.errors import BrokerError
 from causeway.model import Pair, TopicPartition

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
-from causeway.cluster.offsets import EARLIEST, OffsetAt
+from causeway.cluster import EARLIEST, ClusterMetadata, OffsetAt, TopicMetadata
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.mirrored import Feed, Mirrored

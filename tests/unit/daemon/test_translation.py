@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import ClusterMetadata, OffsetAt, TopicMetadata
 from causeway.daemon.lanes import lookups as lane_lookups
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.mirrored import Feed, Mirrored

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Committed
-from causeway.control.groups import Unread
+from causeway.cluster import Committed
+from causeway.control import UnreadRecord
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.others import OtherFeed
 from causeway.errors import BrokerError
@@ -85,7 +85,7 @@ def others(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def look(
     found: UnreadRecords, start: int, place: int, commits: Any = READ
-) -> Mapping[TopicPartition, Unread]:
+) -> Mapping[TopicPartition, UnreadRecord]:
     return found.look({"g": {AT: Stretch(start, place)}}, commits).get("g", {})
 
 
@@ -94,7 +94,7 @@ def test_what_others_wrote_holds_a_group_back_until_it_has_read_it() -> None:
     for producer_id, count in ((OURS, 5), (LOCAL, 2), (OURS, 5)):
         target.append(producer_id, count)
     found = records(target)
-    held = Unread(5, "a record that did not come from A")
+    held = UnreadRecord(5, "a record that did not come from A")
     assert look(found, 0, 12) == {AT: held}
     reads = target.reads
     assert look(found, 5, 12) == {AT: held}
@@ -124,7 +124,7 @@ def test_another_link_s_records_are_read_up_to_the_group_s_checkpoint_there(
     theirs = OtherFeed(source="C", topic_id="c" * 32, outlet=outlet(THEIRS, earlier=(7,)))
     others["feeds"] = {AT: [theirs]}
     found = records(target)
-    held = Unread(3, "a record from C that the group has not read there")
+    held = UnreadRecord(3, "a record from C that the group has not read there")
     assert look(found, 0, 14) == {AT: held}
     others["C"] = {("g", AT): 5}
     assert look(found, 0, 14) == {AT: held._replace(offset=5)}
@@ -152,7 +152,7 @@ def test_records_of_a_topic_on_which_it_has_committed_nothing_are_unread() -> No
         target.append(producer_id, count)
     both = fed(SOURCE, outlet()), fed(MORE, outlet(ALSO))
     held = look(records(target, *both), 0, 8)[AT]
-    assert held == Unread(3, "a record of more, on which the group has committed nothing")
+    assert held == UnreadRecord(3, "a record of more, on which the group has committed nothing")
     reads_both = {"g": {SOURCE: Committed(offset=9), MORE: Committed(offset=9)}}
     assert look(records(target, *both), 0, 8, reads_both) == {}
     assert look(records(target, *both), 0, 8, None) == {}

@@ -10,9 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import Cluster, ClusterMetadata, OffsetAt, TopicMetadata
 from causeway.config import ChosenTopics
 from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
@@ -22,7 +20,7 @@ from causeway.link_topics import directive_log
 from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
 from causeway.link_topics.progress import Contents, DirectivesRecord
 from causeway.model import State, TopicPartition
-from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
+from causeway.wire import broker_error, codes
 from tests.unit.daemon import test_claims
 from tests.unit.geo.test_standing import GEO
 
@@ -55,7 +53,7 @@ class Kafka:
                 or (
                     None
                     if name in self.ends
-                    else broker_error(UNKNOWN_TOPIC_OR_PARTITION, "look up topic", name)
+                    else broker_error(codes.UNKNOWN_TOPIC_OR_PARTITION, "look up topic", name)
                 ),
             )
             for name in names

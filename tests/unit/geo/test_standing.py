@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from causeway.config import LinkSettings, RunSettings, Settings
-from causeway.control.topics import Problem
+from causeway.control import TopicProblem
 from causeway.errors import ConfigError
 from causeway.geo import destination_status
 from causeway.geo.destination_status import Destination, as_json, topics_of
@@ -52,7 +52,9 @@ def directive(kind: Kind, topic: str = "orders") -> Directive:
 
 
 def status(*parts: PartitionStatus, unavailable: str | None = None) -> LinkStatus:
-    problem = Problem(topic="bills", error=ConfigError("create topic", "shop.bills", "too few"))
+    problem = TopicProblem(
+        topic="bills", error=ConfigError("create topic", "shop.bills", "too few")
+    )
     return LinkStatus(
         link=GEO, driver=None, partitions=parts, problems=(problem,), unavailable=unavailable
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.cluster.cluster import Committed
+from causeway.cluster import Committed
 from causeway.errors import AuthorizationError
 from causeway.link_topics.progress import Contents, OffsetMapRecord
 from causeway.model import Pair, TopicPartition

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from causeway.control import fences
-from causeway.control.fences import DENY_WRITE, FencePlan
+from causeway.control import DENY_WRITE, FencePlan, fences
 from causeway.link_topics.directives import Directive, Standing
 from causeway.link_topics.progress import LeaseRecord
 from causeway.operate.cutover.clock import DriverClock

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.control.fences import DENY_WRITE
+from causeway.control import DENY_WRITE
 from causeway.link_topics.cuts import Cut, CutPoint
 from causeway.link_topics.directives import Directive, Kind, Scope
 from causeway.model import TopicPartition

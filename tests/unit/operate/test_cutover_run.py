@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from causeway.control.topics import MirroredTopic, TopicPlan
+from causeway.control import MirroredTopic, TopicPlan
 from causeway.errors import PartitionsFailedError
 from causeway.link_topics.directives import Directive, Kind, Scope, Standing
 from causeway.operate.cutover import checks

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster.producers import ActiveProducer, OpenTransaction
+from causeway.cluster import ActiveProducer, OpenTransaction
 from causeway.errors import AuthorizationError
 from causeway.model import TopicPartition
 from causeway.operate.cutover import watch as watching

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import OffsetAt
 from causeway.errors import AuthorizationError, UnreachableError
 from causeway.model import TopicPartition
 from causeway.operate.cutover import writers as module

@@ -14,8 +14,8 @@ from causeway.link_topics.progress import Contents
 from causeway.model import Pair, TopicPartition
 from causeway.operate.failover import ending
 from causeway.operate.failover.ending import Ending
+from causeway.records import HEADER
 from causeway.relay import log_reader
-from causeway.wire.batches import HEADER
 from tests.unit.daemon.test_claims import progress
 
 OURS, OTHERS = 5, 77

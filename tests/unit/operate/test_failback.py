@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.offsets import EARLIEST
+from causeway.cluster import EARLIEST
 from causeway.config import ClientSettings, LinkSettings, TransformSettings, TreatmentSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError, PartitionsFailedError

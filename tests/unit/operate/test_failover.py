@@ -9,11 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Committed
-from causeway.cluster.metadata import TopicMetadata
-from causeway.cluster.offsets import EARLIEST, OffsetAt
+from causeway.cluster import EARLIEST, Committed, OffsetAt, TopicMetadata
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
-from causeway.control.groups import CommitPlan
+from causeway.control import CommitPlan
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing

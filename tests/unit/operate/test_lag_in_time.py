@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import OffsetAt
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.tasks.control_plane import ControlPlane

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from causeway.config import HttpSettings, RunSettings, Secret, Settings
-from causeway.control.topics import Problem
+from causeway.control import TopicProblem
 from causeway.errors import AuthenticationError, AuthorizationError, ConfigError, NobodyLeadsError
 from causeway.model import State
 from causeway.operate.listing import driver
@@ -58,7 +58,7 @@ def test_a_word_that_there_is_not_is_refused(call: Callable[[Settings], object],
 
 def test_a_topic_s_partitions_are_taken_together() -> None:
     stopped = partition("orders", 2, state=State.STOPPED, reason="truncated", lag_ms=9000)
-    problem = Problem(topic="odd", error=AuthorizationError("look up topic", "odd"))
+    problem = TopicProblem(topic="odd", error=AuthorizationError("look up topic", "odd"))
     status = LinkStatus(
         link=link(),
         driver=None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from causeway.config import RunSettings, Settings
-from causeway.control.topics import Problem
+from causeway.control import TopicProblem
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics.directive_log import ActiveDirectives
 from causeway.link_topics.directives import Directive, Kind, Scope
@@ -46,7 +46,7 @@ FULL = LinkStatus(
     link=A_B,
     driver=None,
     partitions=(partition("bills"), partition("orders")),
-    problems=(Problem(topic="odd", error=ConfigError("mirror", "odd", "no name")),),
+    problems=(TopicProblem(topic="odd", error=ConfigError("mirror", "odd", "no name")),),
     tasks=(
         TaskRecord(
             name="groups",

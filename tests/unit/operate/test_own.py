@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster.admin import ConfigEntry
-from causeway.cluster.metadata import TopicMetadata
+from causeway.cluster import ConfigEntry, TopicMetadata
 from causeway.config import ClientSettings, Settings
 from causeway.errors import UnreachableError
 from causeway.formats import load_mm2

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from causeway.control.acls import AclPlan
-from causeway.control.configs import ConfigPlan
-from causeway.control.topics import TopicPlan
+from causeway.control import AclPlan, ConfigPlan, TopicPlan
 from causeway.formats import load
 from causeway.operate.plan.plan import LinkPlan, not_alone
 from causeway.operate.plan.starts import Starts

@@ -9,7 +9,7 @@ import pytest
 from causeway.cli import plan as shown
 from causeway.cli.common import console
 from causeway.config import SchemaSettings
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic
 from causeway.operate.plan import plan, schemas
 from tests.harness.registry_stand_in import registry_stand_in
 from tests.unit.cli.test_tables import link, planned

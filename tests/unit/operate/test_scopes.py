@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.parallel import Connect
+from causeway.cluster import Connect
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.offsets import EARLIEST, OffsetAt
+from causeway.cluster import EARLIEST, OffsetAt
 from causeway.daemon.partitions.discovery import Sides
 from causeway.link_topics.progress import Contents
 from causeway.model import TopicPartition

@@ -8,14 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import OffsetAt
-from causeway.control.open_transactions import Held
-from causeway.control.topics import MirroredTopic, Observed, Problem, TopicPlan
+from causeway.cluster import Cluster, OffsetAt
+from causeway.control import Held, MirroredTopic, ObservedTopics, TopicPlan, TopicProblem
 from causeway.errors import AuthorizationError, ConfigError
 from causeway.link_topics.directive_log import ActiveDirectives
 from causeway.link_topics.progress import Contents, LeaseRecord, Progress
 from causeway.model import Pair, State, TopicPartition
+from causeway.records import HEADER
 from causeway.relay.messages import Outlet
 from causeway.status import from_clusters, lag
 from causeway.status.from_clusters import (
@@ -28,7 +27,6 @@ from causeway.status.from_clusters import (
 from causeway.status.health import verdict
 from causeway.status.lag import first_timestamp
 from causeway.status.states import NO_DRIVER
-from causeway.wire.batches import HEADER
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.unit.daemon.test_claims import link
 
@@ -61,7 +59,7 @@ OUTLET = Outlet(
 )
 RUNNING = Driver(owner="host-1", running=True, last_seen_ms=NOW)
 GONE = Driver(owner="host-1", running=False, last_seen_ms=NOW)
-NOTHING = Observed(
+NOTHING = ObservedTopics(
     source_topics={},
     source_configs={},
     target_topics={},
@@ -311,7 +309,7 @@ def test_the_exit_code_says_whether_all_is_well() -> None:
     fine = of(RUNNING, judge(), judge(None))
     stopped = of(RUNNING, judge(), judge(PROGRESS.replace(state=State.STOPPED, reason="x")))
     failed = of(RUNNING, judge(PROGRESS.replace(state=State.FAILED, reason="x")))
-    problem = Problem(topic="odd", error=AuthorizationError("describe", "odd"))
+    problem = TopicProblem(topic="odd", error=AuthorizationError("describe", "odd"))
     paused = of(RUNNING, judge(PROGRESS.replace(state=State.PAUSED, reason="x")))
     assert verdict([fine]) == verdict([paused]) == 0
     assert verdict([fine, stopped]) == verdict([failed, fine]) == 7

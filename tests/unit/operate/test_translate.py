@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
-from causeway.cluster.offsets import LATEST, FetchedPartition, OffsetAt
+from causeway.cluster import LATEST, ClusterMetadata, FetchedPartition, OffsetAt, TopicMetadata
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, TransformSettings
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import UnreachableError
 from causeway.link_topics.offset_map import OffsetMap
 from causeway.model import TopicPartition

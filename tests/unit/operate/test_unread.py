@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from causeway.cluster.cluster import Committed
-from causeway.control.groups import Stand
+from causeway.cluster import Committed
+from causeway.control import TranslatedOffset
 from causeway.link_topics.progress import OffsetMapRecord, Progress
 from causeway.model import Pair, State
 from causeway.translation.unread_by_progress import UnreadByProgress
@@ -41,7 +41,7 @@ def test_a_place_is_bounded_by_the_first_unread_record() -> None:
     for producer_id, count in ((OURS, 5), (LOCAL, 2), (OURS, 5)):
         target.append(producer_id, count)
     found = UnreadByProgress(SHARED, cast(Any, target))
-    places = {"g": {AT: Stand(10, 12)}}
+    places = {"g": {AT: TranslatedOffset(10, 12)}}
 
     def bounds(known: Progress, maps: Any, there: Any) -> dict[str, int]:
         unread = found.look([known], maps, places, there, READ, wait_s=0)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.config import RunSettings, Settings
-from causeway.control.topics import Problem
+from causeway.control import TopicProblem
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, UnreachableError
 from causeway.model import State
 from causeway.operate import wait as waits
@@ -73,9 +73,9 @@ def test_a_state_can_be_waited_for_with_any_lag_or_with_one() -> None:
 
 
 def test_a_topic_that_cannot_be_mirrored_is_not_done() -> None:
-    problem = Problem(topic="bills", error=AuthorizationError("look up topic", "bills"))
+    problem = TopicProblem(topic="bills", error=AuthorizationError("look up topic", "bills"))
     assert not reached(partition(), problems=(problem,))
-    of_one_that_is = Problem(topic="orders", error=AuthorizationError("describe", "orders"))
+    of_one_that_is = TopicProblem(topic="orders", error=AuthorizationError("describe", "orders"))
     assert reached(partition(), problems=(of_one_that_is,)), "it is mirrored all the same"
 
 

@@ -17,7 +17,7 @@ from causeway.producer.journal import Chunk, Record
 from causeway.producer.lanes import Lane
 from causeway.producer.message import messages
 from causeway.producer.shares import batches_in, marshalled, records_in, share_out
-from causeway.wire.records import records_of
+from causeway.records import records_of
 
 CONTENT = some.one_of(some.none(), some.binary(max_size=40), some.just(b"v" * 20_000))
 TIME = some.one_of(some.integers(1, 1 << 62), some.just(1_700_000_000_000))

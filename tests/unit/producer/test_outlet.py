@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.producer_expiry import YOUNG_S
+from causeway.cluster import YOUNG_S
 from causeway.producer.client import Sending
 from causeway.producer.encode import Packer, batch_of
 from causeway.producer.journal import Record

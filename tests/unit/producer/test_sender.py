@@ -17,7 +17,7 @@ from causeway.producer.outlet import Outlet
 from causeway.producer.rd_client import RdClient
 from causeway.producer.sender import Sender
 from causeway.producer.wire_settings import wire_settings
-from causeway.wire.produce import Produced
+from causeway.wire import Produced
 from tests.unit.producer.test_outlet import sending
 
 NOW = 1000.0

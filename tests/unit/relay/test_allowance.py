@@ -19,9 +19,7 @@ from causeway.relay.lane.reader import SourceConnection
 from causeway.relay.lane.relay import FLOW_BYTES, HELD_BACK_WAIT_MS, Relay
 from causeway.relay.lane.stages import Stages
 from causeway.relay.messages import Clusters, Rate, Throttle
-from causeway.wire.connection import Connection
-from causeway.wire.fetch import HIGHEST_VERSION, FetchSession
-from causeway.wire.frames import Outbox
+from causeway.wire import Connection, FetchSession, SendQueue, fetch
 from tests.unit.relay.test_reader import Wire
 from tests.unit.relay.test_throttle import flow
 
@@ -40,7 +38,7 @@ class Waiting:
 
     @property
     def connection(self) -> Any:
-        return SimpleNamespace(outbox=Outbox(cast(Any, None)))
+        return SimpleNamespace(outbox=SendQueue(cast(Any, None)))
 
 
 def target(*, ready: bool = False, lacks: bool = False, rest_s: float = 0.0) -> Any:
@@ -106,7 +104,7 @@ def test_a_throttled_link_is_read_over_all_of_its_connections(relay: Relay) -> N
         SourceConnection(
             cast(Connection, Wire()),
             FetchSession(
-                version=HIGHEST_VERSION,
+                version=fetch.HIGHEST_VERSION,
                 client_id=b"c",
                 max_wait_ms=500,
                 min_bytes=1,

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from causeway.records import Batch, PlainRecord, records_of
+from causeway.records.codec import build
 from causeway.relay.lane import chunks as module
 from causeway.relay.lane.chunks import (
     ALONE_S,
@@ -24,9 +26,6 @@ from causeway.relay.lane.chunks import (
     Work,
 )
 from causeway.transform.channel import Chunk, Outcome
-from causeway.wire.batches import Batch
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build, records_of
 
 
 def _batch(first: int, count: int) -> Batch:

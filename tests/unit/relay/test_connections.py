@@ -22,8 +22,7 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.reader import SourceConnection
 from causeway.relay.lane.target import TargetConnection
 from causeway.relay.messages import Clusters
-from causeway.wire.buffers import Buffers
-from causeway.wire.fetch import HIGHEST_VERSION
+from causeway.wire import Buffers, fetch
 from tests.unit.relay.test_throttle import flow
 
 MB = 1 << 20
@@ -67,7 +66,7 @@ class Broker:
         return self._sockets[0].fileno()
 
     def api_version(self, *_: int) -> int:
-        return HIGHEST_VERSION
+        return fetch.HIGHEST_VERSION
 
     def share(self, _: Buffers) -> None: ...
 

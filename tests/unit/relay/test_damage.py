@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.cluster.cluster import Cluster, FetchedPartition
+from causeway.cluster import Cluster, FetchedPartition
 from causeway.model import Loss
 from causeway.relay.recovery.damage import Damage, loss_by, readable_from
-from causeway.wire.codes import CORRUPT_MESSAGE, broker_error
+from causeway.wire import broker_error, codes
 from tests.harness.raw_batches import Rec, damaged
 from tests.harness.world import SOURCE, SOURCE_ID, FakeCluster, Log
 
@@ -30,7 +30,7 @@ class Damaged(FakeCluster):
     def fetch(self, place: Any, offset: int, max_bytes: int, **more: Any) -> FetchedPartition:
         self.fetches += 1
         if any(offset in stretch for stretch in self.unread):
-            raise broker_error(CORRUPT_MESSAGE, "read", str(place))
+            raise broker_error(codes.CORRUPT_MESSAGE, "read", str(place))
         if any(offset in stretch for stretch in self.lost):
             found = super().fetch(place, offset, max_bytes, **more)
             return replace(found, records=b"")

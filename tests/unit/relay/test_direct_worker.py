@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from causeway.records import Batch
 from causeway.relay import messages
 from causeway.relay.lane import direct
 from causeway.relay.lane import stage as stage_module
@@ -24,7 +25,6 @@ from causeway.transform import direct_worker
 from causeway.transform.channel import Chunk, Frame, Greeting
 from causeway.transform.rules.shortcut import shortcut_of
 from causeway.transform.sealed import Connection
-from causeway.wire.batches import Batch
 from tests.harness.stage import batch_of, read
 from tests.harness.staged_lane import SECRET, Loop, Workers
 from tests.harness.transforms import settings

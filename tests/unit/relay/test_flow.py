@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from causeway.model import Pair, Spread, State
+from causeway.records import Batch, as_is
 from causeway.relay.lane.flow import Flow
 from causeway.relay.messages import Assignment, Outlet, Report, decode, encode
-from causeway.wire.batches import Batch
-from causeway.wire.records import as_is
 from tests.harness.raw_batches import Rec, raw_batch
 
 

@@ -8,15 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import Cluster, OffsetAt
 from causeway.errors import CausewayError, UnreachableError
 from causeway.model import Pair, State, TopicPartition
+from causeway.records import as_is
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.idle import LOOK_S, IdlePairs
 from causeway.relay.messages import Assignment, Outlet
-from causeway.wire.records import as_is
 from tests.harness.raw_batches import Rec, raw_batch
 
 

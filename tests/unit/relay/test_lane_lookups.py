@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import CausewayError
 from causeway.model import Pair
+from causeway.records import Batch, records_of
+from causeway.records.codec import build
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lookups import AT_ONCE, LookUps, look_for
 from causeway.relay.messages import Assignment, LookedUp, Lookup, Outlet, decode, encode
-from causeway.wire.batches import Batch
-from causeway.wire.records import build, records_of
 from tests.harness.raw_batches import Rec
 from tests.harness.world import OURS, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log
 

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from causeway.cluster.producer_expiry import YOUNG_S
+from causeway.cluster import YOUNG_S
+from causeway.records import Batch
 from causeway.relay.lane.late_requests import must_wait
 from causeway.relay.source import keep
-from causeway.wire.batches import Batch
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.unit.relay.test_target import Bench
 

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.client import Leader
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster, Leader
 from causeway.errors import CausewayError, UnreachableError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.lane.flow import Flow

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.records import Batch
 from causeway.relay.lane import memory as module
 from causeway.relay.lane.flow import OutletState
 from causeway.relay.lane.memory import Memory
-from causeway.wire.batches import Batch
-from causeway.wire.frames import Outbox
+from causeway.wire import SendQueue
 from tests.harness.waiting import await_until
 from tests.unit.relay.test_throttle import flow
 
@@ -168,7 +168,7 @@ def test_a_while_nothing_is_copied_while_half_of_the_buffer_waits(
 
     monkeypatch.setattr(module, "_sparse", looked)
     memory = Memory(32 * MB)
-    box = Outbox(cast(Any, Takes()))
+    box = SendQueue(cast(Any, Takes()))
     slow, *fast = outlets = _outlets(8)
     while memory.has_room(0, outlets, [box]):
         _answer(memory, outlets, 8)
@@ -206,7 +206,7 @@ def test_much_that_waits_for_one_broker_leaves_the_others_what_it_does_not_use()
 
 def test_what_a_broker_does_not_take_is_copied_out_of_the_others_answers() -> None:
     memory = Memory(32 * MB)
-    box = Outbox(cast(Any, Full()))
+    box = SendQueue(cast(Any, Full()))
     box.queue([b"a request", b"of which a part may be sent"])
     (fast,) = outlets = _outlets(1)
     queued = []
@@ -226,7 +226,7 @@ def test_room_is_found_though_only_what_was_queued_has_gone() -> None:
     """One broker of two takes nothing more: what it lacks must not keep the other's answers."""
     memory = Memory(32 * MB)
     (outlet,) = outlets = _outlets(1)
-    stuck, other = Outbox(cast(Any, Full())), Outbox(cast(Any, Takes()))
+    stuck, other = SendQueue(cast(Any, Full())), SendQueue(cast(Any, Takes()))
     for box in (stuck, other):
         box.queue([b"of which a part may be sent"])
     while memory.has_room(0, outlets, [stuck, other]):

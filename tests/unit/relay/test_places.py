@@ -24,9 +24,7 @@ from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Led, Request, TooEarlyError
-from causeway.wire.codes import INVALID_RECORD
-from causeway.wire.fetch import Fetched
-from causeway.wire.produce import Produced
+from causeway.wire import Fetched, Produced, codes
 from tests.harness.raw_batches import Rec, raw_batch
 
 
@@ -358,7 +356,7 @@ def test_what_the_target_refuses_as_damaged_is_not_passed_over() -> None:
     outlet.unanswered -= 1
 
     with pytest.raises(NeedsRecovery) as doubt:
-        account(flow, outlet, sent, Produced(INVALID_RECORD, -1, -1, "it has no key"), 0)
+        account(flow, outlet, sent, Produced(codes.INVALID_RECORD, -1, -1, "it has no key"), 0)
     finding.doubt(flow, doubt.value)
 
     assert flow.damage == Damage(0, str(doubt.value), 3)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.offsets import LATEST
+from causeway.cluster import LATEST
 from causeway.errors import BrokerError, ProtocolError
 from causeway.link_topics import progress
 from causeway.link_topics.entries import EVENTS, EventRecord

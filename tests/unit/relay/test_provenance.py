@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.records import PlainRecord, Record
 from causeway.relay.provenance import ORIGIN, Provenance, SkipHeader
 from causeway.relay.treatment import Topics
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import Record
 
 Header = tuple[str, bytes | None]
 ORDERS = Topics("orders", "orders")

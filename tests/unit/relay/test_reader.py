@@ -8,8 +8,7 @@ from causeway.model import Pair
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.reader import Allowance, SourceConnection
 from causeway.relay.messages import Assignment, Outlet
-from causeway.wire.connection import Connection
-from causeway.wire.fetch import HIGHEST_VERSION, FetchSession
+from causeway.wire import Connection, FetchSession, fetch
 
 
 def _flow(link: str, partition: int = 0, **more: Any) -> Flow:
@@ -38,7 +37,7 @@ def _flow(link: str, partition: int = 0, **more: Any) -> Flow:
 
 def _session(kind: type[FetchSession] = FetchSession) -> FetchSession:
     return kind(
-        version=HIGHEST_VERSION,
+        version=fetch.HIGHEST_VERSION,
         client_id=b"c",
         max_wait_ms=500,
         min_bytes=1,

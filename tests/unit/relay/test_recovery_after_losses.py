@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from causeway.errors import DivergedError
 from causeway.model import Pair
+from causeway.records import advance
 from causeway.relay.recovery import survey
-from causeway.wire.batches import advance
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec
 from tests.harness.world import FOREIGN, OURS, World, compact, plain_world, refused, resumed, worlds

@@ -10,16 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.model import Pair, State
+from causeway.records import HEADER_SIZE, Batch, as_is, records_of
 from causeway.relay.lane.flow import Diverging, Flow
 from causeway.relay.lane.responses import NeedsRecovery, StopPartition, account, take_in
 from causeway.relay.lane.route import route, take
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.shares import KEYLESS_RUN, partition_of, shares
-from causeway.wire.batches import HEADER_SIZE, Batch
-from causeway.wire.codes import CORRUPT_MESSAGE, INVALID_RECORD
-from causeway.wire.fetch import EpochEnd, Fetched
-from causeway.wire.produce import Produced
-from causeway.wire.records import as_is, records_of
+from causeway.wire import EpochEnd, Fetched, Produced, codes
 from tests.harness.raw_batches import Rec, damaged, raw_batch
 
 # From the tests of Apache Kafka's own Utils.murmur2: key and hash as a Java int.
@@ -190,7 +187,7 @@ def test_damage_is_told_of_once_all_before_it_is_relayed() -> None:
     flow = _flow(0)
     flow.state = State.RUNNING
     take_in(flow, _fetched(good + bad))
-    corrupt = _fetched(b"")._replace(error=CORRUPT_MESSAGE)  # the broker itself may notice it
+    corrupt = _fetched(b"")._replace(error=codes.CORRUPT_MESSAGE)  # the broker itself may notice it
     for answer in (_fetched(bad), corrupt):
         take_in(flow, answer)
         assert flow.unreadable_at == 1
@@ -207,7 +204,7 @@ def test_damage_is_told_of_once_all_before_it_is_relayed() -> None:
         assert (doubt.value.damage.start, doubt.value.damage.to) == (1, -1)
 
 
-@pytest.mark.parametrize("error", [CORRUPT_MESSAGE, INVALID_RECORD])
+@pytest.mark.parametrize("error", [codes.CORRUPT_MESSAGE, codes.INVALID_RECORD])
 def test_what_the_target_refuses_as_damaged_ends_with_the_batch(error: int) -> None:
     flow = _flow(0)
     flow.state = State.RUNNING

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from causeway.errors import CausewayError, UnreachableError
+from causeway.records import PlainRecord
 from causeway.relay.messages import TreatmentStep
 from causeway.relay.treatment import NotYetError, Topics, Treatment, treatment_of
 from causeway.schemas import ids
 from causeway.schemas.registry import Registry, UnansweredError
-from causeway.wire.plain_records import PlainRecord
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
 TOPICS = Topics("orders", "A.orders")

@@ -8,13 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import LATEST, OffsetAt
+from causeway.cluster import LATEST, Cluster, OffsetAt
 from causeway.errors import BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
 from causeway.relay.recovery import survey
-from causeway.wire.apis import unsupported
-from causeway.wire.sockets import user_timeout_of
+from causeway.wire import unsupported, user_timeout_of
 from tests.harness.raw_batches import Rec
 from tests.harness.world import FOREIGN, OURS, TARGET, TARGET_ID, FakeCluster, Log
 

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from causeway.cluster.producer_expiry import REMEMBERED_S
+from causeway.cluster import REMEMBERED_S
 from causeway.errors import ProtocolError
 from causeway.model import Pair
+from causeway.records import HEADER, Batch, as_is, records_of, unpacked_size
 from causeway.relay.lane.flow import Flow, OutletState, Sent
 from causeway.relay.lane.lease import LeaseGuard, clock
 from causeway.relay.lane.outgoing import LEAST_BATCH_BYTES, next_batch, send_smaller
@@ -28,11 +29,7 @@ from causeway.relay.lane.target import (
     TargetConnection,
 )
 from causeway.relay.messages import Assignment, Outlet
-from causeway.wire.batches import HEADER, Batch
-from causeway.wire.connection import Connection
-from causeway.wire.frames import Outbox
-from causeway.wire.produce import Produced
-from causeway.wire.records import as_is, records_of, unpacked_size
+from causeway.wire import Connection, Produced, SendQueue
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch
 
@@ -47,7 +44,7 @@ class FakeConnection:
         self.closed = False
         self.session_expires_at: float | None = None
         self.queued: list[Any] = []
-        self.outbox = Outbox(cast(Any, None))  # for its size
+        self.outbox = SendQueue(cast(Any, None))  # for its size
         self.full = False  # the socket takes nothing
         self.flushes = 0
         self.borne_s = 0.0

@@ -7,9 +7,14 @@ from typing import cast
 
 import pytest
 
-from causeway.cluster.admin import ConfigEntry, NewTopic
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from causeway.cluster import (
+    Cluster,
+    ClusterMetadata,
+    ConfigEntry,
+    NewTopic,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.link_topics.topic_log import COMPACTED, TopicLog
 from causeway.model import TopicPartition

@@ -11,6 +11,8 @@ import pytest
 
 from causeway.errors import CausewayError
 from causeway.model import Pair, State
+from causeway.records import Batch, PlainRecord
+from causeway.records.codec import build
 from causeway.relay import messages
 from causeway.relay.lane import transforming
 from causeway.relay.lane.chunks import DIES, HANGS, Piece, Work
@@ -24,9 +26,6 @@ from causeway.relay.lane.transforming import Transforming
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.source import Kept
 from causeway.transform.channel import Outcome, Output, Refusal
-from causeway.wire.batches import Batch
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build
 
 
 def _batch(*offsets: int, size: int = 1) -> Batch:

@@ -8,6 +8,7 @@ import pytest
 
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import Pair
+from causeway.records import Batch, Record, as_is, records_of
 from causeway.relay import treatment as treatments
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.on_the_way import OnTheWay
@@ -26,9 +27,7 @@ from causeway.relay.treatment import (
     treat_kept,
     treatment_of,
 )
-from causeway.wire.batches import Batch
-from causeway.wire.fetch import Fetched
-from causeway.wire.records import Record, as_is, records_of
+from causeway.wire import Fetched
 from tests.harness.raw_batches import Rec, raw_batch
 
 T = Topics("t", "t")

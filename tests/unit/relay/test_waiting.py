@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from causeway.records import Batch
 from causeway.relay.lane.waiting import Waiting
-from causeway.wire.batches import Batch
 
 NOON = 1_700_000_000_000
 

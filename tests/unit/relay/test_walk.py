@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import BrokerError
+from causeway.records import HEADER
 from causeway.relay import log_reader
-from causeway.wire.batches import HEADER
 from tests.harness.raw_batches import Rec
 from tests.harness.world import SOURCE, SOURCE_ID, FakeCluster, Log
 

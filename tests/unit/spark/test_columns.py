@@ -7,9 +7,9 @@ import pytest
 
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
+from causeway.records import PlainRecord
 from causeway.spark.columns import batches
 from causeway.spark.log import Run
-from causeway.wire.plain_records import PlainRecord
 
 AT = TopicPartition("orders", 3)
 TIMES = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("offset", pa.int64())])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from causeway.errors import ProtocolError
+from causeway.records import PlainRecord, header
+from causeway.records.codec import build
 from causeway.spark.log import runs
-from causeway.wire.batches import header
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build
 
 
 def raw(first: int, count: int) -> bytes:

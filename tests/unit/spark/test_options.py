@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster import EARLIEST, LATEST
 from causeway.errors import ConfigError
 from causeway.model import TopicPartition
 from causeway.spark.options import connection, read_options, write_options

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from causeway.cluster.offsets import EARLIEST
+from causeway.cluster import EARLIEST
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from causeway.spark.columns import whole_schema

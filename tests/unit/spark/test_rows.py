@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from causeway.errors import ConfigError
+from causeway.records import PlainRecord
 from causeway.spark.rows import Digest, Row, check_columns, rows
-from causeway.wire.plain_records import PlainRecord
 
 
 def test_each_column_has_its_place_and_those_that_are_not_there_are_null() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from causeway.control.topics import Problem
+from causeway.control import TopicProblem
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics.directive_log import ActiveDirectives
 from causeway.link_topics.directives import Directive, Kind, Scope
@@ -155,7 +155,7 @@ def of_clusters() -> tuple[FromClusters, ...]:
         link=settings(),
         driver=Driver(owner="host-1", running=True, last_seen_ms=NOW_MS - 500),
         partitions=partitions,
-        problems=(Problem(topic="odd", error=ConfigError("mirror", "odd", "denied")),),
+        problems=(TopicProblem(topic="odd", error=ConfigError("mirror", "odd", "denied")),),
         tasks=(
             TaskRecord(
                 name="groups", done_at=NOW_MS, items={"g": "has members"}, figures={"copied": 2}

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.records import PlainRecord
 from causeway.transform import avro_bounds
 from causeway.transform.avro import Avro
 from causeway.transform.avro_bounds import DEEPEST, MOST_EMPTY, TOO_DEEP, TOO_LONG, TOO_MUCH
@@ -24,7 +25,6 @@ from causeway.transform.registry import MisfitError, Reference
 from causeway.transform.registry import Schema as Registered
 from causeway.transform.schemas import Schemas
 from causeway.transform.source_rows import ROWS_BYTES, Rows
-from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import batch_of
 from tests.unit.transform.test_avro import schemas, written
 

@@ -7,6 +7,7 @@ from array import array
 
 import pytest
 
+from causeway.records import Batch
 from causeway.transform.channel import (
     Chunk,
     Frame,
@@ -20,7 +21,6 @@ from causeway.transform.channel import (
     encode,
 )
 from causeway.transform.sealed import Connection
-from causeway.wire.batches import Batch
 
 _DENSE = Batch(b"payload", 4, 100, 200, 3, 10, 13, 7)
 _GAPS = Batch(b"\0" * 9, 0, -1, -1, 3, 20, 30, 7, array("q", [20, 20, 25]))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causeway.records import Batch, PlainRecord
 from causeway.transform import direct as module
 from causeway.transform.channel import Outcome
 from causeway.transform.direct import Direct
@@ -20,8 +21,6 @@ from causeway.transform.rules.leaves import hmac_of
 from causeway.transform.rules.shortcut import shortcut_of
 from causeway.transform.sink_worker import Chunks
 from causeway.transform.source_rows import NOT_A_NAME, NOT_A_TIME, Rows
-from causeway.wire.batches import Batch
-from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import batch_of, chunk_of, read
 from tests.harness.transforms import settings
 

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.config import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION
+from causeway.records import PlainRecord
 from causeway.transform.channel import Outcome, Refusal
 from causeway.transform.outcome import BATCH_BYTES, NO_NAME, outcome_of
 from causeway.transform.rows import CHUNK, MARK, MISSING, REASON, SECRETS, SEEN
 from causeway.transform.sink_worker import Chunks
 from causeway.transform.source_rows import NOT_A_BATCH, NOT_A_NAME, NOT_A_TIME, Rows
 from causeway.transform.source_worker import bounded
-from causeway.wire.plain_records import PlainRecord
 from tests.harness.stage import batch_of, chunk_of, read
 
 MARKED = {

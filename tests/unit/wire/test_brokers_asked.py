@@ -57,4 +57,4 @@ def test_a_disk_that_has_failed_is_named() -> None:
     failed = SimpleNamespace(error_code=56, log_dir="/data/2", topics=())
     client: Any = Client(n7=SimpleNamespace(error_code=0, results=[failed]))
     with pytest.raises(BrokerError, match=r"broker 7 of A for its disk /data/2.*STORAGE"):
-        disks.disks(client)
+        disks(client)

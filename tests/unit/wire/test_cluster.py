@@ -14,10 +14,11 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from causeway.cluster import client as module
-from causeway.cluster.client import Client
-from causeway.cluster.cluster import Cluster, NewTopic, OffsetAt
-from causeway.cluster.identity import seen_at
-from causeway.cluster.offsets import LATEST
+from causeway.cluster.admin import NewTopic
+from causeway.cluster.client import ClusterClient
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import LATEST, OffsetAt
+from causeway.cluster.pool import cluster_ids_of
 from causeway.config import ClientSettings
 from causeway.errors import BrokerError, UnreachableError
 from causeway.model import TopicPartition
@@ -175,9 +176,9 @@ def test_an_unknown_topic_is_given_little_time(
     script: Script, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        Client.retry_each,
+        ClusterClient.retry_each,
         "__kwdefaults__",
-        {**(Client.retry_each.__kwdefaults__ or {}), "unknown_topic_grace_s": 0.2},
+        {**(ClusterClient.retry_each.__kwdefaults__ or {}), "unknown_topic_grace_s": 0.2},
     )
     script.errors = [3] * 100
     error = cluster.list_offsets([TP], -1)[TP]
@@ -360,11 +361,11 @@ def test_a_broker_without_dry_runs_creates_no_topic(script: Script, cluster: Clu
 
 
 def test_a_broker_of_another_cluster_is_refused(script: Script) -> None:
-    with Client(script.settings) as client:
+    with ClusterClient(script.settings) as client:
         assert client.expect("x") == "x"
         client.bootstrap_check()
         assert client.expect("y") == "x", "who expects something first is believed"
-    with Client(script.settings) as client:
+    with ClusterClient(script.settings) as client:
         client.bootstrap_check()
         assert client.cluster_id == "x", "learned of the first broker"
         assert client.expect("y") == "y", "that was no more than a guess"
@@ -372,9 +373,9 @@ def test_a_broker_of_another_cluster_is_refused(script: Script) -> None:
             client.bootstrap_check(0.2)
         assert "A.causeway.cluster.id = x" in str(caught.value)
         assert caught.value.retriable
-        assert seen_at(client.settings, 5) == {("127.0.0.1", script.broker.port): "x"}
+        assert cluster_ids_of(client.settings, 5) == {("127.0.0.1", script.broker.port): "x"}
     pinned = replace(script.settings, cluster_id="y")
-    with Client(pinned) as client:
+    with ClusterClient(pinned) as client:
         with pytest.raises(UnreachableError, match=r"check bootstrap\.servers and causeway\.cl"):
             client.bootstrap_check(0.2)
         assert client.expect("x") == "y", "the settings win"
@@ -385,13 +386,13 @@ def test_of_two_addresses_that_of_the_right_cluster_is_used(script: Script) -> N
         other = Script(strange)
         other.cluster_id = "other"
         addresses = (*other.settings.bootstrap, *script.settings.bootstrap)
-        with Client(replace(script.settings, bootstrap=addresses)) as client:
+        with ClusterClient(replace(script.settings, bootstrap=addresses)) as client:
             client.expect("x")
             assert client.bootstrap_check().cluster_id == "x"
 
 
 def test_a_broker_that_tells_no_cluster_id_is_talked_to(script: Script) -> None:
     script.cluster_id = None
-    with Client(replace(script.settings, cluster_id="y")) as client:
+    with ClusterClient(replace(script.settings, cluster_id="y")) as client:
         assert client.bootstrap_check().cluster_id is None
-        assert seen_at(client.settings, 5) == {}
+        assert cluster_ids_of(client.settings, 5) == {}

@@ -14,7 +14,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from causeway.config import ClientSettings, SaslSettings, Secret
 from causeway.errors import BrokerError, ProtocolError, UnreachableError
-from causeway.wire import round_trip
+from causeway.wire import round_trip_s
 from causeway.wire.connection import Connection
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
 
@@ -171,9 +171,9 @@ def test_a_broker_that_is_busy_for_a_moment_is_not_far_away(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measured(*took: float) -> float:
-        monkeypatch.setattr(round_trip, "time", Clock(took))
+        monkeypatch.setattr("causeway.wire.connection.time", Clock(took))
         with open_to(broker) as connection:
-            return round_trip.round_trip_s(connection, 0.01)
+            return round_trip_s(connection, 0.01)
 
     assert measured(0.001) == pytest.approx(0.001), "it is not asked twice"
     assert measured(0.3, 0.002) == pytest.approx(0.002)

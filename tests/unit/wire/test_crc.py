@@ -9,7 +9,7 @@ from google_crc32c import extend, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.wire.crc import carried
+from causeway.records.batches import carried
 
 ZEROS = bytes(1 << 25)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from causeway.wire.fetch import Cursor, FetchSession
+from causeway.wire.fetch import FetchPosition, FetchSession
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2**127 + 5)
 VERSIONS = pytest.mark.parametrize("version", [12, 13])
@@ -30,9 +30,11 @@ def _topic(version: int, topic: uuid.UUID) -> bytes:
     return topic.bytes if version == 13 else str(topic).encode()
 
 
-def _cursors(version: int, *wanted: tuple[uuid.UUID, int, int]) -> dict[tuple[bytes, int], Cursor]:
+def _cursors(
+    version: int, *wanted: tuple[uuid.UUID, int, int]
+) -> dict[tuple[bytes, int], FetchPosition]:
     return {
-        (_topic(version, topic), partition): Cursor(
+        (_topic(version, topic), partition): FetchPosition(
             _topic(version, topic), partition, -1, offset, 7, 1 << 20
         )
         for topic, partition, offset in wanted
@@ -42,7 +44,7 @@ def _cursors(version: int, *wanted: tuple[uuid.UUID, int, int]) -> dict[tuple[by
 def _build(
     session: FetchSession,
     correlation_id: int,
-    cursors: dict[tuple[bytes, int], Cursor],
+    cursors: dict[tuple[bytes, int], FetchPosition],
     *,
     wait_ms: int = 1,
 ) -> bytes:

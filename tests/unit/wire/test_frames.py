@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from causeway.config import TlsSettings
 from causeway.errors import AuthenticationError, ProtocolError
 from causeway.wire import buffers, frames
-from causeway.wire.frames import FrameReader, Outbox, wait
+from causeway.wire.frames import FrameReader, SendQueue, wait
 from causeway.wire.security import ssl_context
 from tests.harness.examples import examples
 from tests.harness.kafka.certificates import create_certificates
@@ -268,7 +268,7 @@ def test_a_peer_that_goes_amid_a_big_frame_is_told_of_at_once() -> None:
 def send_all_to_a_slow_reader(
     ours: socket.socket, theirs: socket.socket, buffers: list[bytes]
 ) -> bytes:
-    outbox = Outbox(ours)
+    outbox = SendQueue(ours)
     received = bytearray()
     total = sum(map(len, buffers))
 
@@ -308,7 +308,7 @@ def test_sends_every_byte_once_past_a_full_socket_over_tls(tmp_path: Path) -> No
 
 def test_small_buffers_share_tls_records(tmp_path: Path) -> None:
     with tls_pair(tmp_path) as (ours, theirs):
-        outbox = Outbox(ours)
+        outbox = SendQueue(ours)
         outbox.queue([b"header" * 10, b"payload" * 10_000])
         assert outbox.flush()
         # OpenSSL hands out one record a read.
@@ -318,7 +318,7 @@ def test_small_buffers_share_tls_records(tmp_path: Path) -> None:
 def test_sending_to_a_closed_peer_is_a_connection_error() -> None:
     with plain_pair() as (ours, theirs):
         theirs.close()
-        outbox = Outbox(ours)
+        outbox = SendQueue(ours)
         outbox.queue([b"x" * 10])
         with pytest.raises(ConnectionError):
             outbox.flush()
@@ -329,7 +329,7 @@ def test_what_is_queued_behind_a_small_buffer_that_waits_is_sent_once_over_tls(
 ) -> None:
     """OpenSSL holds the beginning of what it could not send."""
     with tls_pair(tmp_path) as (ours, theirs):
-        outbox = Outbox(ours)
+        outbox = SendQueue(ours)
         sent = bytearray()
         for number in range(100_000):
             part = number.to_bytes(4) * 25

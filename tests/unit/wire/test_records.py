@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 
 from causeway.errors import ProtocolError, TooLargeError
-from causeway.wire.batches import Batch, header
-from causeway.wire.records import (
+from causeway.records.batches import Batch, header
+from causeway.records.codec import (
     as_is,
     build,
     decode,
@@ -27,7 +27,7 @@ from causeway.wire.records import (
     records_of,
     split,
 )
-from causeway.wire.unpack import unpacked_total
+from causeway.records.unpack import unpacked_total
 from tests.harness.examples import examples
 from tests.harness.raw_batches import CODECS, Rec, damaged, raw_batch, wrapped
 

@@ -14,14 +14,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster import EARLIEST, LATEST, Cluster
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
+from causeway.records import HEADER, LOG_APPEND_TIME, records_of
 from causeway.relay import log_reader
 from causeway.relay.log_reader import Content, content_of
-from causeway.wire.batches import HEADER, LOG_APPEND_TIME
-from causeway.wire.records import records_of
 
 _LAST = 8  # records that must agree, or all there are
 _BEFORE = 10_000  # offsets before the floor: enough to hold so many, but for huge gaps

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causeway.control.recreated import ACT
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic, recreated
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.decisions import Begin, Offsets, Stop, Wish
 from causeway.link_topics.directives import Start
@@ -43,7 +42,7 @@ def decide(
     if ended and not wish.acts and (progress is None or not progress.outlets):
         return Stop(
             reason=f"a mirror the other way, of {topic.target} to {topic.source}, has ended: what "
-            f"that brought would come back; `causeway failback` begins behind it ({ACT})"
+            f"that brought would come back; `causeway failback` begins behind it ({recreated.ACT})"
         )
     return None
 

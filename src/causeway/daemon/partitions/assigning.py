@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from causeway.config import LinkSettings, TreatmentSettings
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic
 from causeway.link_topics.progress import ClusterIds, Progress
 from causeway.relay.messages import Assignment, TreatmentStep
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from causeway.control.recreated import ACT, why_another
+from causeway.control import recreated
 from causeway.daemon.partitions import claims, routing
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.rows import Row
@@ -23,10 +23,10 @@ def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tu
             reason = claims.target_deleted(row.progress, row.topic)
         elif now is None:
             continue
-        elif recreated := why_another(row.progress, now):
-            reason = recreated
+        elif why := recreated.why_another(row.progress, now):
+            reason = why
         elif routing.is_other(now, row.progress) and not routing.keys_stay(now):
-            reason = f"{routing.why_keys_move(now)} ({ACT})"
+            reason = f"{routing.why_keys_move(now)} ({recreated.ACT})"
         else:
             continue
         reasons.append((row, reason))

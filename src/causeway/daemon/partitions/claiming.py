@@ -7,10 +7,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from causeway.config import LinkSettings
-from causeway.control import losses, mm2_offsets
-from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets
-from causeway.control.recreated import ACT
-from causeway.control.topics import MirroredTopic
+from causeway.control import (
+    Copied,
+    MirroredTopic,
+    MirrorMakerOffsets,
+    losses,
+    mm2_offsets,
+    recreated,
+)
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import after_failback, claims, discovery, routing
 from causeway.daemon.partitions.adopt import find_place
@@ -330,7 +334,7 @@ class Claimer:
         )
         start = adopt.start if start is None else start
         if start is None:
-            remedy = "start with --from TIMESTAMP" if self.wish_of(source).adopt else ACT
+            remedy = "start with --from TIMESTAMP" if self.wish_of(source).adopt else recreated.ACT
             return Stop(
                 reason=f"{adopt.reason}, and the target's last records are not found in one place "
                 f"of the source ({remedy})"

@@ -33,10 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from causeway.config import LinkSettings
-from causeway.control import losses
-from causeway.control.mm2_offsets import Copied, Unsure
-from causeway.control.recreated import ACT, RENAMED, other_name, own_outlets, why_another
-from causeway.control.topics import MirroredTopic
+from causeway.control import Copied, MirroredTopic, UnconfirmedCopy, losses, recreated
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.decisions import (
     Adopt,
@@ -84,7 +81,9 @@ def decide(
         return _decide_new(
             topic, targets, offsets, link, alone, wish, copied, progress_lost, transform
         )
-    if (change := transform_change(progress, transform)) and not why_another(progress, topic):
+    if (change := transform_change(progress, transform)) and not recreated.why_another(
+        progress, topic
+    ):
         return _begin_behind(topic, progress, offsets, targets, wish, change)
     over = _pass_over(topic, progress, offsets, link, wish)
     reason = None if over else _reason_to_stop(topic, progress)
@@ -127,7 +126,7 @@ def _pass_over(
     loss = progress.loss
     if loss is None or wish.start_from is not None:
         return None
-    if why_another(progress, topic) or routing.is_other(topic, progress):
+    if recreated.why_another(progress, topic) or routing.is_other(topic, progress):
         return None
     known = _with_ids(progress, topic)
     if wish.adopt:
@@ -200,7 +199,7 @@ def _decide_new(
     if copied is not None and written and len(targets) == 1 and wish.start_from is None:
         after = copied.offset + 1
         reason = _by_its_book(topic, copied)
-        if isinstance(copied, Unsure):  # by the records alone
+        if isinstance(copied, UnconfirmedCopy):  # by the records alone
             start = after if wish.adopt else None
             return Adopt(start=start, target=targets[0], reason=reason)
         # It reads uncommitted records unless it is told otherwise, so it may be past `end`.
@@ -212,7 +211,7 @@ def _decide_new(
         if not wish.adopt:
             return Stop(
                 reason=f"{reason}, and the source ends at {offsets.high_watermark}: it was "
-                f"truncated or made anew ({ACT})"
+                f"truncated or made anew ({recreated.ACT})"
             )
     ours = alone or progress_lost or copied is not None
     if written and ours and wish.start_from is None:
@@ -224,7 +223,7 @@ def _decide_new(
             reason += ": this link has mirrored before, and its progress topic was lost"
         if not wish.adopt:
             known = link.sole_writer or progress_lost or copied is not None
-            return Stop(reason=f"{reason} ({ACT if known else _asks(topic)})")
+            return Stop(reason=f"{reason} ({recreated.ACT if known else _asks(topic)})")
         if transform is not None:
             return Stop(reason=f"{reason}, and a transform made it (start with --from TIMESTAMP)")
         if len(targets) == 1:
@@ -258,14 +257,18 @@ def _may_have_mirrored_since(copied: Copied, progress: Progress, offsets: Offset
 def _reason_to_stop(topic: MirroredTopic, progress: Progress) -> str | None:
     reason = progress.reason or "stopped"
     # By the earlier version, what stopped only for a later one goes on.
-    if progress.state is State.STOPPED and _UNDER_WAY not in reason and RENAMED not in reason:
+    if (
+        progress.state is State.STOPPED
+        and _UNDER_WAY not in reason
+        and recreated.RENAMED not in reason
+    ):
         return reason
-    if anew := why_another(progress, topic):
+    if anew := recreated.why_another(progress, topic):
         return anew.format(progress.position)
     if (unnoticed := losses.unnoticed(progress)) is not None:
         return unnoticed
     if routing.is_other(topic, progress) and not routing.keys_stay(topic):
-        return f"{routing.why_keys_move(topic)} ({ACT})"
+        return f"{routing.why_keys_move(topic)} ({recreated.ACT})"
     return None
 
 
@@ -276,9 +279,11 @@ def deleted(topic: str) -> str:
 
 def target_deleted(progress: Progress, topic: MirroredTopic) -> str:
     """The reason of a partition whose target is not there."""
-    if other_name(progress, topic) is not None and (anew := why_another(progress, topic)):
+    if recreated.other_name(progress, topic) is not None and (
+        anew := recreated.why_another(progress, topic)
+    ):
         return anew.format(progress.position)
-    return f"{topic.target} was deleted at the target ({ACT})"
+    return f"{topic.target} was deleted at the target ({recreated.ACT})"
 
 
 def _with_ids(progress: Progress, topic: MirroredTopic) -> Progress:
@@ -305,7 +310,7 @@ def claim(
     """The progress of a partition that begins; `producers` has (id, epoch) by target partition;
     `transform`: the identity of its transform; `before`: its progress so far; `taken_over`: the
     target's records are a copy of the source that another tool has made."""
-    earlier = {} if before is None else {o.partition: o for o in own_outlets(before)}
+    earlier = {} if before is None else {o.partition: o for o in recreated.own_outlets(before)}
     lost, goes_on = 0 if before is None else before.lost, begin.first_copy_end
     return Progress(
         topic=topic.source,

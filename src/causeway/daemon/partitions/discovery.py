@@ -10,18 +10,24 @@ import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.metadata import TopicMetadata
+from causeway.cluster import Cluster, TopicMetadata
 from causeway.config import LinkSettings
-from causeway.control import collisions, paused, topic_changes, topics
-from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
+from causeway.control import (
+    CreateTopic,
+    GrowTopic,
+    MirroredTopic,
+    TopicPlan,
+    collisions,
+    topic_changes,
+    topics,
+)
 from causeway.daemon.partitions.decisions import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.progress import Progress
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.status.snapshot import Trouble
-from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+from causeway.wire import codes
 
 _EARLIEST, _LATEST = -2, -1
 _NEW_TOPIC_S = 30.0  # so long a new topic may need until all brokers know it
@@ -86,7 +92,7 @@ def look(
     """
     observed = topics.observe(sides.source_admin, sides.target_admin, link)
     plan = topics.plan(observed, link, _begun(observed, link, known, wish_of))
-    plan = paused.as_it_is(plan, link)
+    plan = topic_changes.without_changes_if_paused(plan, link)
     begun = {at.topic for at, progress in known.items() if progress.outlets}
     ended = {topic.source: topic for topic in plan.mirrored if has_ended(topic.source)}
     plan = _without(plan, ended)
@@ -96,8 +102,9 @@ def look(
     )
     for problem in plan.problems:
         found.trouble(problem.topic, problem.error)
-    if waiting := sum(each.code == paused.CODE for each in plan.left_out):
-        reason = f"{paused.why(link)}; topics without a mirror: {waiting}, and none is made"
+    if waiting := sum(each.code == topic_changes.PAUSED for each in plan.left_out):
+        reason = f"{topic_changes.why_paused(link)}; topics without a mirror: {waiting}, "
+        reason += "and none is made"
         found.troubles.append(Trouble(topic="", reason=reason))
     lost = {
         t.target: t.source
@@ -133,7 +140,7 @@ def look(
 
 
 def _begun(
-    observed: topics.Observed,
+    observed: topics.ObservedTopics,
     link: LinkSettings,
     known: Mapping[TopicPartition, Progress],
     wish_of: Callable[[TopicPartition], Wish],
@@ -159,7 +166,7 @@ def _without(plan: TopicPlan, ended: Mapping[str, MirroredTopic]) -> TopicPlan:
     )
 
 
-def _not_grown(topic: MirroredTopic, observed: topics.Observed) -> MirroredTopic:
+def _not_grown(topic: MirroredTopic, observed: topics.ObservedTopics) -> MirroredTopic:
     there = len(observed.target_topics[topic.target].partitions)
     return replace(topic, target_partitions=there, partitions=min(topic.partitions, there))
 
@@ -303,7 +310,10 @@ def absent(cluster: Cluster, names: Collection[str], found: Found | None = None)
 
 
 def _is_absent(topic: TopicMetadata) -> bool:
-    return isinstance(topic.error, BrokerError) and topic.error.code == UNKNOWN_TOPIC_OR_PARTITION
+    return (
+        isinstance(topic.error, BrokerError)
+        and topic.error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
+    )
 
 
 def _left_out(topic: str) -> BrokerError:

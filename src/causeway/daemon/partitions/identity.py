@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.identity import moved, one_cluster
+from causeway.cluster import Cluster, moved_remedy, one_cluster
 from causeway.config import LinkSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
@@ -56,6 +55,6 @@ def _side(clients: tuple[Cluster, Cluster], link: LinkSettings, known: str | Non
                 f"{'the addresses of' if by_address else 'the progress topic says that'} {client}"
                 f" {'lead to' if by_address else 'is'} cluster {wanted}, and another flow of the"
                 f" file has {counts}",
-                remedy=moved(str(client), wanted if by_address else counts),
+                remedy=moved_remedy(str(client), wanted if by_address else counts),
             )
     return wanted

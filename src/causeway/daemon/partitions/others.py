@@ -11,9 +11,9 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic
 from causeway.errors import CausewayError
 from causeway.link_topics.progress import Contents, ProgressTopic
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic

@@ -16,12 +16,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from causeway.cluster.offsets import LATEST, OffsetAt
+from causeway.cluster import LATEST, OffsetAt
 from causeway.config import LinkSettings, RouteError
-from causeway.control import routed_topics
-from causeway.control.recreated import ACT
-from causeway.control.routed_topics import Led, Need
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic, RoutedTopic, RouteNeed, recreated, routed_topics
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, routing
 from causeway.daemon.partitions.discovery import Sides
@@ -62,7 +59,7 @@ def bereft(progress: Progress, lost: Collection[str]) -> str | None:
     for outlet in progress.outlets:
         if outlet.routed is not None and outlet.topic in lost:
             what = f"{outlet.topic}, to which its transform leads,"
-            return f"{what} was deleted at the target ({ACT})"
+            return f"{what} was deleted at the target ({recreated.ACT})"
     return None
 
 
@@ -109,7 +106,7 @@ class Outlets:
             TopicPartition(found.target, want.partition)
             for at in able
             for want in wants[at]
-            if isinstance(found := ready[want.topic], Led)
+            if isinstance(found := ready[want.topic], RoutedTopic)
         }
         led_to = routing.led_to(self._registry.known().values()) | places
         alone = self._alone_at(led_to)
@@ -122,13 +119,13 @@ class Outlets:
         now = self._registry.get(able & settled.keys())
         self._claim([(row, wants[row.progress.source]) for row in now], ready, ends, led_to)
         self._give_back(led_to, settled)
-        if any(isinstance(found, Led) and found.created for found in ready.values()):
+        if any(isinstance(found, RoutedTopic) and found.created for found in ready.values()):
             self._on_created()
         return all_told and self._recalled.isdisjoint(live - settled.keys())
 
     def _make_ready(
         self, wants: Mapping[TopicPartition, Sequence[Want]]
-    ) -> Mapping[str, Led | CausewayError]:
+    ) -> Mapping[str, RoutedTopic | CausewayError]:
         partitions: dict[str, set[int]] = {}
         fed_by: dict[str, set[str]] = {}
         for progress in self._registry.known().values():
@@ -140,7 +137,7 @@ class Outlets:
                 fed_by.setdefault(want.topic, set()).add(at.topic)
                 partitions.setdefault(want.topic, set()).add(want.partition)
         needs = {
-            topic: Need(base=min(fed_by[topic]), partitions=frozenset(numbers))
+            topic: RouteNeed(base=min(fed_by[topic]), partitions=frozenset(numbers))
             for topic, numbers in partitions.items()
         }
         sides = self._sides
@@ -149,14 +146,14 @@ class Outlets:
     def _ends(
         self,
         wants: Mapping[TopicPartition, Sequence[Want]],
-        ready: Mapping[str, Led | CausewayError],
+        ready: Mapping[str, RoutedTopic | CausewayError],
     ) -> dict[TopicPartition, int | CausewayError]:
         """Where the wanted target partitions end by now."""
         ends: dict[TopicPartition, int | CausewayError] = {}
         asked = []
         for want in (want for each in wants.values() for want in each):
             found = ready[want.topic]
-            if isinstance(found, Led):
+            if isinstance(found, RoutedTopic):
                 at = TopicPartition(found.target, want.partition)
                 if found.created:
                     ends[at] = 0
@@ -173,7 +170,7 @@ class Outlets:
         self,
         rows: Mapping[TopicPartition, Row],
         wants: Mapping[TopicPartition, Sequence[Want]],
-        ready: Mapping[str, Led | CausewayError],
+        ready: Mapping[str, RoutedTopic | CausewayError],
         ends: Mapping[TopicPartition, int | CausewayError],
     ) -> tuple[set[TopicPartition], bool]:
         """Those that can have all they want, and whether the others stop for good."""
@@ -221,7 +218,7 @@ class Outlets:
     def _claim(
         self,
         wanting: Sequence[tuple[Row, Sequence[Want]]],
-        ready: Mapping[str, Led | CausewayError],
+        ready: Mapping[str, RoutedTopic | CausewayError],
         ends: Mapping[TopicPartition, int | CausewayError],
         led_to: Collection[TopicPartition],
     ) -> None:
@@ -277,7 +274,7 @@ class Outlets:
 
 def _error(
     want: Want,
-    found: Led | CausewayError,
+    found: RoutedTopic | CausewayError,
     ends: Mapping[TopicPartition, int | CausewayError],
 ) -> CausewayError | None:
     if isinstance(found, CausewayError):
@@ -313,13 +310,13 @@ def _has(progress: Progress, want: Want) -> bool:
 
 def _outlet(
     want: Want,
-    ready: Mapping[str, Led | CausewayError],
+    ready: Mapping[str, RoutedTopic | CausewayError],
     ends: Mapping[TopicPartition, int | CausewayError],
     producer: tuple[int, int],
 ) -> Outlet:
     """From the wanted offset on; nothing from below goes there."""
     found = ready[want.topic]
-    assert isinstance(found, Led)
+    assert isinstance(found, RoutedTopic)
     end = ends[TopicPartition(found.target, want.partition)]
     assert isinstance(end, int)
     return Outlet(

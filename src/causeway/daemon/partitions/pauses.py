@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from causeway.config import LinkSettings
-from causeway.control import paused
+from causeway.control import topic_changes
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import AT_REST, Row
 from causeway.link_topics.directives import Hold, Kind, Scope, Standing, Start
@@ -158,7 +158,7 @@ def by_file(link: LinkSettings) -> Hold | None:
     """How the link's file holds its records; None where it does not."""
     if not link.records_paused:
         return None
-    return State.PAUSED, paused.why(link)
+    return State.PAUSED, topic_changes.why_paused(link)
 
 
 def _is_held(row: Row, hold: Hold) -> bool:

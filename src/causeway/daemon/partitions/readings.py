@@ -6,8 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from causeway.control.open_transactions import Held
-from causeway.control.topics import MirroredTopic
+from causeway.control import Held, MirroredTopic
 from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.rows import Row
 from causeway.link_topics.offset_map import Span

@@ -7,9 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from causeway.control import losses
-from causeway.control.losses import OnDataLoss
-from causeway.control.open_transactions import Held
+from causeway.control import Held, OnDataLoss, losses
 from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.daemon.partitions.readings import IDLE, Readings
 from causeway.daemon.partitions.rows import AT_REST, NOT_WRITTEN, Row

@@ -22,8 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from causeway.config import LinkSettings
-from causeway.control.recreated import own_outlets
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic, recreated
 from causeway.link_topics.progress import Progress
 from causeway.model import NO_TOPIC_ID, Pair, State, TopicPartition
 from causeway.relay.messages import Outlet
@@ -134,4 +133,4 @@ def among_others(progress: Progress, led: Collection[TopicPartition]) -> Progres
 
 
 def _fed(progress: Progress) -> frozenset[int]:
-    return frozenset(outlet.partition for outlet in own_outlets(progress))
+    return frozenset(outlet.partition for outlet in recreated.own_outlets(progress))

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.control import losses
-from causeway.control.open_transactions import HELD_MS, Held
-from causeway.control.topics import MirroredTopic
+from causeway.control import Held, MirroredTopic, losses, open_transactions
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import RECENT_S, Recent, with_more
@@ -144,7 +142,7 @@ class Row:
     def held(self, now: float) -> Held | None:
         """What an open transaction keeps from us, once it has done so for HELD_MS."""
         since_ms = self._held_ms(now)
-        if self.hold is None or since_ms < HELD_MS:
+        if self.hold is None or since_ms < open_transactions.HELD_MS:
             return None
         return Held(self.hold.stable, self.high_watermark, since_ms)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.config import LinkSettings
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic
 from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import CausewayError, DivergedError

@@ -85,10 +85,9 @@ def _transform(session: Any, fields: dict[str, Any]) -> None:
 
 def _record(start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """As a stage's source worker, of one record."""
+    from causeway.records import PlainRecord, build
     from causeway.transform.channel import Chunk
     from causeway.transform.source_rows import Rows
-    from causeway.wire.plain_records import PlainRecord
-    from causeway.wire.records import build
 
     for _ in start:
         pass

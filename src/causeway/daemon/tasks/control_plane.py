@@ -19,9 +19,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from causeway.config import LinkSettings
-from causeway.control import acls, configs, mm2_offsets, open_transactions
-from causeway.control.offset_syncs import OffsetSyncs
-from causeway.control.topics import MirroredTopic
+from causeway.control import (
+    MirroredTopic,
+    OffsetSyncs,
+    acls,
+    configs,
+    mm2_offsets,
+    open_transactions,
+)
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.outlets import led_topics

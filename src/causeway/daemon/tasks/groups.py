@@ -7,19 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from causeway.cluster.cluster import CommitResults, GroupListing, OffsetAt
-from causeway.cluster.offsets import LATEST
+from causeway.cluster import LATEST, CommitResults, GroupListing, OffsetAt
 from causeway.config import LinkSettings
-from causeway.control import groups
-from causeway.control.formats import Checkpoint
-from causeway.control.groups import (
-    Chosen,
+from causeway.control import (
+    Checkpoint,
+    ChosenGroups,
     Commits,
     Followed,
     LeftOutGroup,
+    LeftOutReason,
     Translated,
-    Unread,
-    Why,
+    UnreadRecord,
+    groups,
 )
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.readings import Readings
@@ -34,7 +33,14 @@ from causeway.translation.translator import Translator
 from causeway.translation.unread import UnreadRecords
 
 # What a person should know of; the other reasons are as the file has it.
-_WORTH_KNOWING = frozenset({Why.UNDECIDED, Why.UNREADABLE, Why.HAS_MEMBERS, Why.NOT_TRANSLATED})
+_WORTH_KNOWING = frozenset(
+    {
+        LeftOutReason.UNDECIDED,
+        LeftOutReason.UNREADABLE,
+        LeftOutReason.HAS_MEMBERS,
+        LeftOutReason.NOT_TRANSLATED,
+    }
+)
 # A consumer may come and go on the target between what we read of its group and our commit.
 _FRESH_S = 30.0
 _TOGETHER = 500  # groups that are read and committed in one go: none waits for all the others
@@ -279,7 +285,7 @@ class Groups:
         translated: Translated,
         there: Mapping[str, Commits | CausewayError],
         ends: Mapping[TopicPartition, int],
-    ) -> Mapping[str, Mapping[TopicPartition, Unread]]:
+    ) -> Mapping[str, Mapping[TopicPartition, UnreadRecord]]:
         """The records that groups have not read, before their places."""
         if self._unread is None:
             return {}
@@ -289,7 +295,7 @@ class Groups:
 
 
 def _standing(
-    chosen: Chosen, followed: Followed, undone: Mapping[str, str]
+    chosen: ChosenGroups, followed: Followed, undone: Mapping[str, str]
 ) -> tuple[GroupStatus, ...]:
     """All groups of the source, by name. `undone`: by group, or `group on partition`, why."""
     found = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from causeway.config import SchemaSettings
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic
 from causeway.daemon.tasks.schedule import Outcome, Task
 from causeway.schemas.link import TASK, LinkSchemas
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from causeway.cluster.cluster import Cluster, TopicMetadata
-from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster import EARLIEST, LATEST, Cluster, TopicMetadata
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, DivergedError
 from causeway.filters import Verdict

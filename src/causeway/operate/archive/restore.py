@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from causeway.cluster.cluster import Cluster, NewTopic
-from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster import EARLIEST, LATEST, Cluster, NewTopic
 from causeway.config import ClientSettings, Settings
-from causeway.control import topic_limits
+from causeway.control import topic_configs
 from causeway.errors import (
     AuthenticationError,
     BrokerError,
@@ -32,7 +31,7 @@ from causeway.model import TopicPartition
 from causeway.operate.archive.archive import COLUMNS, ORDER_DIGEST, Say, spark_session
 from causeway.operate.archive.store import ArchivedTopic, Manifest, Store
 from causeway.patterns import Pattern
-from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+from causeway.wire import codes
 
 CHUNK_OFFSETS = 2_000_000  # of all partitions of a topic; a chunk is one transaction a task
 _LEAST_OFFSETS = 20_000  # of one partition
@@ -43,7 +42,7 @@ _WHILE = {  # the topic's own settings come back at the end
     # Records may be larger than the limit: it was another one once, or the source's brokers' own.
     "max.message.bytes": str(2**31 - 1),
     # Records keep their times, also if the source's or the target's brokers set them on arrival.
-    topic_limits.TIMESTAMP_TYPE: "CreateTime",
+    topic_configs.TIMESTAMP_TYPE: "CreateTime",
 }
 # An error in one of Spark's tasks is text by the time that it arrives here.
 _IN_A_TASK = re.compile(r"^causeway\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -173,7 +172,7 @@ class _Work:
         found = self._cluster.metadata([topic]).topics[topic]
         if found.error is not None:
             if isinstance(found.error, BrokerError) and (
-                found.error.code == UNKNOWN_TOPIC_OR_PARTITION
+                found.error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
             ):
                 return False
             raise found.error
@@ -274,10 +273,10 @@ class _Work:
         the last one sets them back."""
         metadata = self._cluster.metadata([])
         broker = self._cluster.broker_configs(min(metadata.brokers))
-        defaults = topic_limits.topic_defaults(broker)
-        needed = topic_limits.needed(dict(archived.configs), defaults)
-        known = [name for name in topic_limits.TIMESTAMP_LIMITS if name in defaults]
-        return {**needed, **dict.fromkeys(known, str(topic_limits.LONG_MAX)), **_WHILE}
+        defaults = topic_configs.topic_defaults(broker)
+        needed = topic_configs.needed(dict(archived.configs), defaults)
+        known = [name for name in topic_configs.TIMESTAMP_LIMITS if name in defaults]
+        return {**needed, **dict.fromkeys(known, str(topic_configs.LONG_MAX)), **_WHILE}
 
     def _settle(self, topic: str) -> None:
         """The topic's own settings, now that all is there."""

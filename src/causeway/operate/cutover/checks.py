@@ -8,14 +8,28 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from causeway.cluster import disks, rights
-from causeway.cluster.cluster import Cluster, SecurityDisabled
-from causeway.cluster.producers import active_producers, transactional_ids
+from causeway.cluster import (
+    Cluster,
+    SecurityDisabled,
+    active_producers,
+    cluster_rights,
+    disks,
+    transactional_ids,
+)
 from causeway.config import LinkSettings
-from causeway.control import configs, fences, groups, paused, topics
-from causeway.control.collisions import begun_by
-from causeway.control.fences import FencePlan
-from causeway.control.topics import CreateTopic, GrowTopic, MirroredTopic, TopicPlan
+from causeway.control import (
+    CreateTopic,
+    FencePlan,
+    GrowTopic,
+    MirroredTopic,
+    TopicPlan,
+    collisions,
+    configs,
+    fences,
+    groups,
+    topic_changes,
+    topics,
+)
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics.directive_log import DirectiveLog
 from causeway.link_topics.directives import Scope
@@ -33,7 +47,7 @@ _OPEN_BY_DEFAULT = "allow.everyone.if.no.acl.found"
 def chosen(link: LinkSettings, source: Cluster, target: Cluster) -> TopicPlan:
     """What the link mirrors by now. Raises CausewayError."""
     progress = ProgressTopic(target, link.progress_topic)
-    begun = begun_by(progress.read().partitions.values()) if progress.exists() else {}
+    begun = collisions.begun_by(progress.read().partitions.values()) if progress.exists() else {}
     return topics.plan(topics.observe(source, target, link), link, begun)
 
 
@@ -71,7 +85,7 @@ def _topics(
     names: Collection[str],
 ) -> Iterator[Check]:
     there = {topic.source for topic in mirrored if topic.target_id is not None}
-    held = f"; none is made, {paused.why(link)}" if link.records_paused else ""
+    held = f"; none is made, {topic_changes.why_paused(link)}" if link.records_paused else ""
     for name in sorted(set(names) - there):
         reason = next(
             (str(problem.error) for problem in planned.problems if problem.topic == name),
@@ -84,7 +98,7 @@ def _topics(
             if isinstance(change, GrowTopic) and change.topic in targets:
                 parts = f"{change.before} of {change.partitions} partitions"
                 text = f"{targets[change.topic]}: its mirror has {parts}"
-                text += f"; none is added, {paused.why(link)}"
+                text += f"; none is added, {topic_changes.why_paused(link)}"
                 yield Check(name="topics", mark=Mark.BAD, text=text)
     many = sum(topic.partitions for topic in mirrored)
     yield Check(
@@ -169,7 +183,7 @@ def _rights(source: Cluster, wishes: Wishes) -> Iterator[Check]:
     """To fence takes ALTER: without it nobody could lift a fence, either."""
     if not wishes.fence:
         return
-    ours = rights.cluster_rights(source)
+    ours = cluster_rights(source)
     if ours is None:
         text = f"{source} does not tell what we may do there; to fence takes ALTER on the cluster"
         yield Check(name="rights", mark=Mark.NOTE, text=text)
@@ -222,7 +236,7 @@ def _open_by_default(source: Cluster) -> bool:
 def _disks(target: Cluster) -> Iterator[Check]:
     """Whether each disk of the target has room: the whole disk counts, not only Kafka's logs."""
     try:
-        found = disks.disks(target)
+        found = disks(target)
     except CausewayError as error:
         yield Check(name="disk", mark=Mark.NOTE, text=f"not known: {error}")
         return

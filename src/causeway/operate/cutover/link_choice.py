@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from causeway.cluster.parallel import Connect
+from causeway.cluster import Connect
 from causeway.config import LinkSettings, Settings
-from causeway.control.fences import Sharer
+from causeway.control import Sharer
 from causeway.errors import ConfigError
 from causeway.operate.directives.scopes import Wanted, choose
 

@@ -16,7 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, TypeVar
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.daemon import processes
 from causeway.errors import BrokerError, CausewayError, ConflictError

@@ -8,15 +8,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
-from causeway.cluster.acls import AclFilter
-from causeway.cluster.acls import describe_acls as describe_acls_at
-from causeway.cluster.cluster import Committed, Leader
-from causeway.cluster.offsets import OffsetAt
-from causeway.cluster.parallel import Connect
+from causeway.cluster import AclFilter, Committed, Connect, Leader, OffsetAt
 from causeway.config import LinkSettings, Settings
-from causeway.control import fences, groups
-from causeway.control.groups import Commits, Stand
-from causeway.control.open_transactions import Ends, both_ends
+from causeway.control import Commits, Ends, TranslatedOffset, fences, groups, open_transactions
 from causeway.errors import CausewayError
 from causeway.link_topics.directive_log import DirectiveLog
 from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
@@ -205,7 +199,7 @@ class Observer:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The ends for readers of the link, and high watermarks."""
         committed = self.link.fetch.read_committed
-        stable, tops = both_ends(self.source, parts, read_committed=committed)
+        stable, tops = open_transactions.both_ends(self.source, parts, read_committed=committed)
         return _offsets(stable), _offsets(tops)
 
     def _place(
@@ -251,7 +245,7 @@ class Observer:
         for at, leader in leaders.items():
             nodes[at.topic].add(leader.node_id if isinstance(leader, Leader) else -1)
         acls = {
-            node: describe_acls_at(self.source, _DENIALS, node)
+            node: self.source.describe_acls(_DENIALS, node)
             for node in {node for some in nodes.values() for node in some if node >= 0}
         }
         found = {}
@@ -359,7 +353,9 @@ class Observer:
         """The offsets of unread records of others that lie before the groups' places on the target.
         They replace those places."""
         places = {
-            group: {at: Stand(0, each.offset, each.metadata) for at, each in wanted.items()}
+            group: {
+                at: TranslatedOffset(0, each.offset, each.metadata) for at, each in wanted.items()
+            }
             for group, (wanted, _) in stands.items()
         }
         unread = self._unread.look(

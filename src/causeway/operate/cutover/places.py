@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from causeway.cluster.cluster import Committed
+from causeway.cluster import Committed
 from causeway.config import LinkSettings, Settings
 from causeway.model import TopicPartition
 from causeway.translation.answers import Place, Question, translate

@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from causeway.cluster.parallel import clusters
+from causeway.cluster import clusters
 from causeway.config import LinkSettings, Settings
-from causeway.control import fences
-from causeway.control.topics import TopicPlan
+from causeway.control import TopicPlan, fences
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.link_topics.directives import Directive, Standing
 from causeway.operate.cutover import checks as checking

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
-from causeway.cluster.parallel import clusters
+from causeway.cluster import clusters
 from causeway.config import LinkSettings, Settings
 from causeway.control import fences
 from causeway.errors import CausewayError

@@ -7,9 +7,9 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.producers import (
+from causeway.cluster import (
     ActiveProducer,
+    Cluster,
     active_producers,
     open_transactions,
     transactional_ids,

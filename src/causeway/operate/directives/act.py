@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial as bound
 from typing import Any, Final
 
-from causeway.cluster.parallel import Connect, clusters
+from causeway.cluster import Connect, clusters
 from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, RefusedError
 from causeway.link_topics import directive_json, directive_log, directives

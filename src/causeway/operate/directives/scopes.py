@@ -8,8 +8,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import NamedTuple
 
-from causeway.cluster import parallel
-from causeway.cluster.parallel import Connect
+from causeway.cluster import Connect, parallel
 from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, UnreachableError
 from causeway.link_topics.directive_log import DirectiveLog

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import partial as bound
 from typing import Final
 
-from causeway.cluster.parallel import clusters, silent
+from causeway.cluster import clusters, parallel
 from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
 from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
@@ -41,7 +41,7 @@ def explain(
     kinds = [kind] if kind is not None else list(Kind)
     possible = _possible(name, kinds)
     with clusters() as connect:
-        away = silent(links, connect)
+        away = parallel.silent(links, connect)
         found = [Known(each, settings, connect, away) for each in links]
         subjects = [each for one in possible for each in _subjects(one, name, found)]
         if not subjects:

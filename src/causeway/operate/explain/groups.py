@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from causeway.cluster.cluster import GroupListing
+from causeway.cluster import GroupListing
 from causeway.config import LinkSettings
-from causeway.control import groups
-from causeway.control.groups import HELD_BACK, Commits, Why
+from causeway.control import Commits, LeftOutReason, groups
 from causeway.errors import CausewayError
 from causeway.filters import Rule, Verdict, by_name
 from causeway.link_topics.progress import Progress, TaskRecord
@@ -32,7 +31,17 @@ NOT_YET: Final = "not-yet"
 SYNCED: Final = "synced"
 AHEAD: Final = "ahead"
 CODES: Final = frozenset(
-    {*map(str, Why), OFF, NO_OFFSETS, MISSING, UNKNOWN, CHECKPOINTS_ONLY, NOT_YET, SYNCED, AHEAD}
+    {
+        *map(str, LeftOutReason),
+        OFF,
+        NO_OFFSETS,
+        MISSING,
+        UNKNOWN,
+        CHECKPOINTS_ONLY,
+        NOT_YET,
+        SYNCED,
+        AHEAD,
+    }
 )
 
 _CHECKPOINTS = "emit.checkpoints.enabled"
@@ -129,11 +138,11 @@ def _by_clusters(
     if facts.source is not None and not groups.reads_topics(facts.source):
         kind = facts.source.protocol_type
         answer = f"left out: on {source} it is a group of type {kind}, which has no such offsets"
-        return _Verdict(code=Why.NOT_CONSUMERS, done=False, answer=answer)
+        return _Verdict(code=LeftOutReason.NOT_CONSUMERS, done=False, answer=answer)
     if isinstance(facts.commits, CausewayError):
         answer = f"its offsets on {source} cannot be read: {facts.commits}"
         to_do = (f"grant DESCRIBE on the group, and on its topics, on {source}",)
-        return _Verdict(code=Why.UNREADABLE, done=False, answer=answer, to_do=to_do)
+        return _Verdict(code=LeftOutReason.UNREADABLE, done=False, answer=answer, to_do=to_do)
     if facts.commits is None:
         answer = f"by the file it is followed; {source} could not be asked for its offsets"
         return _Verdict(code=UNKNOWN, done=None, answer=answer)
@@ -147,9 +156,9 @@ def _by_clusters(
     if not places:
         answer = "it has committed nothing on topics that are mirrored"
         to_do = ("causeway explain FILE TOPIC says why they are not",)
-        return _Verdict(code=Why.NOTHING_MIRRORED, done=False, answer=answer, to_do=to_do)
+        return _Verdict(code=LeftOutReason.NOTHING_MIRRORED, done=False, answer=answer, to_do=to_do)
     if facts.ended.issuperset(at for at, _ in places):
-        return _Verdict(code=Why.ENDED, done=True, answer=groups.ENDED)
+        return _Verdict(code=LeftOutReason.ENDED, done=True, answer=groups.ENDED)
     if facts.ahead and not (facts.target is not None and groups.has_members(facts.target)):
         return _ahead(group, facts.ahead, source, target)
     if not link.control.sync_group_offsets_enabled:
@@ -183,17 +192,19 @@ def _synced(
     if facts.target is not None and groups.has_members(facts.target):
         answer = f"it has members on {target} ({facts.target.state}), who commit for themselves"
         to_do = (f"nothing; or stop them, to have its offsets on {target} synced",)
-        return _Verdict(code=Why.HAS_MEMBERS, done=False, answer=answer, to_do=to_do)
+        return _Verdict(code=LeftOutReason.HAS_MEMBERS, done=False, answer=answer, to_do=to_do)
     if isinstance(facts.there, CausewayError):
         answer = f"its offsets on {target} cannot be read: {facts.there}"
         to_do = (f"grant DESCRIBE and READ on the group on {target}",)
-        return _Verdict(code=Why.UNREADABLE, done=False, answer=answer, to_do=to_do)
-    held = [(at, why) for at, why in places if why is not None and why.startswith(HELD_BACK)]
+        return _Verdict(code=LeftOutReason.UNREADABLE, done=False, answer=answer, to_do=to_do)
+    held = [(at, why) for at, why in places if why is not None and why.startswith(groups.HELD_BACK)]
     waiting = sum(why is not None for _, why in places) - len(held)
     if held and not waiting:
         first, why = held[0]
         answer = f"synced, but for {len(held)} of {len(places)} partitions: {first} is {why}"
-        return _Verdict(code=Why.HELD_BACK, done=False, answer=answer, to_do=(_READ_THEM,))
+        return _Verdict(
+            code=LeftOutReason.HELD_BACK, done=False, answer=answer, to_do=(_READ_THEM,)
+        )
     if waiting:
         answer = f"{waiting} of {len(places)} partitions cannot be carried over yet"
         to_do = ("see why below",)

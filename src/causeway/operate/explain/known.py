@@ -7,12 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from causeway.cluster.cluster import Cluster, GroupListing
-from causeway.cluster.metadata import TopicMetadata
-from causeway.cluster.parallel import Connect
+from causeway.cluster import Cluster, Connect, GroupListing, TopicMetadata
 from causeway.config import LinkSettings, Settings
-from causeway.control import visible
-from causeway.control.groups import Commits
+from causeway.control import Commits
+from causeway.control import topics as mirrored_topics
 from causeway.errors import CausewayError
 from causeway.link_topics.directive_log import ActiveDirectives, active_directives
 from causeway.link_topics.directives import Directive, Standing
@@ -130,7 +128,7 @@ class Known:
     def _on_source(self, topic: str) -> TopicMetadata | None:
         if topic not in self._metadata:
             ask: Callable[[Cluster], Mapping[str, TopicMetadata]]
-            ask = lambda source: visible.named(source, [topic])  # noqa: E731
+            ask = lambda source: mirrored_topics.topics_named(source, [topic])  # noqa: E731
             found = self._try(self._source, f"topic {topic}", ask)
             if found is not None:
                 self._metadata[topic] = found.get(topic)

@@ -19,8 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from causeway.cluster.offsets import LATEST
-from causeway.cluster.parallel import Connect
+from causeway.cluster import LATEST, Connect
 from causeway.config import LinkSettings
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions.rows import place_of
@@ -43,11 +42,11 @@ from causeway.link_topics.progress import (
     recognise,
 )
 from causeway.model import State, TopicPartition
+from causeway.records import HEADER
 from causeway.relay import log_reader
 from causeway.relay.log_reader import offsets_at, value_of
 from causeway.relay.messages import Outlet
 from causeway.status.from_clusters import driver_of
-from causeway.wire.batches import HEADER
 
 _POLL_S = 0.1
 _STILL_S = 0.5

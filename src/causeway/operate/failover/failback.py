@@ -15,12 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from causeway.cluster.offsets import LATEST, OffsetAt
-from causeway.cluster.parallel import Connect, clusters
+from causeway.cluster import LATEST, Connect, OffsetAt, clusters
 from causeway.config import ChosenTopics, LinkSettings, Settings
-from causeway.control import fences, topic_changes, topics
-from causeway.control.collisions import begun_by
-from causeway.control.topics import CreateTopic, MirroredTopic
+from causeway.control import CreateTopic, MirroredTopic, collisions, fences, topic_changes, topics
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
 from causeway.link_topics import ending
@@ -282,7 +279,7 @@ class _Failback:
     def _mirrored(self) -> dict[str, MirroredTopic]:
         self._say(f"{self._link.name}: looking for what was never mirrored")
         observed = topics.observe(self._sides.source_admin, self._sides.target_admin, self._link)
-        known = begun_by(self._ending.contents.partitions.values())
+        known = collisions.begun_by(self._ending.contents.partitions.values())
         return {
             topic.source: topic
             for topic in topics.plan(observed, self._link, known).mirrored

@@ -16,9 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from causeway.cluster import parallel
-from causeway.cluster.cluster import AclBinding
-from causeway.cluster.parallel import Connect, clusters
+from causeway.cluster import AclBinding, Connect, clusters, parallel
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import acls
 from causeway.errors import CausewayError, ConfigError

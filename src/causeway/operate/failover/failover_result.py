@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from causeway.cluster.cluster import AclBinding
+from causeway.cluster import AclBinding
 from causeway.errors import CausewayError
 from causeway.link_topics import directive_json
 from causeway.link_topics.cuts import Cut

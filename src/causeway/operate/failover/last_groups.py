@@ -10,13 +10,17 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from causeway.cluster.cluster import Cluster, Committed
-from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.cluster import EARLIEST, LATEST, Cluster, Committed, OffsetAt
 from causeway.config import LinkSettings
-from causeway.control import groups
-from causeway.control.formats import Checkpoint
-from causeway.control.groups import CommitPlan, Followed, Stand, Unread
-from causeway.control.topics import MirroredTopic
+from causeway.control import (
+    Checkpoint,
+    CommitPlan,
+    Followed,
+    MirroredTopic,
+    TranslatedOffset,
+    UnreadRecord,
+    groups,
+)
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Registry
@@ -117,7 +121,11 @@ class Remembered:
     def left(self, failures: Mapping[str, str]) -> set[str]:
         """The groups that are yet to be committed: those of `failures`, and those of which the
         target did not tell where they stand."""
-        unread = {each.group for each in self.plan.left_out if each.code is groups.Why.UNREADABLE}
+        unread = {
+            each.group
+            for each in self.plan.left_out
+            if each.code is groups.LeftOutReason.UNREADABLE
+        }
         return unread | failures.keys()
 
 
@@ -135,27 +143,29 @@ def remembered(
         for outlet in each.outlets
     }
     topic = TopicLog(target, link.policy.checkpoints_topic(link.source.alias))
-    stands: dict[str, dict[TopicPartition, Stand]] = {}
+    stands: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
     for key, value in topic.newest().items():
         try:
             one = Checkpoint.decode(key, value)
         except CausewayError:
             continue  # what nobody can read binds nobody
         if one.partition in mirrors and (only is None or one.group in only):
-            stand = Stand(one.upstream, one.downstream, one.metadata)
+            stand = TranslatedOffset(one.upstream, one.downstream, one.metadata)
             stands.setdefault(one.group, {})[one.partition] = stand
     there = target.committed_offsets_of(sorted(stands))
     ends = _offsets(target, mirrors, LATEST)
     starts = _offsets(target, mirrors, EARLIEST)
     followed = Followed(commits={group: {} for group in stands}, left_out=())
-    unread: Mapping[str, Mapping[TopicPartition, Unread]] = {}
+    unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] = {}
     if stands and not all(outlet.exclusive for each in progress for outlet in each.outlets):
         maps = ProgressTopic(target, link.progress_topic).read().maps
         records = UnreadByProgress(link, target)
         unread = records.look(progress, maps, stands, there, None, wait_s=_LOOK_S)
     plan = groups.commits(followed, stands, target.list_groups(), there, ends, link, unread)
     why = {
-        each.group: each.reason for each in plan.left_out if each.code is not groups.Why.UP_TO_DATE
+        each.group: each.reason
+        for each in plan.left_out
+        if each.code is not groups.LeftOutReason.UP_TO_DATE
     }
     places = []
     for group, parts in sorted(stands.items()):

@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import LATEST
+from causeway.cluster import LATEST, Cluster
 from causeway.link_topics.progress import Progress
 from causeway.model import TopicPartition
 from causeway.operate.failover.reverse_start import Looked
 from causeway.operate.failover.unmirrored import Unmirrored, refuse_open
+from causeway.records import CONTROL, HEADER, SEQUENCE_SPACE
 from causeway.relay import log_reader
 from causeway.relay.log_reader import offsets_at, value_of
 from causeway.relay.messages import Outlet
 from causeway.relay.recovery.survey import place_of
-from causeway.wire.batches import CONTROL, HEADER, SEQUENCE_SPACE
 
 _NO_PRODUCER: Final = -1
 

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
 from causeway.config import LinkSettings
-from causeway.control import visible
+from causeway.control import topics
 from causeway.errors import CausewayError
 from causeway.link_topics.directives import Scope
 from causeway.link_topics.progress import Progress
@@ -120,7 +119,7 @@ def _of_source(
     """What the source has, and the link would mirror."""
     return {
         at: name
-        for topic, metadata in sorted(visible.all_of(source, link).items())
+        for topic, metadata in sorted(topics.visible_topics(source, link).items())
         if scope.covers(Scope(topic)) and (name := link.decide_topic(topic).target_name) is not None
         for number in sorted(metadata.partitions)
         if (at := TopicPartition(topic, number)) not in begun

@@ -15,12 +15,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from causeway.cluster.cluster import AclBinding
-from causeway.cluster.parallel import Connect, clusters
+from causeway.cluster import AclBinding, Connect, clusters
 from causeway.config import LinkSettings, Settings
-from causeway.control import acls, paused, topics
-from causeway.control.collisions import begun_by
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic, acls, collisions, topic_changes, topics
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.link_topics import directive_json
@@ -273,7 +270,7 @@ class _Promotion:
         end."""
         standing = self._ending.standing
         observed = topics.observe(self._sides.source_admin, self._sides.target_admin, self._link)
-        begun = begun_by(self._ending.contents.partitions.values())
+        begun = collisions.begun_by(self._ending.contents.partitions.values())
         plan = topics.plan(observed, self._link, begun)
         return {
             topic.source: topic
@@ -292,7 +289,7 @@ class _Promotion:
         # All that is there, also what an open transaction, or a slow follower, still keeps from
         # readers.
         ends = self._sides.source_admin.log_ends(places)
-        by_file = paused.why(self._link) if self._link.records_paused else None
+        by_file = topic_changes.why_paused(self._link) if self._link.records_paused else None
         found = []
         for at in sorted(places):
             end, progress = ends[at], self._ending.contents.partitions.get(at)

@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import LATEST, OffsetAt
+from causeway.cluster import LATEST, Cluster, OffsetAt
 from causeway.config import LinkSettings
 from causeway.errors import ConflictError
 from causeway.link_topics import directive_log, ending

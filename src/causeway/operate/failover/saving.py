@@ -10,15 +10,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import ConfigError
 from causeway.link_topics.topic_log import TopicLog
 from causeway.model import TopicPartition
 from causeway.operate.failover.unmirrored import Unmirrored
+from causeway.records import Batch, PlainRecord, build, header, records_of
 from causeway.relay import log_reader
-from causeway.wire.batches import Batch, header
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build, records_of
 
 _REPLICAS: Final = 3
 # Records have the times of long ago: by the broker's own retention they would be gone soon.

@@ -15,10 +15,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
+from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
 from causeway.config import LinkSettings
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic
 from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transform_upgrade import Behind, places_behind

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from causeway.cluster.parallel import Connect, clusters, reach
+from causeway.cluster import Connect, clusters, parallel
 from causeway.config import LinkSettings, Settings
 from causeway.link_topics.progress import EventRecord, ProgressTopic
 from causeway.operate.directives import scopes
@@ -50,7 +50,7 @@ def events(
 
 
 def _of_link(link: LinkSettings, connect: Connect) -> Iterator[EventLine]:
-    progress = ProgressTopic(reach(connect, link.target_admin), link.progress_topic)
+    progress = ProgressTopic(parallel.reach(connect, link.target_admin), link.progress_topic)
     if progress.exists():
         found = progress.read().events
         yield from (EventLine(link=link.name, event=found[number]) for number in sorted(found))

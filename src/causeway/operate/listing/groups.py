@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from causeway.cluster.parallel import Connect, clusters, silent
+from causeway.cluster import Connect, clusters, parallel
 from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError
 from causeway.operate.directives import scopes
@@ -27,7 +27,7 @@ def groups(
     refuse_unknown("list groups", "code", codes, CODES)
     chosen = scopes.links_of(settings, link, "list groups")
     with clusters() as connect:
-        away = silent(chosen, connect)
+        away = parallel.silent(chosen, connect)
         return listed(
             chosen,
             lambda link: (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from causeway.cluster.parallel import clusters
+from causeway.cluster import clusters
 from causeway.config import Settings
 from causeway.operate.directives import scopes
 from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown

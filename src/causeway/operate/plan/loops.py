@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.errors import CausewayError
 from causeway.link_topics.progress import ProgressTopic

@@ -7,23 +7,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from causeway.cluster import parallel
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.parallel import Connect, clusters, reach
+from causeway.cluster import Cluster, Connect, clusters, parallel
 from causeway.config import LinkSettings, Settings
-from causeway.control import acls, collisions, configs, paused, required_apis, topic_changes, topics
-from causeway.control.acls import AclPlan
-from causeway.control.configs import ConfigPlan, SyncConfigs
-from causeway.control.recreated import ACT
-from causeway.control.required_apis import Lack
-from causeway.control.topics import (
+from causeway.control import (
+    AclPlan,
     AlterTopicConfigs,
     Change,
+    ConfigPlan,
     CreateTopic,
     GrowTopic,
     MirroredTopic,
-    Problem,
+    MissingApi,
+    SyncConfigs,
     TopicPlan,
+    TopicProblem,
+    acls,
+    collisions,
+    configs,
+    recreated,
+    required_apis,
+    topic_changes,
+    topics,
 )
 from causeway.daemon.partitions import identity
 from causeway.daemon.partitions.claims import transform_change
@@ -45,7 +49,7 @@ from causeway.operate.plan import loops, schemas, shared_groups, starts, transfo
 from causeway.operate.plan.schemas import SchemaPlan
 from causeway.operate.plan.starts import Start, Starts
 from causeway.operate.plan.transforms import Checks, Told, TransformPlan
-from causeway.wire.apis import is_unsupported
+from causeway.wire import is_unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,7 @@ class LinkPlan:
     new_progress_topic: str | None  # None: it exists, the link has run before
     loops: tuple[str, ...] = ()  # topics that flows of other files mirror back
     lacks: tuple[
-        Lack, ...
+        MissingApi, ...
     ] = ()  # APIs that brokers lack; if one is required, the plan has nothing else
     transforms: tuple[TransformPlan, ...] = ()  # in the file's order
     schemas: SchemaPlan = field(default_factory=SchemaPlan)
@@ -83,7 +87,7 @@ class LinkPlan:
         return tuple(topic.source for topic in self.topics.mirrored if internal(topic.source))
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[TopicProblem, ...]:
         return (
             *(() if self.error is None else (_problem(self.error),)),
             *(_problem(lack.error) for lack in self.lacks if lack.need.required),
@@ -101,8 +105,8 @@ class LinkPlan:
         return (*self.starts.notes, *lacks, *self.loops)
 
 
-def _problem(error: CausewayError) -> Problem:
-    return Problem(topic=error.subject, error=error)
+def _problem(error: CausewayError) -> TopicProblem:
+    return TopicProblem(topic=error.subject, error=error)
 
 
 def plan(settings: Settings, told: Told = lambda _: None) -> Plan:
@@ -154,7 +158,7 @@ def not_alone(links: Sequence[LinkPlan]) -> tuple[LinkPlan, ...]:
 
 def _shared(
     each: LinkPlan, writers: Mapping[tuple[Any, str], Sequence[tuple[LinkSettings, str]]]
-) -> Iterator[Problem]:
+) -> Iterator[TopicProblem]:
     link = each.link
     for topic in each.topics.mirrored:
         others = [
@@ -171,7 +175,7 @@ def _shared(
                 remedy="give one of them another name (causeway.rename), or set "
                 f"{link.name}.causeway.sole.writer = false",
             )
-            yield Problem(topic=topic.source, error=error)
+            yield TopicProblem(topic=topic.source, error=error)
 
 
 def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: Checks) -> LinkPlan:
@@ -193,10 +197,12 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     contents = log.read() if has_run else Contents()
     identity.settle(sides, link, contents.clusters)
     for client in (link.source_admin, link.target_admin):
-        reach(connect, client)  # within seconds, as one that is another cluster's is asked again
+        parallel.reach(
+            connect, client
+        )  # within seconds, as one that is another cluster's is asked again
     observed = topics.observe(source, target, link)
     planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
-    planned = paused.as_it_is(planned, link)
+    planned = topic_changes.without_changes_if_paused(planned, link)
     planned = topic_changes.without(planned, _lost(planned, contents, link))
     planned = topic_changes.fitted(planned, target, link.target.alias)
     there = {name: len(topic.partitions) for name, topic in observed.target_topics.items()}
@@ -222,7 +228,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
 
 
 def _nothing(
-    link: LinkSettings, *, lacks: tuple[Lack, ...] = (), error: CausewayError | None = None
+    link: LinkSettings, *, lacks: tuple[MissingApi, ...] = (), error: CausewayError | None = None
 ) -> LinkPlan:
     """The plan of a link that would not begin: its brokers lack a required API, or do not
     answer."""
@@ -275,7 +281,7 @@ def _lost(
             "mirror to",
             f"{change.topic} on {link.target.alias}",
             "the topic was mirrored before and is gone",
-            remedy=ACT,
+            remedy=recreated.ACT,
         )
         for change in planned.changes
         if isinstance(change, CreateTopic) and change.topic in begun

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from causeway.config import LinkSettings
-from causeway.control.topics import MirroredTopic, Problem
+from causeway.control import MirroredTopic, TopicProblem
 from causeway.errors import CausewayError, ConflictError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaPlan:
     subjects: tuple[Due, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[TopicProblem, ...] = ()
 
 
 def plan(link: LinkSettings, mirrored: Iterable[MirroredTopic]) -> SchemaPlan:
@@ -29,11 +29,11 @@ def plan(link: LinkSettings, mirrored: Iterable[MirroredTopic]) -> SchemaPlan:
     try:
         due = LinkSchemas(link.schemas).due([(each.source, each.target) for each in mirrored])
     except CausewayError as error:
-        return SchemaPlan(problems=(Problem(topic=link.name, error=error),))
+        return SchemaPlan(problems=(TopicProblem(topic=link.name, error=error),))
     return SchemaPlan(
         subjects=tuple(due),
         problems=tuple(
-            Problem(
+            TopicProblem(
                 topic=one.pair.target,
                 error=ConflictError(f"{link.schemas.mode} schemas of", one.pair.source, one.clash),
             )

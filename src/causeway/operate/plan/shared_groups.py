@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from causeway.config import LinkSettings
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic
 from causeway.daemon.partitions.decisions import Offsets
 from causeway.link_topics.progress import Contents
 from causeway.model import TopicPartition

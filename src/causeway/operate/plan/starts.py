@@ -8,9 +8,7 @@ from enum import StrEnum
 from functools import partial
 
 from causeway.config import LinkSettings
-from causeway.control import mm2_offsets
-from causeway.control.mm2_offsets import Copied
-from causeway.control.topics import MirroredTopic, Problem
+from causeway.control import Copied, MirroredTopic, TopicProblem, mm2_offsets
 from causeway.daemon.partitions import claims, discovery
 from causeway.daemon.partitions.decisions import (
     Adopt,
@@ -66,7 +64,7 @@ class Starts:
     `notes`: what cannot be told before a run."""
 
     partitions: tuple[Start, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[TopicProblem, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -87,7 +85,7 @@ def plan(
     try:
         copied = _copied(sides, link)
     except AuthorizationError as error:
-        return Starts(problems=(Problem(topic=error.subject, error=error),))
+        return Starts(problems=(TopicProblem(topic=error.subject, error=error),))
     # What the target has yet to get is empty, and would not answer.
     new = [(topic, number) for topic, number in wanted if number >= there.get(topic.target, 0)]
     old = [(topic, number) for topic, number in wanted if number < there.get(topic.target, 0)]
@@ -106,7 +104,7 @@ def plan(
     taken_over: set[TopicPartition] = set()
     starts: list[Start] = []
     problems = [
-        Problem(topic=trouble.topic, error=error)
+        TopicProblem(topic=trouble.topic, error=error)
         for result in (found, created)
         for trouble, error in zip(result.troubles, result.errors, strict=True)
     ]
@@ -142,7 +140,9 @@ def plan(
         )
         if isinstance(decision, Stop):
             problems.append(
-                Problem(topic=topic.source, error=DivergedError("mirror", str(at), decision.reason))
+                TopicProblem(
+                    topic=topic.source, error=DivergedError("mirror", str(at), decision.reason)
+                )
             )
     notes = _notes(link, sorted(in_doubt))
     notes += shared_groups.foreign_before(link, wanted, places, contents, taken_over)

@@ -11,7 +11,7 @@ from causeway.config import Routes, TransformSettings
 from causeway.model import TopicPartition
 from causeway.operate.plan.transforms import Told
 from causeway.operate.try_transform.result import Content, Decoded, Outcome, Tried
-from causeway.wire.batches import Batch
+from causeway.records import Batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
-from causeway.cluster.parallel import clusters
+from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, clusters
 from causeway.config import LinkSettings, Routes, Settings
 from causeway.errors import CausewayError, ConfigError, ProtocolError
 from causeway.model import TopicPartition
@@ -17,8 +15,8 @@ from causeway.operate.plan.transforms import Told, prepared
 from causeway.operate.try_transform.local_spark import local_spark
 from causeway.operate.try_transform.records import Read, Trials
 from causeway.operate.try_transform.result import Content, Trial
+from causeway.records import records_of
 from causeway.relay.log_reader import relayed
-from causeway.wire.records import records_of
 
 
 def try_out(

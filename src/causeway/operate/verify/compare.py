@@ -16,7 +16,7 @@ from itertools import chain, takewhile
 
 from google_crc32c import value as crc32c
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import BrokerError, ProtocolError
 from causeway.operate.verify import differ
 from causeway.operate.verify.differ import Odd, Stretch
@@ -25,9 +25,9 @@ from causeway.operate.verify.logs import Piece, Seen, of_source, of_target
 from causeway.operate.verify.outcome import Difference, Kind, Outcome
 from causeway.operate.verify.ranges import Range
 from causeway.operate.verify.sides import Side, size_of, without_times
+from causeway.records import SEQUENCE_SPACE, distance
 from causeway.relay.log_reader import Content
-from causeway.wire.batches import SEQUENCE_SPACE, distance
-from causeway.wire.codes import OFFSET_OUT_OF_RANGE
+from causeway.wire import codes
 
 MOST_DIFFERENCES = 1_000  # of one range that are told; the rest is counted
 _MOST_ODD = 20_000  # then it is not worth while to look on
@@ -57,7 +57,7 @@ def compare(
     try:
         walk.run(*_aligned(part, source, target, seen, spent))
     except BrokerError as error:
-        if error.code != OFFSET_OUT_OF_RANGE:
+        if error.code != codes.OFFSET_OUT_OF_RANGE:
             raise
         walk.ended = "a log has deleted it meanwhile"
     except ProtocolError as error:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
-from causeway.cluster.sampled import bytes_an_offset
+from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, bytes_an_offset
 from causeway.config import LinkSettings
-from causeway.control.open_transactions import both_ends
-from causeway.control.topics import MirroredTopic
+from causeway.control import MirroredTopic, open_transactions
 from causeway.daemon.partitions.rows import place_of
 from causeway.errors import CausewayError
 from causeway.link_topics.progress import Contents
@@ -50,7 +47,7 @@ class Ends:
         targets += beyond
         self._starts = source.list_offsets(list(known), EARLIEST) if known else {}
         self._ends, self._written = (
-            both_ends(source, known, read_committed=link.fetch.read_committed)
+            open_transactions.both_ends(source, known, read_committed=link.fetch.read_committed)
             if known
             else ({}, {})
         )

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import FetchedPartition
+from causeway.cluster import Cluster, FetchedPartition
 from causeway.model import TopicPartition
-from causeway.wire.batches import LENGTH_OVERHEAD, MAGIC, MAGIC_AT
+from causeway.records import LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 
 _MOST_BYTES = 4 * 1024 * 1024
 _LEAST_BYTES = 64 * 1024

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from causeway.cluster.parallel import Connect
+from causeway.cluster import Connect
 from causeway.config import LinkSettings, Settings, is_local
 from causeway.errors import BrokerError, CausewayError
 from causeway.operate.verify.ranges import Range

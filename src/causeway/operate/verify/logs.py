@@ -7,16 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from causeway.operate.verify.fetching import Fetching, Spent
 from causeway.operate.verify.ranges import Feed
-from causeway.relay.log_reader import Content, content_of
-from causeway.relay.shares import shares
-from causeway.relay.source import keep
-from causeway.relay.treatment import Topics, treat_batch, treatment_of
-from causeway.wire.batches import (
+from causeway.records import (
     CODEC_MASK,
     CONTROL,
     CRC_START,
@@ -28,9 +24,14 @@ from causeway.wire.batches import (
     MAGIC_AT,
     Batch,
     checksum,
+    decode,
     read,
+    records_of,
 )
-from causeway.wire.records import decode, records_of
+from causeway.relay.log_reader import Content, content_of
+from causeway.relay.shares import shares
+from causeway.relay.source import keep
+from causeway.relay.treatment import Topics, treat_batch, treatment_of
 
 
 class Piece:

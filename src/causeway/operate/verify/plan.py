@@ -12,13 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from causeway.cluster.admin import ConfigEntry
-from causeway.cluster.parallel import Connect
+from causeway.cluster import ConfigEntry, Connect
 from causeway.config import LinkSettings, Settings
+from causeway.control import MirroredTopic, collisions, recreated
 from causeway.control import topics as planning
-from causeway.control.collisions import begun_by
-from causeway.control.recreated import why_another
-from causeway.control.topics import MirroredTopic
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.assigning import assignment, steps_of
 from causeway.daemon.partitions.rows import offset_maps_of, place_of
@@ -125,7 +122,7 @@ class _Link:
         self._observed = observed
         self._target_policies: Mapping[str, Mapping[str, ConfigEntry] | CausewayError] = {}
         every = self._contents.partitions.values()
-        self._planned = planning.plan(observed, link, begun_by(every))
+        self._planned = planning.plan(observed, link, collisions.begun_by(every))
         self._led = routing.led_to(every)
         self._fed = {place_of(outlet) for one in every for outlet in one.outlets}
         driver = driver_of(self._contents.leases, int(time.time() * 1000))
@@ -173,7 +170,7 @@ class _Link:
             text = f"nothing of it is mirrored yet{f': {why}' if why else ''}"
             yield self._nothing(at, topic.target, Why.NOT_MIRRORED, text)
             return
-        anew = why_another(progress, topic)
+        anew = recreated.why_another(progress, topic)
         if anew is not None or topic.target_id is None:
             text = anew.format(progress.position) if anew else "the target topic does not exist"
             yield self._nothing(at, topic.target, Why.TOPIC, text)
@@ -199,7 +196,7 @@ class _Link:
         of_topic = [one for at in places if (one := known.get(at)) is not None and one.outlets]
         if topic.target_id is None or not self._link.sole_writer or not of_topic:
             return ()
-        anew = any(why_another(one, topic) is not None for one in of_topic)
+        anew = any(recreated.why_another(one, topic) is not None for one in of_topic)
         if anew or any(one.transform is not None or one.state in ENDED for one in of_topic):
             return ()
         numbers = self._observed.target_topics[topic.target].partitions

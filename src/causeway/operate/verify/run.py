@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from causeway.cluster.parallel import clusters
+from causeway.cluster import clusters
 from causeway.config import Settings
 from causeway.errors import CausewayError
 from causeway.operate.verify.job import Part, runner

@@ -16,7 +16,7 @@ from itertools import pairwise
 from causeway.link_topics.offset_map import Span
 from causeway.model import Pair
 from causeway.operate.verify.ranges import Feed, Range
-from causeway.wire.batches import advance
+from causeway.records import advance
 
 RANGE_BYTES = 64 * 1024 * 1024  # of the source, about
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from cryptography.fernet import Fernet
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import ClientSettings, from_wire, to_wire
 from causeway.errors import CausewayError
 from causeway.operate.verify.compare import compare

@@ -26,9 +26,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from causeway.errors import ProtocolError
+from causeway.records import Batch, cut
 from causeway.transform.channel import Chunk, Outcome, Refusal
-from causeway.wire.batches import Batch
-from causeway.wire.records import cut
 
 WINDOW_BYTES = 8 * 1024 * 1024  # under way at once
 WINDOW_CHUNKS = 64

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.config import from_wire
 from causeway.errors import CausewayError
 from causeway.relay.lane import distance
@@ -22,11 +22,7 @@ from causeway.relay.lane.reader import SourceConnection
 from causeway.relay.lane.requests import RequestLimits
 from causeway.relay.lane.target import TargetConnection
 from causeway.relay.messages import Assignment, Clusters, Renewed
-from causeway.wire import fetch, produce
-from causeway.wire.buffers import Buffers
-from causeway.wire.connection import Connection
-from causeway.wire.fetch import FetchSession
-from causeway.wire.round_trip import round_trip_s
+from causeway.wire import Buffers, Connection, FetchSession, fetch, produce, round_trip_s
 
 Owner = SourceConnection | TargetConnection
 C = TypeVar("C", SourceConnection, TargetConnection)

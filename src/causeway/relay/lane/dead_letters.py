@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.link_topics.topic_log import TopicLog
 from causeway.model import TopicPartition
+from causeway.records import NO_PRODUCER, Batch, PlainRecord, build, header, records_of
 from causeway.transform.channel import Refusal
-from causeway.wire.batches import NO_PRODUCER, Batch, header
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.records import build, records_of
 
 REPLICATION_FACTOR = 3
 

@@ -19,8 +19,9 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.cluster.producer_expiry import is_young
+from causeway.cluster import is_young
 from causeway.model import Loss, Pair, State
+from causeway.records import HEADER_SIZE, SEQUENCE_SPACE, Batch, plainly
 from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.figures import Figures
 from causeway.relay.lane.on_the_way import OnTheWay
@@ -35,7 +36,6 @@ from causeway.relay.messages import (
 )
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.treatment import Treatment
-from causeway.wire.batches import HEADER_SIZE, SEQUENCE_SPACE, Batch, plainly
 
 UNKNOWN = -1
 MAX_MESSAGE_BYTES = 1_048_588  # Kafka's default

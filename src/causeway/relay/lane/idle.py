@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import LATEST
+from causeway.cluster import LATEST, Cluster
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.lane.flow import Flow, OutletState

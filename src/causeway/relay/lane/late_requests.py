@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from causeway.cluster.producer_expiry import is_young
+from causeway.cluster import is_young
+from causeway.records import Batch
 from causeway.relay.lane.flow import Flow
-from causeway.wire.batches import Batch
 
 
 def must_wait(flow: Flow, batches: Iterable[Batch]) -> bool:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from causeway.cluster.client import Leader
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster, Leader
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.lane.flow import Flow

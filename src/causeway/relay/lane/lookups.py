@@ -8,16 +8,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import CausewayError
 from causeway.link_topics.offset_map import Span
+from causeway.records import Batch
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.messages import Assignment, LookedUp, Lookup, sayable
 from causeway.relay.recovery.survey import place_of
 from causeway.relay.series import Series
 from causeway.translation import lookup
 from causeway.translation.lookup import Sought
-from causeway.wire.batches import Batch
 
 AT_ONCE = 2  # of those that wait for stages, which have records to treat as well
 

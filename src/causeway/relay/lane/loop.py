@@ -16,6 +16,7 @@ import signal
 import socket
 import time
 
+from causeway.records import keep_freed_memory
 from causeway.relay.control import SECRET_VARIABLE, ControlClient
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
@@ -40,7 +41,6 @@ from causeway.relay.messages import (
     Throttle,
 )
 from causeway.relay.messages import Stages as StagesMessage
-from causeway.wire.memory import keep_freed_memory
 
 HELPER_THREADS = 8
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease

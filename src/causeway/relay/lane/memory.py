@@ -14,8 +14,7 @@ from itertools import chain
 from typing import Final
 
 from causeway.relay.lane.flow import OutletState
-from causeway.wire.buffers import KEPT_BYTES, Buffers
-from causeway.wire.frames import Outbox
+from causeway.wire import KEPT_BYTES, Buffers, SendQueue
 
 SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
 PATIENCE_S: Final = 0.1  # so long a full buffer may get room by itself, while there is much to send
@@ -39,7 +38,7 @@ class Memory:
         self._in_vain = 0  # what was pending at the last look, which found no room
 
     def has_room(
-        self, besides: int, outlets: Collection[OutletState], outboxes: Collection[Outbox]
+        self, besides: int, outlets: Collection[OutletState], outboxes: Collection[SendQueue]
     ) -> bool:
         """Whether less is held than the buffer holds, `besides` bytes elsewhere included. What
         `outlets` have to send waits in them, and in `outboxes` once it is on its way."""
@@ -88,7 +87,7 @@ class Memory:
             self.buffers.give_back()
 
 
-def _sparse(outlets: Iterable[OutletState], outboxes: Iterable[Outbox]) -> set[int]:
+def _sparse(outlets: Iterable[OutletState], outboxes: Iterable[SendQueue]) -> set[int]:
     """The answers, by `id`, of which there is little left."""
     used = Counter[int]()
     sizes: dict[int, int] = {}

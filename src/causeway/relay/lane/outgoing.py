@@ -7,16 +7,17 @@ from bisect import bisect_left
 from typing import Final
 
 from causeway.errors import ProtocolError
-from causeway.relay.lane.flow import OutletState, Sent
-from causeway.wire.batches import HEADER_SIZE, Batch
-from causeway.wire.records import (
+from causeway.records import (
+    HEADER_SIZE,
     MERGED_BYTES,
     MERGED_RECORDS,
     SMALL_BATCH,
+    Batch,
     cut,
     merge,
     unpacked_size,
 )
+from causeway.relay.lane.flow import OutletState, Sent
 
 LEAST_BATCH_BYTES: Final = 1024  # refusals by the target make no batch smaller than this
 

@@ -12,7 +12,7 @@ from causeway.model import State
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.reader import SourceConnection
 from causeway.relay.lane.target import TargetConnection
-from causeway.wire.quotas import words
+from causeway.wire import throttled_text
 
 LEAST_S: Final = 1.0  # at a quota's edge brokers throttle for milliseconds all the time
 LOOK_S: Final = 0.5
@@ -49,7 +49,7 @@ class Quotas:
 
     def _note(self, held_by: SourceConnection | TargetConnection, now: float) -> None:
         until = held_by.throttled_until + SHOWN_S
-        reason = f"{words(held_by.throttled_until - now)}, by {held_by.connection}"
+        reason = f"{throttled_text(held_by.throttled_until - now)}, by {held_by.connection}"
         for flow in held_by.held_up():
             shown = self._shown.get(flow)
             told = shown is not None and shown.until >= until

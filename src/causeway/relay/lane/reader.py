@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from causeway.errors import ProtocolError
 from causeway.relay.lane import distance
 from causeway.relay.lane.flow import Flow
-from causeway.wire.connection import Connection
-from causeway.wire.fetch import HIGHEST_VERSION, Cursor, Fetched, FetchSession, Place
+from causeway.wire import Connection, Fetched, FetchPosition, FetchSession, Place, fetch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,7 @@ class SourceConnection:
 
     def _key(self, flow: Flow) -> Place:
         assignment = flow.assignment
-        if self.session.version >= HIGHEST_VERSION:
+        if self.session.version >= fetch.HIGHEST_VERSION:
             return bytes.fromhex(assignment.topic_id), assignment.partition
         return assignment.topic.encode(), assignment.partition
 
@@ -127,7 +126,7 @@ class SourceConnection:
             if most := allowance.ask(flow):
                 # A leader of another epoch refuses the fetch: its epoch or ours is out of date.
                 self.session.read(
-                    Cursor(*key, flow.source_epoch, flow.position, flow.compared_epoch, most)
+                    FetchPosition(*key, flow.source_epoch, flow.position, flow.compared_epoch, most)
                 )
                 asked.append(key)
             else:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import State, TopicPartition
 from causeway.relay.lane.connections import Connections

@@ -36,8 +36,7 @@ from causeway.relay.lane.throttle import Throttles, whole
 from causeway.relay.lane.transforming import Transforming, series_of
 from causeway.relay.messages import Clusters, Lookup, Renewed, Throttle
 from causeway.relay.treatment import Treatments
-from causeway.wire import codes
-from causeway.wire.fetch import SESSION_ERRORS, Fetched
+from causeway.wire import SESSION_ERRORS, Fetched, codes
 
 HELD_BACK_WAIT_MS = 10  # a flow that is held back must not wait for the others' long poll
 # A flow with more than this unsent, or than two answers of its, is not fetched further; nor one

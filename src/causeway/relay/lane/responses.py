@@ -14,9 +14,7 @@ from causeway.relay.lane.route import take
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.source import Kept
 from causeway.relay.treatment import NotYetError
-from causeway.wire import codes
-from causeway.wire.fetch import EpochEnd, Fetched
-from causeway.wire.produce import Produced
+from causeway.wire import EpochEnd, Fetched, Produced, codes
 
 
 class NeedsRecovery(Exception):  # noqa: N818 - it is no error, but a turn that a flow takes

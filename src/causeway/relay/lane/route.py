@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from causeway.cluster.producer_expiry import young_since_ms
+from causeway.cluster import young_since_ms
 from causeway.errors import CausewayError
+from causeway.records import UNPACKED_BYTES, Batch, records_of, unpacked_total
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.shares import part_of, shares
 from causeway.relay.source import NOTHING, Kept, Unread, keep, newest
 from causeway.relay.treatment import topics_of, treat_kept
-from causeway.wire.batches import Batch
-from causeway.wire.fetch import Fetched
-from causeway.wire.records import UNPACKED_BYTES, records_of
-from causeway.wire.unpack import unpacked_total
+from causeway.wire import Fetched
 
 
 def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:

@@ -27,6 +27,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 
 from causeway.errors import CausewayError
+from causeway.records import Batch
 from causeway.relay import messages
 from causeway.relay.lane.aside import Aside
 from causeway.relay.lane.chunks import Chunks, Loss, Piece, Work
@@ -34,7 +35,6 @@ from causeway.relay.lane.direct import DirectWorker
 from causeway.relay.lane.helpers import Helpers
 from causeway.transform.channel import Chunk, Frame, Greeting, Outcome, Setup, Waiting
 from causeway.transform.sealed import Connection
-from causeway.wire.batches import Batch
 
 GREETING_S = 10.0
 STALLED_S = 2.0  # between two turns, which are a quarter of a second apart

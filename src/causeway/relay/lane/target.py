@@ -25,17 +25,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.cluster.producer_expiry import REMEMBERED_S, is_young
+from causeway.cluster import REMEMBERED_S, is_young
 from causeway.errors import ProtocolError
+from causeway.records import HEADER_SIZE, SMALL_BATCH, header, plainly
 from causeway.relay.lane.flow import Flow, OutletState, Sent
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.outgoing import next_batch
 from causeway.relay.lane.requests import PART_BYTES, RequestLimit
-from causeway.wire import produce
-from causeway.wire.batches import HEADER_SIZE, header, plainly
-from causeway.wire.connection import Connection
-from causeway.wire.produce import Part, Produced
-from causeway.wire.records import SMALL_BATCH
+from causeway.wire import Connection, Part, Produced, produce
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs

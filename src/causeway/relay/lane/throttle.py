@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from causeway.records import LENGTH_OVERHEAD
 from causeway.relay.lane.flow import UNKNOWN, Flow
 from causeway.relay.messages import Rate
-from causeway.wire.batches import LENGTH_OVERHEAD
 
 BURST_S: Final = 0.5  # what a bucket holds: more than a lane's loop is ever away
 LAGGING_S: Final = 2.0  # what it holds for those that lag: as much as two slow answers take

@@ -13,6 +13,7 @@ from functools import partial
 
 from causeway.errors import CausewayError
 from causeway.model import State
+from causeway.records import Batch, split
 from causeway.relay.lane.chunks import DIES, Piece, Work
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.dead_letters import write
@@ -27,8 +28,6 @@ from causeway.relay.messages import Assignment, Outlet, Transformed, Want
 from causeway.relay.series import Series, as_relayed, treated
 from causeway.relay.source import Kept
 from causeway.transform.channel import Output, Refusal
-from causeway.wire.batches import Batch
-from causeway.wire.records import split
 
 CHUNK_BYTES = 512 * 1024
 Place = tuple[str, int]  # topic, as on the source, and partition

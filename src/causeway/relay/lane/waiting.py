@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from causeway.wire.batches import Batch
+from causeway.records import Batch
 
 STEP_MS: Final = 1000
 _UNKNOWN: Final = -1

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import LATEST
+from causeway.cluster import LATEST, Cluster
 from causeway.errors import BrokerError, TooLargeError
 from causeway.model import Loss, TopicPartition
+from causeway.records import HEADER_SIZE, LENGTH_OVERHEAD, records_of
 from causeway.relay.log_reader import offsets_at, value_of
 from causeway.relay.source import keep
-from causeway.wire.batches import HEADER_SIZE, LENGTH_OVERHEAD
-from causeway.wire.codes import CORRUPT_MESSAGE
-from causeway.wire.records import records_of
+from causeway.wire import codes
 
 # The number of offsets that are tried one by one if the broker itself cannot read a batch.
 MOST_SINGLE_STEPS = 4096
@@ -87,7 +85,7 @@ def _look(cluster: Cluster, at: TopicPartition, offset: int) -> tuple[bytes, boo
     try:
         records = cluster.fetch(at, offset, 1, max_wait_ms=0).records
     except BrokerError as error:
-        if error.code != CORRUPT_MESSAGE:
+        if error.code != codes.CORRUPT_MESSAGE:
             raise
         return b"", False
     return records[:HEADER_SIZE], _is_readable(records, offset)

@@ -21,22 +21,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST
+from causeway.cluster import EARLIEST, Cluster
 from causeway.errors import CausewayError, DivergedError, ProtocolError
-from causeway.relay import log_reader
-from causeway.relay.log_reader import Content, content_of, offsets_at, value_of
-from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.recovery.survey import cleanup_policy, place_of
-from causeway.wire.batches import (
+from causeway.records import (
     CONTROL,
     HEADER,
     LOG_APPEND_TIME,
     SEQUENCE_SPACE,
+    Record,
     advance,
+    decode,
     distance,
 )
-from causeway.wire.records import Record, decode
+from causeway.relay import log_reader
+from causeway.relay.log_reader import Content, content_of, offsets_at, value_of
+from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.recovery.survey import cleanup_policy, place_of
 
 # Where others write and the broker has forgotten our producer, so much of the log is looked through
 # for our last batch: an unclean election loses a log's newest records, and cheap it must be.

@@ -18,17 +18,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import LATEST
+from causeway.cluster import LATEST, Cluster
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import Loss, Pair, TopicPartition
+from causeway.records import advance
 from causeway.relay.log_reader import offsets_at, value_of
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours, retrace
 from causeway.relay.recovery.damage import loss_by
 from causeway.relay.recovery.retrace import Found, SourceLog
 from causeway.relay.recovery.survey import KEEPS_MOVING, Led, Request, Survey, not_settled, place_of
-from causeway.wire.batches import advance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.errors import DivergedError
 from causeway.model import Pair
+from causeway.records import HEADER, SEQUENCE_SPACE, Batch, advance, distance, records_of, split
 from causeway.relay import log_reader as walks
 from causeway.relay.log_reader import Content, content_of
 from causeway.relay.messages import Assignment, Outlet
@@ -28,8 +29,6 @@ from causeway.relay.recovery import ours
 from causeway.relay.recovery.ours import LastOfOurs
 from causeway.relay.recovery.survey import KEEPS_MOVING, cleanup_policy, not_settled, place_of
 from causeway.relay.series import Series, as_relayed
-from causeway.wire.batches import HEADER, SEQUENCE_SPACE, Batch, advance, distance
-from causeway.wire.records import records_of, split
 
 
 class SourceLog(NamedTuple):

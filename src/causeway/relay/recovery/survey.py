@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST
+from causeway.cluster import EARLIEST, LATEST, Cluster
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import TopicPartition, same_topic
+from causeway.records import HEADER
 from causeway.relay import log_reader
 from causeway.relay.log_reader import offsets_at
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.series import Series, as_relayed
-from causeway.wire.apis import is_unsupported
-from causeway.wire.batches import HEADER
-from causeway.wire.codes import UNKNOWN_LEADER_EPOCH as OUTDATED
-from causeway.wire.sockets import user_timeout_of
+from causeway.wire import codes, is_unsupported, user_timeout_of
 
 T = TypeVar("T")
 
@@ -290,7 +287,10 @@ def _leaders(
                 name="UNKNOWN_TOPIC_OR_PARTITION",
                 retriable=True,
             )
-        elif isinstance(error := partition.error, BrokerError) and error.code == OUTDATED:
+        elif (
+            isinstance(error := partition.error, BrokerError)
+            and error.code == codes.UNKNOWN_LEADER_EPOCH
+        ):
             leaders[place] = error
         elif partition.leader < 0:
             leaders[place] = BrokerError(

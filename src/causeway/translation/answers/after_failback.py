@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from causeway.cluster.parallel import Connect
+from causeway.cluster import Connect
 from causeway.config import LinkSettings, Settings
 from causeway.daemon.partitions.rows import place_of
 from causeway.errors import CausewayError

@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from causeway.cluster.offsets import OffsetAt
-from causeway.cluster.parallel import Connect, clusters
+from causeway.cluster import Connect, OffsetAt, clusters
 from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics.progress import Progress

@@ -6,9 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import EARLIEST, LATEST, OffsetAt
-from causeway.cluster.parallel import Connect
+from causeway.cluster import EARLIEST, LATEST, Cluster, Connect, OffsetAt
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.daemon.partitions.rows import offset_maps_of, place_of
 from causeway.daemon.partitions.transforms import Transforms
@@ -16,10 +14,10 @@ from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.offset_map import OffsetMap
 from causeway.link_topics.progress import Contents, Progress, ProgressTopic, recognise
 from causeway.model import State, TopicPartition, same_topic
+from causeway.records import SEQUENCE_SPACE, advance, distance
 from causeway.relay.messages import Outlet
 from causeway.translation.answers.values import Why
-from causeway.wire.batches import SEQUENCE_SPACE, advance, distance
-from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+from causeway.wire import codes
 
 _MOST_MS = 10_000  # to wait for a cluster that may be gone
 PATIENCE_S = 3.0  # with partitions that have no leader
@@ -213,7 +211,7 @@ def _side(
 
 
 def _is_unknown(error: CausewayError) -> bool:
-    return isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC_OR_PARTITION
+    return isinstance(error, BrokerError) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _short(client: ClientSettings) -> ClientSettings:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster.cluster import Committed, GroupListing
+from causeway.cluster import Committed, GroupListing
 from causeway.config import LinkSettings
 from causeway.control import groups as control
 from causeway.errors import AuthorizationError
@@ -204,7 +204,9 @@ def test_what_has_no_offsets_on_the_target_is_not_called_synced(tmp_path: Path) 
 
 
 def test_a_group_that_others_records_hold_back(tmp_path: Path) -> None:
-    why = control.held_back(TopicPartition("A.orders", 0), control.Unread(40, "a record of others"))
+    why = control.held_back(
+        TopicPartition("A.orders", 0), control.UnreadRecord(40, "a record of others")
+    )
     task = TaskRecord(name="groups", items={"app on orders-0": why}, done_at=1)
 
     one = explain(tmp_path, replace(FACTS, task=task))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.model import Pair, TopicPartition
 from causeway.operate.verify.compare import compare
 from causeway.operate.verify.outcome import Difference, Kind, Outcome

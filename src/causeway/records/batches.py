@@ -10,14 +10,13 @@ Layout, from Kafka's DefaultRecordBatch:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from struct import Struct
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from google_crc32c import extend, value
 
 from causeway.errors import ProtocolError
-from causeway.wire.crc import carried
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
@@ -139,3 +138,53 @@ def advance(sequence: int, count: int) -> int:
 def distance(start: int, end: int) -> int:
     """How many records on from sequence `start` sequence `end` is."""
     return (end - start) % SEQUENCE_SPACE
+
+
+_TURNED: Final = 0xFFFFFFFF  # a CRC's bits are, before and after
+_UNIT_BITS: Final = 12
+_UNIT: Final = (1 << _UNIT_BITS) - 1
+_DIGIT_BITS: Final = 6
+_DIGIT: Final = (1 << _DIGIT_BITS) - 1
+_ZEROS: Final = bytes(1 << _UNIT_BITS)
+
+_Table = tuple[list[int], list[int], list[int], list[int]]  # by byte of a CRC, the lowest first
+
+
+def carried(difference: int, size: int) -> int:
+    """How two CRCs differ behind `size` bytes (below 1 GiB) that both have read, where before them
+    they differed by `difference`."""
+    crc: int = extend(difference ^ _TURNED, _ZEROS[: size & _UNIT]) ^ _TURNED
+    size >>= _UNIT_BITS
+    level = 0
+    while size:
+        if digit := size & _DIGIT:
+            a, b, c, d = _table(level, digit)
+            crc = a[crc & 255] ^ b[crc >> 8 & 255] ^ c[crc >> 16 & 255] ^ d[crc >> 24]
+        size >>= _DIGIT_BITS
+        level += 1
+    return crc
+
+
+@cache
+def _table(level: int, digit: int) -> _Table:
+    """Of so many units: `digit` · 64 ** `level`."""
+    if digit > 1:
+        steps = [_table(level, digit // 2), _table(level, digit - digit // 2)]
+    elif level:
+        steps = [_table(level - 1, (_DIGIT + 1) // 2)] * 2
+    else:
+        steps = []
+    bits = [1 << bit for bit in range(32)]
+    if not steps:
+        bits = [extend(bit ^ _TURNED, _ZEROS) ^ _TURNED for bit in bits]
+    for a, b, c, d in steps:
+        bits = [a[v & 255] ^ b[v >> 8 & 255] ^ c[v >> 16 & 255] ^ d[v >> 24] for v in bits]
+    return _of(bits[:8]), _of(bits[8:16]), _of(bits[16:24]), _of(bits[24:])
+
+
+def _of(bits: list[int]) -> list[int]:
+    """What each byte becomes, where each of its bits becomes one of `bits`."""
+    table = [0]
+    for bit in bits:
+        table += [bit ^ one for one in table]
+    return table

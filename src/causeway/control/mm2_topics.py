@@ -13,10 +13,13 @@ of Kafka's connect/mirror and connect/mirror-client.
 from __future__ import annotations
 
 import struct
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from causeway.errors import ProtocolError
+from causeway.errors import CausewayError, ProtocolError
+from causeway.link_topics.topic_log import TopicLog
 from causeway.model import TopicPartition
 
 VERSION = 0  # of checkpoints and heartbeats; offset syncs have none
@@ -39,7 +42,7 @@ class OffsetSync:
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
         """Raises ProtocolError for anything else."""
-        keys, values = _Reader(key, "offset sync"), _Reader(value, "offset sync")
+        keys, values = _RecordReader(key, "offset sync"), _RecordReader(value, "offset sync")
         return cls(
             partition=keys.partition(), upstream=values.number(">q"), downstream=values.number(">q")
         )
@@ -64,7 +67,7 @@ class Checkpoint:
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
         """Raises ProtocolError for anything else."""
-        keys, values = _Reader(key, "checkpoint"), _Reader(value, "checkpoint")
+        keys, values = _RecordReader(key, "checkpoint"), _RecordReader(value, "checkpoint")
         values.version()
         return cls(
             group=keys.text(),
@@ -91,7 +94,7 @@ class Heartbeat:
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
         """Raises ProtocolError for anything else."""
-        keys, values = _Reader(key, "heartbeat"), _Reader(value, "heartbeat")
+        keys, values = _RecordReader(key, "heartbeat"), _RecordReader(value, "heartbeat")
         values.version()
         return cls(source=keys.text(), target=keys.text(), timestamp=values.number(">q"))
 
@@ -107,7 +110,7 @@ def _partition(at: TopicPartition) -> bytes:
     return _text(at.topic) + struct.pack(">i", at.partition)
 
 
-class _Reader:
+class _RecordReader:
     """Takes values off the front of a record's key or value. Bytes after the last are passed over,
     as Kafka's readers do."""
 
@@ -146,3 +149,93 @@ class _Reader:
 
     def _wrong(self, cause: str) -> ProtocolError:
         return ProtocolError("read", f"{self._what} {self._data[:40].hex(' ')}", cause)
+
+
+class Heartbeats:
+    """Those of one pair of clusters, in `topic` on the target."""
+
+    def __init__(
+        self, topic: TopicLog, *, source: str, target: str, replication_factor: int
+    ) -> None:
+        self._topic = topic
+        self._source, self._target = source, target
+        self._replication_factor = replication_factor
+        self._there = False
+
+    def beat(self) -> None:
+        """Raises CausewayError."""
+        if not self._there:
+            self._topic.ensure(self._replication_factor)
+            self._there = True
+        now_ms = int(time.time() * 1000)
+        beat = Heartbeat(source=self._source, target=self._target, timestamp=now_ms)
+        try:
+            self._topic.append([beat.encode()])
+        except CausewayError:
+            self._there = False  # somebody may have deleted it
+            raise
+
+
+FLUSH_S = 60.0  # Connect's offset.flush.interval.ms
+
+Newest = tuple[int, int]  # source and target offset of one record
+
+
+class OffsetSyncs:
+    """Writes those of one link. Not thread-safe."""
+
+    def __init__(self, topic: TopicLog, *, replication_factor: int, lag_max: int) -> None:
+        self._topic = topic
+        self._replication_factor = replication_factor
+        self._lag_max = lag_max
+        self._there = False
+        self._written: dict[TopicPartition, Newest] = {}
+        self._flushed_at = 0.0
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether the next `write` is to know of all partitions, not just of those that moved."""
+        return not self._there or time.monotonic() - self._flushed_at >= FLUSH_S
+
+    def write(self, newest: Mapping[TopicPartition, Newest], *, flush: bool) -> None:
+        """`newest`: of each source partition that has mirrored any, where all are to be written
+        that have anything new (`flush`); else of those that moved since the last call. Raises
+        CausewayError."""
+        if not self._there:
+            self._topic.ensure(self._replication_factor)
+            self._there = True
+        due = {
+            at: pair
+            for at, pair in newest.items()
+            if self._written.get(at) != pair and (flush or self._is_due(at, pair))
+        }
+        if due:
+            try:
+                self._topic.append(
+                    [
+                        OffsetSync(partition=at, upstream=upstream, downstream=downstream).encode()
+                        for at, (upstream, downstream) in due.items()
+                    ]
+                )
+            except CausewayError:
+                self.forget()
+                raise
+            self._written.update(due)
+        if flush:
+            self._flushed_at = time.monotonic()
+
+    def forget(self) -> None:
+        """The topic may be gone, or another driver may have written to it."""
+        self._there = False
+        self._written.clear()
+
+    def flush(self) -> None:
+        """The next `write` leaves nothing for later."""
+        self._flushed_at = -FLUSH_S
+
+    def _is_due(self, at: TopicPartition, pair: Newest) -> bool:
+        last = self._written.get(at)
+        if last is None:
+            return True
+        upstream, downstream = pair[0] - last[0], pair[1] - last[1]
+        return downstream >= self._lag_max or upstream != downstream or downstream < 0

@@ -19,8 +19,8 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from aiokafka.record.legacy_records import LegacyRecordBatch
 
 from causeway.errors import ProtocolError, TooLargeError
-from causeway.wire import plain_records
-from causeway.wire.batches import (
+from causeway.records import plain as plain_records
+from causeway.records.batches import (
     CODEC_MASK,
     HEADER,
     HEADER_SIZE,
@@ -30,8 +30,8 @@ from causeway.wire.batches import (
     Batch,
     read,
 )
-from causeway.wire.plain_records import PlainRecord
-from causeway.wire.unpack import count_work, unpack
+from causeway.records.plain import PlainRecord
+from causeway.records.unpack import count_work, unpack
 
 _NO_SIZE_LIMIT = 2**31 - 1
 _PACK = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}

@@ -11,10 +11,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal
 
-from causeway.cluster import log_format
-from causeway.cluster.admin import ConfigEntry
+from causeway.cluster import (
+    KNOWN_MESSAGE_FORMAT,
+    MESSAGE_FORMAT,
+    Cluster,
+    ConfigEntry,
+    knows_producers,
+)
+from causeway.config import LinkSettings
+from causeway.errors import BrokerError, CausewayError
 from causeway.filters import excludes
 from causeway.patterns import Pattern
+from causeway.wire import codes
 
 LONG_MAX: Final = 2**63 - 1
 
@@ -27,7 +35,6 @@ TIMESTAMP_LIMITS: Final = (
     "message.timestamp.after.max.ms",
     "message.timestamp.difference.max.ms",
 )
-MESSAGE_FORMAT: Final = log_format.TOPIC_CONFIG  # of a log, not of records, so never copied
 LIMIT_NAMES: Final = (
     MAX_MESSAGE_BYTES,
     COMPRESSION_TYPE,
@@ -112,8 +119,8 @@ def needed(
         changes[TIMESTAMP_TYPE] = "CreateTime"  # LogAppendTime would write over the records' times
     if target.get(COMPRESSION_TYPE) not in ("producer", source.get(COMPRESSION_TYPE)):
         changes[COMPRESSION_TYPE] = "producer"
-    if not log_format.knows_producers(target.get(MESSAGE_FORMAT)):
-        changes[MESSAGE_FORMAT] = log_format.KNOWN_TO_ALL
+    if not knows_producers(target.get(MESSAGE_FORMAT)):
+        changes[MESSAGE_FORMAT] = KNOWN_MESSAGE_FORMAT
     return changes
 
 
@@ -156,3 +163,74 @@ def _number(value: str | None, otherwise: int) -> int:
         return int(value) if value is not None else otherwise
     except ValueError:
         return otherwise
+
+
+_OTHERS = 10  # who may not describe so many will hardly describe the next
+
+
+def known_configs(
+    target: Cluster, link: LinkSettings, there: Collection[str], mirrors: Sequence[str]
+) -> frozenset[str] | None:
+    """Those that a new topic on the target may have; None where nobody can say. `there`: topics of
+    the target; `mirrors`: those of them that we surely may describe, for others have to do.
+
+    Raises a CausewayError only where the cluster as a whole cannot be asked."""
+    others = [name for name in (link.progress_topic, *sorted(there)[:_OTHERS]) if name in there]
+    for asked in filter(None, (mirrors[:1], others)):
+        for answer in target.describe_configs(asked).values():
+            if isinstance(answer, Mapping):
+                return frozenset(answer)
+    return None
+
+
+def default_configs(target: Cluster, broker: int) -> dict[str, str]:
+    """What a new topic has of the configs that limits are computed from."""
+    try:
+        return topic_defaults(target.broker_configs(broker))
+    except CausewayError as error:
+        if error.retriable:
+            raise
+        return {}  # not ours to see: every limit is then set on the topic itself
+
+
+def unknown_configs(
+    configs: Mapping[str, str],
+    source: Mapping[str, ConfigEntry],
+    names: Collection[str] | None,
+    alias: str,
+) -> dict[str, str]:
+    """Those of `configs` that are none of the `names` which cluster `alias` knows (None: nobody can
+    say), each with what to tell a person: nothing of a mere default of the source's."""
+    if names is None:
+        return {}
+    return {
+        name: ""
+        if name in source and source[name].default
+        else f"{name}={value} of the source is left out: {alias} has no such config"
+        for name, value in configs.items()
+        if name not in names
+    }
+
+
+REMOTE_STORAGE: Final = "remote.storage.enable"
+# Without REMOTE_STORAGE these have no effect.
+TIERED: Final = frozenset(
+    (
+        REMOTE_STORAGE,
+        "local.retention.ms",
+        "local.retention.bytes",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+    )
+)
+
+
+def refused_config_note(name: str, value: str, alias: str) -> str:
+    """The note about one config of the source that the mirror on cluster `alias` lacks."""
+    cause = "keeps the whole log on its brokers" if name in TIERED else "refuses it"
+    return f"{name}={value} of the source is left out: {alias} {cause}"
+
+
+def is_config_refusal(error: CausewayError | None) -> bool:
+    """Whether `error` is about the configs of the topic."""
+    return isinstance(error, BrokerError) and error.code == codes.INVALID_CONFIG

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kafka.record.util import decode_varint, encode_varint
 
-from causeway.wire.batches import HEADER, HEADER_SIZE, LOG_APPEND_TIME
+from causeway.records.batches import HEADER, HEADER_SIZE, LOG_APPEND_TIME
 
 _HALF = 1 << 63
 
