@@ -20,6 +20,8 @@ MOST_ARGUMENTS = 8  # of a function, without `self`
 DOORS: tuple[str, ...] = (
     "causeway.cluster",
     "causeway.control",
+    "causeway.dev",
+    "causeway.dev.load",
     "causeway.records",
     "causeway.wire",
 )
