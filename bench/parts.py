@@ -49,7 +49,7 @@ def _add(found: dict[str, float], root: psutil.Process, ports: set[int]) -> None
                 found[DRIVER] += _own(process)
             elif _talks_to(process, ports):
                 found[LANE] += _own(process)
-            elif "causeway.transform.direct_worker" in process.cmdline():
+            elif "causeway.transform.stage.direct_worker" in process.cmdline():
                 found[SOURCE] += _own(process)  # what that does, for all of a lane's transforms
             elif (parent := process.parent()) is not None and parent.name() != "java":
                 workers.append(process)

@@ -134,7 +134,7 @@ def _await_stages(alive: Callable[[], None]) -> None:
 def _has_direct_worker() -> bool:
     for process in psutil.Process().children(recursive=True):
         try:
-            if "causeway.transform.direct_worker" in process.cmdline():
+            if "causeway.transform.stage.direct_worker" in process.cmdline():
                 return True
         except psutil.Error:  # it has ended just now
             continue

@@ -12,7 +12,7 @@ from hypothesis import settings
 from causeway.dev import LocalCluster, Ports, start_all
 from tests.harness.examples import examples
 from tests.harness.kafka_tools import KafkaTools
-from tests.harness.schema_registry import SchemaRegistry
+from tests.harness.schema_registry import RegistryServer
 
 # Brokers live for seconds here: what Java's second compiler would make faster is over by then.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
@@ -78,9 +78,9 @@ def target(target_cluster: LocalCluster) -> KafkaTools:
 
 
 @pytest.fixture(scope="session")
-def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServer]:
     """A real one, shared by the whole session: whoever freezes it thaws it."""
-    registry = SchemaRegistry(tmp_path_factory.mktemp("registry") / "registry.log")
+    registry = RegistryServer(tmp_path_factory.mktemp("registry") / "registry.log")
     try:
         yield registry
     finally:

@@ -24,6 +24,16 @@ DOORS: tuple[str, ...] = (
     "causeway.dev.load",
     "causeway.records",
     "causeway.wire",
+    "causeway.dev",
+    "causeway.dev.load",
+    "causeway.schemas",
+    "causeway.spark",
+    "causeway.transform",
+    "causeway.transform.plan",
+    "causeway.transform.queries",
+    "causeway.transform.rules",
+    "causeway.transform.schema_formats",
+    "causeway.transform.stage",
 )
 """Packages whose doors hold."""
 

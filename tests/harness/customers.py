@@ -13,7 +13,7 @@ from typing import Any
 
 import fastavro
 
-from tests.harness.schema_registry import SchemaRegistry
+from tests.harness.schema_registry import RegistryServer
 
 PEPPER = "pepper-of-32-bytes-or-somewhat-more"
 FIELDS: list[dict[str, Any]] = [
@@ -34,7 +34,7 @@ class Customers:
     """Writers of two versions of two schemas, and what becomes of what they have written: the mail
     masked but for its domain, the card of Avro hashed with PEPPER."""
 
-    def __init__(self, registry: SchemaRegistry, prefix: str) -> None:
+    def __init__(self, registry: RegistryServer, prefix: str) -> None:
         self._registry = registry
         self.avro = prefix + "avro"
         self.proto = prefix + "proto"

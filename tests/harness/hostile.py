@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from causeway.records import PlainRecord, records_of
-from causeway.transform.channel import Chunk, Outcome
-from causeway.transform.direct import Direct
+from causeway.transform.channel import Chunk, ChunkOutcome
 from causeway.transform.rules.shortcut import Treat, stays
-from causeway.transform.sink_worker import Chunks
-from causeway.transform.source_rows import Rows
+from causeway.transform.stage.direct import Direct
+from causeway.transform.stage.source_rows import Rows
+from causeway.transform.stage.workers import OutcomeReader
 from tests.harness.stage import batch_of, chunk_of, read
 from tests.harness.transforms import record, run
 
@@ -132,10 +132,10 @@ def chunk(count: int, rng: random.Random, values: Sequence[bytes | None] = ()) -
     return chunk_of(7, *batches, topic="té.x", partition=3)
 
 
-def _by_spark(session: Any, prepared: Any, rows: Iterable[pa.RecordBatch]) -> Outcome:
+def _by_spark(session: Any, prepared: Any, rows: Iterable[pa.RecordBatch]) -> ChunkOutcome:
     batches = list(rows)
     given = session.range(0, 1, 1, 1).mapInArrow(partial(_these, batches), prepared.input)
-    found = Chunks()
+    found = OutcomeReader()
     made = prepared.apply(given).toArrow()
     return next(one for batch in made.to_batches() for one in found.add(batch))
 
@@ -193,7 +193,7 @@ def compare_chunks(
     wanted = _by_spark(session, prepared, rows.of(given))
     treat: Treat = prepared.shortcut.open(secrets)
     answer = Direct(treat, rows).answer(given)
-    assert not isinstance(answer, Outcome)
+    assert not isinstance(answer, ChunkOutcome)
     batches = list(answer)
     found = _by_spark(session, prepared, batches)
     assert found.without_spark > 50
@@ -217,7 +217,7 @@ def compare_chunks(
                 plain.append(batch_of([alone], first=offset))
     given = chunk_of(8, *plain, topic="té.x", partition=3)
     outcome = Direct(treat, rows).answer(given)
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, ChunkOutcome)
     assert outcome.without_spark == outcome.records_in
     by_query = _by_spark(session, prepared, rows.of(given))
     assert outcome._replace(without_spark=0) == by_query

@@ -72,7 +72,7 @@ def _fetch(folder: Path) -> Path:
     return folder / f"{_NAME}-{VERSION}.tar.gz"
 
 
-class SchemaRegistry:
+class RegistryServer:
     """Runs until it is closed."""
 
     def __init__(self, log: Path) -> None:

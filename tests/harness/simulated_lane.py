@@ -18,7 +18,7 @@ from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.loop import Lane
 from causeway.relay.messages import Clusters, Drained
 from causeway.relay.shares import part_of, partition_of
-from causeway.transform.channel import Outcome, Output, Refusal
+from causeway.transform.channel import ChunkOutcome, OutletBatch, Refusal
 from tests.harness.simulated_brokers import Brokers
 from tests.harness.simulated_logs import Clock, Place
 
@@ -138,13 +138,13 @@ class Stage:
         outputs = [one for batch in work.batches for one in _outputs(batch, count, stop)]
         found = {batch.source_offset(at) for batch in work.batches for at in range(batch.records)}
         refused = (Refusal(stop, "no"),) if stop in found and stop is not None else ()
-        outcome = Outcome(0, tuple(outputs), refused, work.records)
+        outcome = ChunkOutcome(0, tuple(outputs), refused, work.records)
         assert work.take is not None
         work.take(Piece(outcome, work.next, work.batches, work.size, True))
         return True
 
 
-def _outputs(batch: Batch, count: int, refused: int | None) -> Iterator[Output]:
+def _outputs(batch: Batch, count: int, refused: int | None) -> Iterator[OutletBatch]:
     """None reaches over what is refused."""
     parts: dict[int, list[tuple[Record, int]]] = {}
     for index, record in enumerate(records_of(batch)):
@@ -157,9 +157,9 @@ def _outputs(batch: Batch, count: int, refused: int | None) -> Iterator[Output]:
     yield from _built(batch, parts)
 
 
-def _built(whole: Batch, parts: dict[int, list[tuple[Record, int]]]) -> Iterator[Output]:
+def _built(whole: Batch, parts: dict[int, list[tuple[Record, int]]]) -> Iterator[OutletBatch]:
     for number, records in parts.items():
-        yield Output(None, number, part_of(whole, records))
+        yield OutletBatch(None, number, part_of(whole, records))
 
 
 class Stages:

@@ -14,8 +14,15 @@ from typing import Any
 
 from causeway.records import Batch, PlainRecord, Record, records_of
 from causeway.records.codec import build
-from causeway.transform.channel import Chunk, Greeting, Outcome, Setup, Waiting
-from causeway.transform.sealed import Connection, path_of
+from causeway.transform.channel import (
+    Chunk,
+    ChunkOutcome,
+    Greeting,
+    SealedConnection,
+    Setup,
+    WaitingForRegistry,
+    path_of,
+)
 
 PATIENCE_S = 180.0
 
@@ -38,12 +45,12 @@ class FakeLane:
         self._listener.listen()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
-        self._ends: dict[str, Connection] = {}
-        self._processes: dict[Connection, int] = {}
+        self._ends: dict[str, SealedConnection] = {}
+        self._processes: dict[SealedConnection, int] = {}
         self.deaths = 0  # how often a worker went away; the lane then lets go of the other one
         self.greetings: list[Greeting] = []
         self.waiting: list[str] = []  # what a worker said of its registry
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[ChunkOutcome] = []
         self.arrived: list[float] = []  # when each outcome did
 
     def turn(self, timeout_s: float = 0.05) -> None:
@@ -54,13 +61,13 @@ class FakeLane:
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._listener:
                 sock, _ = self._listener.accept()
-                connection = Connection(sock, self._secret, lane=True)
+                connection = SealedConnection(sock, self._secret, lane=True)
                 peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
                 self._processes[connection] = struct.unpack("3i", peer)[0]
                 connection.send(Setup(self._secrets, self._registry))
                 self._selector.register(connection, selectors.EVENT_READ)
                 continue
-            assert isinstance(key.fileobj, Connection)
+            assert isinstance(key.fileobj, SealedConnection)
             try:
                 frames = key.fileobj.receive()
             except ConnectionError:
@@ -71,9 +78,9 @@ class FakeLane:
                 if isinstance(frame, Greeting):
                     self.greetings.append(frame)
                     self._ends[frame.end] = key.fileobj
-                elif isinstance(frame, Waiting):
+                elif isinstance(frame, WaitingForRegistry):
                     self.waiting.append(frame.reason)
-                elif isinstance(frame, Outcome):
+                elif isinstance(frame, ChunkOutcome):
                     self.outcomes.append(frame)
                     self.arrived.append(time.monotonic())
 
@@ -95,7 +102,7 @@ class FakeLane:
             assert time.monotonic() < end, "it never came"
             self.turn()
 
-    def take(self, count: int) -> list[Outcome]:
+    def take(self, count: int) -> list[ChunkOutcome]:
         """The next `count` outcomes."""
         self.until(lambda: len(self.outcomes) >= count)
         taken, self.outcomes = self.outcomes[:count], self.outcomes[count:]
@@ -151,7 +158,7 @@ def chunk_of(number: int, *batches: Batch, topic: str = "t", partition: int = 0)
     return Chunk(number, topic, partition, batches[-1].next, batches)
 
 
-def read(outcome: Outcome) -> Iterator[PlainRecord]:
+def read(outcome: ChunkOutcome) -> Iterator[PlainRecord]:
     """The outcome's records, with their source offsets."""
     for output in outcome.outputs:
         for i, record in enumerate(records_of(output.batch)):

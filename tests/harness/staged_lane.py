@@ -12,8 +12,16 @@ from causeway.records.codec import build
 from causeway.relay import messages
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stages import Stages
-from causeway.transform.channel import Chunk, Frame, Greeting, Outcome, Output, Setup, Waiting
-from causeway.transform.sealed import Connection
+from causeway.transform.channel import (
+    Chunk,
+    ChunkOutcome,
+    Frame,
+    Greeting,
+    OutletBatch,
+    SealedConnection,
+    Setup,
+    WaitingForRegistry,
+)
 
 KEY, SECRET = "A->B/pii@1", "the key"
 
@@ -65,8 +73,8 @@ class Workers:
         self.dies_at_once = False
         self.waits = 0  # so many times it says so before it answers
         self.dies_after_waiting = False
-        self._source = Connection.open(address, SECRET)
-        self._sink = Connection.open(address, SECRET)
+        self._source = SealedConnection.open(address, SECRET)
+        self._sink = SealedConnection.open(address, SECRET)
         self._source.send(Greeting(key, attempt, "source"))
         self._sink.send(Greeting(key, attempt, "sink"))
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -87,7 +95,7 @@ class Workers:
             self._source.close()
             self._sink.close()
 
-    def _until_one(self, connection: Connection) -> list[Frame]:
+    def _until_one(self, connection: SealedConnection) -> list[Frame]:
         while not (frames := connection.wait(None)):
             pass
         return frames
@@ -100,13 +108,13 @@ class Workers:
             self._let_go.wait()
             raise ConnectionError("it is ended")
         for _ in range(self.waits):
-            self._source.send_all(Waiting("no registry"))
+            self._source.send_all(WaitingForRegistry("no registry"))
             threading.Event().wait(0.05)
         if self.dies_after_waiting:
             raise ConnectionError("it dies")
-        outputs = tuple(Output(None, None, batch) for batch in chunk.batches)
+        outputs = tuple(OutletBatch(None, None, batch) for batch in chunk.batches)
         records = sum(batch.records for batch in chunk.batches)
-        self._sink.send_all(Outcome(chunk.number, outputs, records_in=records))
+        self._sink.send_all(ChunkOutcome(chunk.number, outputs, records_in=records))
 
     def let_go(self) -> None:
         """Of what it hangs on: it ends."""

@@ -23,7 +23,7 @@ from tests.harness.customers import PEPPER, Customers
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.proxy import Proxy
 from tests.harness.running import PATIENCE_S, Running, mm2_file
-from tests.harness.schema_registry import SchemaRegistry
+from tests.harness.schema_registry import RegistryServer
 from tests.harness.waiting import await_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -40,7 +40,7 @@ def test_exact_whatever_the_registry_does_and_whatever_is_killed(
     target: KafkaTools,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
-    schema_registry: SchemaRegistry,
+    schema_registry: RegistryServer,
     prefix: str,
     tmp_path: Path,
 ) -> None:

@@ -12,7 +12,7 @@ from tests.harness.customers import PEPPER, Customers
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.proxy import Proxy
 from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
-from tests.harness.schema_registry import SchemaRegistry
+from tests.harness.schema_registry import RegistryServer
 from tests.harness.waiting import await_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -25,7 +25,7 @@ def test_what_is_there_arrives_once_whatever_the_registry_does(
     target: KafkaTools,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
-    schema_registry: SchemaRegistry,
+    schema_registry: RegistryServer,
     prefix: str,
     tmp_path: Path,
 ) -> None:

@@ -15,14 +15,15 @@ import pytest
 from causeway.config import RegistrySettings, SchemaSettings
 from causeway.dev import LocalCluster
 from causeway.filters import compile_patterns
-from causeway.schemas.copier import Copier, Round
+from causeway.schemas.client import RegistryRefusedError
+from causeway.schemas.copier import Copier, CopyRound
+from causeway.schemas.copying import SubjectPair
 from causeway.schemas.link import LinkSchemas
-from causeway.schemas.registry import Reference, RefusedError, Registry, Schema
-from causeway.schemas.selection import Pair
+from causeway.schemas.registry import Reference, Schema, SchemaRegistry
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
-from tests.harness.schema_registry import SchemaRegistry
+from tests.harness.schema_registry import RegistryServer
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -47,7 +48,7 @@ def avro(name: str, *fields: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
 def test_what_a_real_registry_has_is_copied_with_its_ids(
-    schema_registry: SchemaRegistry, other: RegistryStandIn, prefix: str, kind: str
+    schema_registry: RegistryServer, other: RegistryStandIn, prefix: str, kind: str
 ) -> None:
     """All versions, soft deletes, references: out of Apicurio."""
     name = prefix.replace("-", "_") + kind
@@ -59,10 +60,10 @@ def test_what_a_real_registry_has_is_copied_with_its_ids(
         texts = [f'syntax = "proto3";\nmessage {name} {{ int32 x = {n}; }}\n' for n in (1, 2, 3)]
     subject = f"{prefix}{kind}-value"
     ids = [schema_registry.register(subject, text, kind) for text in texts]
-    source = Registry(schema_registry.settings)
+    source = SchemaRegistry(schema_registry.settings)
     source.delete(subject, 2)
-    pair = Pair(source=subject, target=f"A.{subject}")
-    done = Copier(source, Registry(other.settings)).run([pair])
+    pair = SubjectPair(source=subject, target=f"A.{subject}")
+    done = Copier(source, SchemaRegistry(other.settings)).run([pair])
     assert (done.copied, dict(done.items)) == (1, {})
     assert list(other.ids(pair.target).values()) == ids
     assert other.deleted(pair.target) == [2]
@@ -92,9 +93,9 @@ def test_what_is_copied_keeps_ids_numbers_references_and_what_is_deleted(
     order, money = f"Order{mark}", f"Money{mark}"
     subject, needed = f"{prefix}{mark}-value", f"{prefix}{mark}-money"
     texts, money_text = schemas_of(kind, order, money)
-    target = Registry(keeper, context)
+    target = SchemaRegistry(keeper, context)
     with registry_stand_in(first_id=mark) as own:
-        source = Registry(own.settings)
+        source = SchemaRegistry(own.settings)
         copier = Copier(source, target)
         references = (Reference(name=money_name(kind, money), subject=needed, version=1),)
         as_json = [each.as_json() for each in references]
@@ -102,9 +103,9 @@ def test_what_is_copied_keeps_ids_numbers_references_and_what_is_deleted(
         ids = [own.register(subject, text, kind, as_json) for text in texts[:3]]
         own.levels[subject] = "FULL"
         own.delete(subject, 2)
-        pair = Pair(source=subject, target=f"A.{subject}")
+        pair = SubjectPair(source=subject, target=f"A.{subject}")
         for _ in range(2):
-            assert copier.run([pair]) == Round(copied=2)
+            assert copier.run([pair]) == CopyRound(copied=2)
             copier.forget()
         assert target.versions(pair.target) == [1, 3]
         assert target.versions(pair.target, deleted=True) == [1, 2, 3]
@@ -120,7 +121,7 @@ def test_what_is_copied_keeps_ids_numbers_references_and_what_is_deleted(
         assert there is not None
         assert there.id == base
         assert (target.level(pair.target), target.mode(pair.target)) == ("FULL", "IMPORT")
-        with pytest.raises(RefusedError):
+        with pytest.raises(RegistryRefusedError):
             target.register(pair.target, Schema(text=texts[3], kind=kind))
 
         target.set_mode(pair.target, "READWRITE", force=True)
@@ -134,14 +135,14 @@ def test_an_id_that_is_another_schemas_there_is_left_alone(
     keeper: RegistrySettings, prefix: str
 ) -> None:
     mark = random.randrange(10**6, 10**9)
-    target, theirs = Registry(keeper), f"{prefix}{mark}-theirs"
+    target, theirs = SchemaRegistry(keeper), f"{prefix}{mark}-theirs"
     with registry_stand_in(first_id=mark) as own:
         id = own.register(f"{prefix}{mark}-value", avro(f"Ours{mark}"))
         target.set_mode(theirs, "IMPORT")
         text = json.dumps(avro(f"Theirs{mark}"))
         target.register(theirs, Schema(text=text), id=id, number=1)
-        pair = Pair(source=f"{prefix}{mark}-value", target=f"A.{prefix}{mark}-value")
-        told = Copier(Registry(own.settings), target).run([pair])
+        pair = SubjectPair(source=f"{prefix}{mark}-value", target=f"A.{prefix}{mark}-value")
+        told = Copier(SchemaRegistry(own.settings), target).run([pair])
         assert f"the id {id} of version 1 is another schema's there" in told.items[pair.target]
         assert target.versions(pair.target, deleted=True) == []
         found = target.by_id(id)
@@ -191,12 +192,12 @@ def money_name(kind: str, money: str) -> str:
 
 
 def test_a_real_registry_that_keeps_no_ids_is_told_as_such(
-    schema_registry: SchemaRegistry, other: RegistryStandIn, prefix: str
+    schema_registry: RegistryServer, other: RegistryStandIn, prefix: str
 ) -> None:
     other.register(f"{prefix}t-value", avro("T"))
-    pair = Pair(source=f"{prefix}t-value", target=f"A.{prefix}t-value")
-    target = Registry(schema_registry.settings)
-    done = Copier(Registry(other.settings), target).run([pair])
+    pair = SubjectPair(source=f"{prefix}t-value", target=f"A.{prefix}t-value")
+    target = SchemaRegistry(schema_registry.settings)
+    done = Copier(SchemaRegistry(other.settings), target).run([pair])
     assert done.items[pair.target] == (
         "the target's registry has no mode IMPORT, which keeps ids: set causeway.schemas ="
         " translate"
@@ -205,7 +206,7 @@ def test_a_real_registry_that_keeps_no_ids_is_told_as_such(
 
 
 def test_references_are_registered_in_a_real_registry(
-    schema_registry: SchemaRegistry, other: RegistryStandIn, prefix: str
+    schema_registry: RegistryServer, other: RegistryStandIn, prefix: str
 ) -> None:
     money, order = (prefix.replace("-", "_") + name for name in ("Money", "Order"))
     other.register(f"{prefix}money", avro(money))
@@ -226,7 +227,7 @@ def test_references_are_registered_in_a_real_registry(
     done = schemas.run(topics)
     assert (done.copied, dict(done.items)) == (1, {})
     assert [one.changes for one in schemas.due(topics)] == [()]
-    there = Registry(schema_registry.settings).version(f"A.{prefix}o-value", 1)
+    there = SchemaRegistry(schema_registry.settings).version(f"A.{prefix}o-value", 1)
     assert there is not None
     assert there.schema.references == (Reference(**reference),)  # type: ignore[arg-type]
 
@@ -236,7 +237,7 @@ def test_records_arrive_once_with_the_targets_ids_whatever_happens(
     target: KafkaTools,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
-    schema_registry: SchemaRegistry,
+    schema_registry: RegistryServer,
     other: RegistryStandIn,
     prefix: str,
     tmp_path: Path,
@@ -312,10 +313,11 @@ def test_records_arrive_once_with_the_targets_ids_whatever_happens(
         assert run.stop() == 0, run.log
     assert "Traceback" not in run.log
 
-    registry = Registry(schema_registry.settings)
+    registry = SchemaRegistry(schema_registry.settings)
     there = {version: registry.version(f"A.{topic}-value", version) for version in (1, 2)}
     own = {
-        version: Registry(other.settings).version(f"{topic}-value", version) for version in (1, 2)
+        version: SchemaRegistry(other.settings).version(f"{topic}-value", version)
+        for version in (1, 2)
     }
     meant: dict[int, int] = {}
     for version, found in there.items():

@@ -17,7 +17,7 @@ from causeway.cluster import Cluster
 from causeway.model import TopicPartition
 from causeway.spark.columns import whole_schema
 from causeway.spark.options import read_options
-from causeway.spark.reader import StreamReader
+from causeway.spark.source import StreamReader
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
 from tests.harness.spark_session import spark_session

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from causeway.errors import ConfigError
-from causeway.transform import outputs
-from causeway.transform.analysis import SESSION, prepare
+from causeway.transform.json_text import NOT_JSON
+from causeway.transform.plan import outputs
+from causeway.transform.plan.analysis import SESSION, prepare
 from causeway.transform.rows import OUTPUT
-from causeway.transform.strict_json import NOT_JSON
 from tests.harness.hostile import texts
 from tests.harness.transforms import (
     TIME,

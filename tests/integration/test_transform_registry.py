@@ -23,11 +23,11 @@ from causeway.operate.try_transform.result import Content, Decoded
 from causeway.operate.try_transform.result import Outcome as TrialOutcome
 from causeway.records import PlainRecord
 from causeway.relay.control import new_secret
-from causeway.transform.analysis import prepare
-from causeway.transform.avro import Avro
-from causeway.transform.channel import Outcome
-from causeway.transform.protobuf import Protobuf
-from tests.harness.schema_registry import SchemaRegistry
+from causeway.transform.channel import ChunkOutcome
+from causeway.transform.plan.analysis import prepare
+from causeway.transform.schema_formats.avro import Avro
+from causeway.transform.schema_formats.protobuf import Protobuf
+from tests.harness.schema_registry import RegistryServer
 from tests.harness.stage import FakeLane, batch_of, chunk_of, read
 
 pytestmark = pytest.mark.integration
@@ -62,7 +62,7 @@ message Customer { int64 id = 1; string mail = 2; int32 points = 3; }
 
 
 class World:
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: RegistryServer) -> None:
         self.registry = registry
         self.first = self.registry.register("t-value", FIRST)
         self.second = self.registry.register("t-value", SECOND)
@@ -102,7 +102,7 @@ def _avro(id: int, schema: dict[str, Any], value: dict[str, Any]) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def world(schema_registry: SchemaRegistry) -> Iterator[World]:
+def world(schema_registry: RegistryServer) -> Iterator[World]:
     world = World(schema_registry)
     try:
         yield world
@@ -126,13 +126,13 @@ def key(request: pytest.FixtureRequest) -> str:
     return str(request.node.name)
 
 
-def through(lane: FakeLane, *values: bytes | PlainRecord | None) -> Outcome:
+def through(lane: FakeLane, *values: bytes | PlainRecord | None) -> ChunkOutcome:
     lane.send(chunk_of(1, batch_of(list(values))))
     (outcome,) = lane.take(1)
     return outcome
 
 
-def values(outcome: Outcome) -> dict[int, bytes | None]:
+def values(outcome: ChunkOutcome) -> dict[int, bytes | None]:
     return {one.offset: one.value for one in read(outcome)}
 
 

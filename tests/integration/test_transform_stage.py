@@ -22,9 +22,9 @@ from causeway.daemon.spark.stages import GAVE_NO_ANSWER, Ended, Stages
 from causeway.filters import compile_patterns
 from causeway.records import PlainRecord
 from causeway.relay.control import new_secret
-from causeway.transform.analysis import prepare
-from causeway.transform.channel import Outcome
-from causeway.transform.numbers import LARGE
+from causeway.transform.channel import ChunkOutcome
+from causeway.transform.json_text import LARGE
+from causeway.transform.plan.analysis import prepare
 from tests.harness.stage import FakeLane, batch_of, chunk_of, read
 
 pytestmark = pytest.mark.integration
@@ -138,7 +138,7 @@ def test_one_record_becomes_many_on_other_topics(world: World, lane: FakeLane, k
     lane.send(chunk_of(1, batch_of([b"a bb a", None, b"a"])))
     (outcome,) = lane.take(1)
     found = {
-        (output.topic, output.partition): list(read(Outcome(1, (output,))))
+        (output.topic, output.partition): list(read(ChunkOutcome(1, (output,))))
         for output in outcome.outputs
     }
     assert [record.offset for record in found["to-a", 1]] == [0, 0, 2]

@@ -11,7 +11,7 @@ from causeway.dev import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.customers import Customers
 from tests.harness.kafka_tools import KafkaTools, Outgoing
-from tests.harness.schema_registry import SchemaRegistry
+from tests.harness.schema_registry import RegistryServer
 
 pytestmark = pytest.mark.integration
 
@@ -115,7 +115,7 @@ def test_rules_on_real_records(file: Path, source: KafkaTools, prefix: str) -> N
 
 @pytest.mark.slow
 def test_avro_is_shown_by_its_schema(
-    file: Path, source: KafkaTools, schema_registry: SchemaRegistry, prefix: str
+    file: Path, source: KafkaTools, schema_registry: RegistryServer, prefix: str
 ) -> None:
     """A page for people, and with `--json` for programs: neither has bytes that nobody reads."""
     customers = Customers(schema_registry, prefix)

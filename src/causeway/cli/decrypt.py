@@ -19,7 +19,7 @@ from causeway.errors import CausewayError, ConfigError
 if TYPE_CHECKING:
     from causeway.config import ClientSettings, Settings
     from causeway.records import Record
-    from causeway.transform.crypto import Keys
+    from causeway.transform import Keys
 
 
 def command(
@@ -80,7 +80,7 @@ def command(
 def _keys(settings: Settings | None, key_file: Path | None) -> Keys:
     from causeway.config import Problems
     from causeway.formats import load_properties
-    from causeway.transform.crypto import Keys, aes_key
+    from causeway.transform import Keys, aes_key
 
     found: dict[str, str | bytes] = {}
     for link in settings.links if settings is not None else ():
@@ -114,7 +114,7 @@ def _open(path: Path) -> TextIO:
 
 
 def _lines(lines: Iterable[str], keys: Keys) -> None:
-    from causeway.transform.crypto import decrypt_json, decrypt_value
+    from causeway.transform import decrypt_json, decrypt_value
 
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -144,7 +144,7 @@ def _records(client: ClientSettings, topic: str) -> Iterator[tuple[int, Record]]
     """What has been committed by now, partition by partition."""
     from causeway.cluster import EARLIEST, LATEST, clusters
     from causeway.model import TopicPartition
-    from causeway.spark.log import read_range
+    from causeway.spark import read_range
 
     with clusters() as connect:
         cluster = connect(client)
@@ -176,7 +176,7 @@ def _records(client: ClientSettings, topic: str) -> Iterator[tuple[int, Record]]
 
 
 def _plain(record: Record, keys: Keys) -> dict[str, Any]:
-    from causeway.transform.crypto import HEADER, announced_in
+    from causeway.transform import HEADER, announced_in
 
     headers = [(name, data) for name, data in record.headers if name != HEADER]
     announced = announced_in(record.headers)
@@ -190,13 +190,13 @@ def _plain(record: Record, keys: Keys) -> dict[str, Any]:
 
 
 def _header(name: str) -> str:
-    from causeway.transform.rules.model import Path as RulePath
+    from causeway.transform.rules import RulePath as RulePath
 
     return str(RulePath("headers", None, name))
 
 
 def _part(data: bytes | None, part: str, announced: dict[str, str], keys: Keys) -> Any:
-    from causeway.transform.crypto import PREFIX, decrypt_json, decrypt_value
+    from causeway.transform import PREFIX, decrypt_json, decrypt_value
 
     if data is None:
         return None

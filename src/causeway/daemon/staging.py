@@ -25,8 +25,8 @@ from causeway.relay.messages import StageEnded
 if TYPE_CHECKING:
     from causeway.daemon.spark.context import Spark
     from causeway.daemon.spark.stages import Ended, Stages
-    from causeway.transform.queries.shortcut import QueryShortcut
-    from causeway.transform.rules.shortcut import Shortcut
+    from causeway.transform.queries import QueryShortcut
+    from causeway.transform.rules import Shortcut
 
 _log = logging.getLogger("causeway.run")
 _DEATH_S = 3.0  # so long after a failed call a JVM may prove to be dead
@@ -114,7 +114,7 @@ class Staging:
 
     def _begin(self, spark: Spark) -> None:
         from causeway.daemon.spark.stages import Stages
-        from causeway.transform.session import require_spark
+        from causeway.transform import require_spark
 
         self.stop()
         self._spark, self._running = spark, {}
@@ -182,8 +182,8 @@ class _Prepare:
         self._made: dict[int, tuple[Any, TransformSettings, Any]] = {}
 
     def __call__(self, session: Any, transform: TransformSettings) -> Any:
-        from causeway.schemas import client
-        from causeway.transform import analysis
+        from causeway import schemas
+        from causeway.transform import plan
 
         made = self._made.get(id(transform))
         if made is not None and made[0] is session:
@@ -191,11 +191,11 @@ class _Prepare:
         settings = transform.registry
         if settings is not None and settings.url not in self._silent:
             try:
-                client.check(settings)
+                schemas.check_registry(settings)
             except ConfigError as error:
                 if not error.retriable:
                     raise
                 self._silent.add(settings.url)
-        prepared = analysis.prepare(session, transform)
+        prepared = plan.prepare(session, transform)
         self._made[id(transform)] = session, transform, prepared
         return prepared

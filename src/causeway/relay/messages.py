@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, json
 
 from causeway.model import Loss, Pair, Spread, State, TopicPartition
 from causeway.relay.values import Value
-from causeway.transform.rule_counts import plus
+from causeway.transform import plus
 
 
 class _Message(Value, forbid_unknown_fields=True, omit_defaults=True):

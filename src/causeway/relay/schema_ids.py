@@ -17,9 +17,15 @@ from typing import Any, TypeVar
 from causeway.errors import CausewayError
 from causeway.records import Record
 from causeway.relay.treatment import Changed, NotYetError, Records, Topics, Treatment
-from causeway.schemas import wire_format
-from causeway.schemas.ids import Asked, Ids, Unknown
-from causeway.schemas.registry import Registry
+from causeway.schemas import (
+    IdLookup,
+    Ids,
+    SchemaId,
+    SchemaRegistry,
+    Unknown,
+    find_schema_id,
+    with_schema_id,
+)
 
 _E = TypeVar("_E", bound=CausewayError)
 _OPERATION = "translate the id of the schema of"
@@ -28,8 +34,8 @@ _ASKING = "the registries are asked for it"
 
 def build(kind: str, settings: Mapping[str, Any]) -> Treatment:
     registries = settings["registries"]
-    source = Registry(registries["source"])
-    target = Registry(registries["target"], settings["context"])
+    source = SchemaRegistry(registries["source"])
+    target = SchemaRegistry(registries["target"], settings["context"])
     return SchemaIds(
         Ids(source, target, settings["names"]),
         parts=settings["parts"],
@@ -54,7 +60,7 @@ class SchemaIds:
         names: dict[tuple[str, int | str], int | str] = {}
         lacking: NotYetError | None = None
         for (part, name), offset in met.items():
-            asked = Asked(topics.source, topics.target, part, name)
+            asked = IdLookup(topics.source, topics.target, part, name)
             there = self._ids.get(asked, settled=self._pass_unknown)
             if isinstance(there, Unknown) and self._passes(there):
                 continue
@@ -72,7 +78,7 @@ class SchemaIds:
     def prepare(self) -> None:
         """Where it is called for other flows as well, one whose schema nobody knows must not hold
         them up: it is told to the thread alone that met it."""
-        lacking: tuple[Asked, int] | None = getattr(self._mine, "lacking", None)
+        lacking: tuple[IdLookup, int] | None = getattr(self._mine, "lacking", None)
         self._mine.lacking = None
         self._ids.find_out()
         if lacking is not None:
@@ -81,10 +87,10 @@ class SchemaIds:
             if isinstance(found, Unknown) and not self._passes(found):
                 raise _told(CausewayError, asked, offset, found.reason)
 
-    def _found(self, record: Record) -> Iterator[tuple[str, wire_format.Found]]:
+    def _found(self, record: Record) -> Iterator[tuple[str, SchemaId]]:
         for part in self._parts:
             data = record.key if part == "key" else record.value
-            found = wire_format.find(part, data, record.headers)
+            found = find_schema_id(part, data, record.headers)
             if found is not None:
                 yield part, found
 
@@ -99,9 +105,9 @@ class SchemaIds:
             if found.header is not None:
                 key, told = headers[found.header]
                 headers = list(headers)
-                headers[found.header] = key, wire_format.written(told or b"", name)
+                headers[found.header] = key, with_schema_id(told or b"", name)
             else:
-                parts[part] = wire_format.written(parts[part] or b"", name)
+                parts[part] = with_schema_id(parts[part] or b"", name)
         if not changed:
             return record
         return Changed(record.offset, record.timestamp, parts["key"], parts["value"], headers)
@@ -110,6 +116,6 @@ class SchemaIds:
         return self._pass_unknown and unknown.nowhere
 
 
-def _told(kind: type[_E], asked: Asked, offset: int, reason: str) -> _E:
+def _told(kind: type[_E], asked: IdLookup, offset: int, reason: str) -> _E:
     """Without the id: what looks like one may be a part of the record."""
     return kind(_OPERATION, f"the {asked.part} at offset {offset} of {asked.source}", reason)

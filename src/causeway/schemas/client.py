@@ -2,6 +2,8 @@
 
 What it does not know it says with 404 and a code of its own; any other 404 is that of somebody
 between. What it refuses it says with 409 or 422 and its reason.
+
+A registry's silence, as people are told of it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from http.client import HTTPException
 from typing import Any
 
 from causeway.config import RegistrySettings
-from causeway.errors import ConfigError
+from causeway.errors import AuthenticationError, CausewayError, ConfigError, UnreachableError
 
 _TOO_MANY, _OUT_OF_ORDER = 429, 500
 _REFUSED = (409, 422)
@@ -44,7 +46,7 @@ class UnansweredError(Exception):
         self.missing = missing
 
 
-class RefusedError(Exception):
+class RegistryRefusedError(Exception):
     """The registry does not do what it was asked: `code` as it names it (409 or 422 and more
     digits), `reason` in its words, shortened."""
 
@@ -54,14 +56,14 @@ class RefusedError(Exception):
         self.reason = reason
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
     """Who redirects might lead to somebody who is not to have the password."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
-class Client:
+class RegistryClient:
     """Thread-safe."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -76,17 +78,17 @@ class Client:
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         context = ssl.create_default_context(cadata=settings["ca_pem"])
         handler = urllib.request.HTTPSHandler(context=context)
-        self._opener = urllib.request.build_opener(handler, _NoRedirect)
+        self._opener = urllib.request.build_opener(handler, _RefuseRedirects)
 
     def get(self, path: str) -> Any:
         """The JSON of the answer, None for what it does not know. Raises UnansweredError."""
         try:
             return self.ask("GET", path)
-        except RefusedError as error:
+        except RegistryRefusedError as error:
             raise UnansweredError(f"it answered (error {error.code})") from None
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The same of any method. Raises UnansweredError and RefusedError."""
+        """The same of any method. Raises UnansweredError and RegistryRefusedError."""
         try:
             return self._ask(method, path, body)
         except UnansweredError as error:
@@ -109,7 +111,7 @@ class Client:
                 if error.code == 404 and code in _NOT_FOUND:
                     return None
                 if error.code in _REFUSED:
-                    raise RefusedError(code, said) from None
+                    raise RegistryRefusedError(code, said) from None
                 raise _unanswered(error.code) from None
         except urllib.error.URLError as error:
             passing = not isinstance(error.reason, ssl.SSLError)
@@ -152,12 +154,12 @@ def _said(reason: object) -> str:
     return (text or type(reason).__name__).lower()
 
 
-def check(settings: RegistrySettings) -> None:
+def check_registry(settings: RegistrySettings) -> None:
     """Raises ConfigError for a registry that does not let us in, or is none; `retriable` for one
     that is out of reach."""
     subject = settings.place or settings.url
     try:
-        answer = Client(settings.as_json()).get("/subjects")
+        answer = RegistryClient(settings.as_json()).get("/subjects")
     except UnansweredError as error:
         remedy = "see registry.username and registry.password" if error.denied else ""
         cause = f"the schema registry {settings.url}: {error.reason}"
@@ -166,3 +168,10 @@ def check(settings: RegistrySettings) -> None:
     if answer is not None and not isinstance(answer, list):
         cause = f"there is no schema registry at {settings.url}: it does not know /subjects"
         raise ConfigError("use", subject, cause)
+
+
+def unanswered(operation: str, error: UnansweredError) -> CausewayError:
+    kind = AuthenticationError if error.denied else UnreachableError
+    remedy = "see causeway.registry.username, .password and .token" if error.denied else ""
+    subject = f"by the registry {error.url}"
+    return kind(operation, subject, error.reason, remedy=remedy, retriable=not error.denied)

@@ -7,10 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from causeway.schemas import copying
-from causeway.schemas.circles import CircularError, Trail
-from causeway.schemas.copying import Change, Delete, Import, Plan, Register, SetLevel, Subject
-from causeway.schemas.registry import RefusedError, Registry, Schema, UnansweredError, Version
-from causeway.schemas.selection import Pair
+from causeway.schemas.client import RegistryRefusedError, UnansweredError
+from causeway.schemas.copying import (
+    Change,
+    Delete,
+    Import,
+    Register,
+    SetLevel,
+    Subject,
+    SubjectPair,
+    SubjectPlan,
+)
+from causeway.schemas.registry import CircularError, Schema, SchemaRegistry, SubjectVersion, Trail
 
 FRESH_S = 600.0  # so long what was found of the target, and of versions, is not asked for again
 AGAIN_S = (
@@ -23,7 +31,7 @@ _NO_IDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class CopyRound:
     """What came of one. `items`: subjects that are not copied, and why; `clashing`: those of them
     that a person must decide about. `waiting`: those that may do when tried again."""
 
@@ -34,7 +42,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _SeenSubject:
     """A subject as it was at `at`."""
 
     subject: Subject
@@ -47,7 +55,10 @@ class Copier:
     is raised as UnansweredError."""
 
     def __init__(
-        self, source: Registry, target: Registry, clock: Callable[[], float] = time.monotonic
+        self,
+        source: SchemaRegistry,
+        target: SchemaRegistry,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source, self._target = source, target
         self._clock = clock
@@ -56,17 +67,19 @@ class Copier:
     def forget(self) -> None:
         """Others may have written since."""
         self._since = self._clock()
-        self._versions: dict[tuple[int, str, int], Version] = {}  # by registry
-        self._done: dict[Pair, Subject] = {}  # the source's, as they were copied
-        self._seen: dict[str, _Seen] = {}
+        self._versions: dict[tuple[int, str, int], SubjectVersion] = {}  # by registry
+        self._done: dict[SubjectPair, Subject] = {}  # the source's, as they were copied
+        self._seen: dict[str, _SeenSubject] = {}
 
-    def plans(self, pairs: Iterable[Pair]) -> tuple[list[Plan], dict[Pair, Subject], Round]:
+    def plans(
+        self, pairs: Iterable[SubjectPair]
+    ) -> tuple[list[SubjectPlan], dict[SubjectPair, Subject], CopyRound]:
         """What is to be done for `pairs` and all that they refer to, how these are on the source,
         and what could not be looked at."""
         if self._clock() - self._since > FRESH_S:
             self.forget()
         sources: dict[str, Subject] = {}
-        found: dict[Pair, Subject] = {}
+        found: dict[SubjectPair, Subject] = {}
         failed: dict[str, str] = {}
         ahead = sorted(set(pairs), reverse=True)
         seen = set(ahead)
@@ -78,21 +91,21 @@ class Copier:
                     sources[pair.source] = self._look_again(pair.source)
                 source = found[pair] = sources[pair.source]
                 plans.append(self._plan(pair, source))
-            except (UnansweredError, RefusedError) as error:
+            except (UnansweredError, RegistryRefusedError) as error:
                 if isinstance(error, UnansweredError) and error.passing:
                     raise
                 failed[pair.target] = error.reason
                 continue
             for version in source.versions.values():
                 for one in version.schema.references:
-                    needed = Pair(source=one.subject, target=one.subject)
+                    needed = SubjectPair(source=one.subject, target=one.subject)
                     if needed not in seen:
                         seen.add(needed)
                         ahead.append(needed)
         plans = [self._without_circles(each, sources) for each in plans]
-        return plans, found, Round(items=failed, waiting=frozenset(failed))
+        return plans, found, CopyRound(items=failed, waiting=frozenset(failed))
 
-    def run(self, pairs: Iterable[Pair]) -> Round:
+    def run(self, pairs: Iterable[SubjectPair]) -> CopyRound:
         """Does what is due."""
         plans, sources, looked = self.plans(pairs)
         items = dict(looked.items)
@@ -105,7 +118,7 @@ class Copier:
                 continue
             try:
                 self._carry_out(change)
-            except RefusedError as error:
+            except RegistryRefusedError as error:
                 items[subject] = f"the target's registry refuses: {error.reason}"
                 clashing.add(subject)
             except UnansweredError as error:
@@ -115,14 +128,14 @@ class Copier:
                 waiting.add(subject)
         good = [each.pair for each in plans if each.pair.target not in items]
         self._done |= {pair: sources[pair] for pair in good}
-        return Round(
+        return CopyRound(
             copied=len(good),
             waiting=frozenset(waiting),
             clashing=frozenset(clashing),
             items=items,
         )
 
-    def _without_circles(self, plan: Plan, sources: Mapping[str, Subject]) -> Plan:
+    def _without_circles(self, plan: SubjectPlan, sources: Mapping[str, Subject]) -> SubjectPlan:
         """`plan`, or a clash if a version that it registers refers to itself through others."""
         trail = Trail(self._source.url)
         good: set[tuple[str, int]] = set()
@@ -141,12 +154,12 @@ class Copier:
                 if isinstance(change, Register):
                     follow(plan.pair.source, change.version.number)
         except CircularError as error:
-            return Plan(pair=plan.pair, clash=error.reason)
+            return SubjectPlan(pair=plan.pair, clash=error.reason)
         return plan
 
-    def _plan(self, pair: Pair, source: Subject) -> Plan:
+    def _plan(self, pair: SubjectPair, source: Subject) -> SubjectPlan:
         if self._done.get(pair) == source:
-            return Plan(pair=pair)
+            return SubjectPlan(pair=pair)
         target = self._look(self._target, pair.target, with_mode=True)
         missing = (v for number, v in source.versions.items() if number not in target.versions)
         taken: dict[int, Schema | None] = {v.id: self._target.by_id(v.id) for v in missing}
@@ -160,10 +173,10 @@ class Copier:
         if seen is not None and recent and self._source.versions(name) == seen.active:
             return seen.subject
         subject = self._look(self._source, name)
-        self._seen[name] = _Seen(subject=subject, active=sorted(subject.active), at=now)
+        self._seen[name] = _SeenSubject(subject=subject, active=sorted(subject.active), at=now)
         return subject
 
-    def _look(self, registry: Registry, subject: str, *, with_mode: bool = False) -> Subject:
+    def _look(self, registry: SchemaRegistry, subject: str, *, with_mode: bool = False) -> Subject:
         numbers = registry.versions(subject, deleted=True)
         active = frozenset(registry.versions(subject)) if numbers else frozenset()
         versions = {}
@@ -178,7 +191,9 @@ class Copier:
             mode=registry.mode(subject) if with_mode else None,
         )
 
-    def _version(self, registry: Registry, subject: str, number: int) -> Version | None:
+    def _version(
+        self, registry: SchemaRegistry, subject: str, number: int
+    ) -> SubjectVersion | None:
         """What a version says never changes."""
         key = (id(registry), subject, number)
         found = self._versions.get(key) or registry.version(subject, number)
@@ -207,4 +222,4 @@ class Copier:
             stray = self._target.find(change.subject, version.schema)
             if stray is not None and stray.number not in before:  # else it is somebody's
                 self._target.delete(change.subject, stray.number)
-            raise RefusedError(0, _NO_IDS)
+            raise RegistryRefusedError(0, _NO_IDS)

@@ -1,4 +1,10 @@
-"""Keeping a registry's subjects copied into another, with their ids: decided purely.
+"""Which subjects belong to a link, and what they are called on its target.
+
+By TopicNameStrategy, a topic's are `TOPIC-key` and `TOPIC-value`. They follow the topic: that of
+`orders`, which is `A.orders` on the target, is `A.orders-value` there. Subjects of other strategies
+are named by patterns, and keep their names; so do those that others refer to.
+
+Keeping a registry's subjects copied into another, with their ids: decided purely.
 
     missing on the target        ->  registered as the same version with the same id (mode IMPORT)
     deleted softly on the source ->  the same on the target
@@ -14,8 +20,56 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from causeway.schemas.registry import IMPORT, Schema, Version
-from causeway.schemas.selection import Pair
+from causeway.config import SchemaSettings
+from causeway.filters import excludes
+from causeway.schemas.registry import IMPORT, Schema, SubjectVersion
+
+PARTS = ("key", "value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SubjectPair:
+    """A subject, by its name in both registries."""
+
+    source: str
+    target: str
+
+
+def subject_of(topic: str, part: str) -> str:
+    """`part`: key or value."""
+    return f"{topic}-{part}"
+
+
+def chosen(
+    settings: SchemaSettings, topics: Iterable[tuple[str, str]], subjects: Iterable[str]
+) -> list[SubjectPair]:
+    """Of the source's `subjects` those that belong to mirrored `topics` (name on the source, on the
+    target) or to the patterns of `settings`."""
+    known = frozenset(subjects)
+    found: set[SubjectPair] = set()
+    for source, target in topics:
+        for part in PARTS:
+            subject = subject_of(source, part)
+            if subject in known:
+                found |= {
+                    SubjectPair(source=subject, target=name)
+                    for name in names(settings.names, subject, subject_of(target, part))
+                }
+    of_topics = {pair.source for pair in found}
+    for subject in known - of_topics:
+        if excludes(settings.subjects, subject):
+            found.add(SubjectPair(source=subject, target=subject))
+    return sorted(found)
+
+
+def names(kind: str, own: str, mirrors: str) -> Iterator[str]:
+    """What a topic's subject `own` is called on the target, where its mirror's is `mirrors`, by
+    `SchemaSettings.names`; the first is the one that records are translated by."""
+    if kind in ("mirror", "both"):
+        yield mirrors
+    if kind == "source" or (kind == "both" and own != mirrors):
+        yield own
+
 
 TRANSLATE = "or set causeway.schemas = translate"
 _NO_MODES = (
@@ -28,7 +82,7 @@ class Subject:
     """One as a registry has it. `deleted`: the versions that were deleted softly; `mode`: the one
     in force, None where the registry knows of none; `level`: its own, None where it has none."""
 
-    versions: Mapping[int, Version] = field(default_factory=dict)
+    versions: Mapping[int, SubjectVersion] = field(default_factory=dict)
     deleted: frozenset[int] = frozenset()
     level: str | None = None
     mode: str | None = None
@@ -57,7 +111,7 @@ class Import(Change):
 class Register(Change):
     """`version` as on the source."""
 
-    version: Version
+    version: SubjectVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,23 +129,25 @@ class SetLevel(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SubjectPlan:
     """Of one subject. `clash`: why it cannot be copied, and what to do; then nothing is changed."""
 
-    pair: Pair
+    pair: SubjectPair
     changes: tuple[Change, ...] = ()
     clash: str | None = None
 
 
-def plan(pair: Pair, source: Subject, target: Subject, taken: Mapping[int, Schema | None]) -> Plan:
+def plan(
+    pair: SubjectPair, source: Subject, target: Subject, taken: Mapping[int, Schema | None]
+) -> SubjectPlan:
     """`taken`: what the target's registry has under each id of the source's versions."""
     if not source.versions:
-        return Plan(pair=pair)  # gone for good by now
+        return SubjectPlan(pair=pair)  # gone for good by now
     reason = _differs(source, target) or _taken(source, target, taken)
     if target.mode is None and source.versions.keys() - target.versions.keys():
         reason = _NO_MODES  # nor has it contexts
     if reason is not None:
-        return Plan(pair=pair, clash=reason)
+        return SubjectPlan(pair=pair, clash=reason)
     to_register = [
         Register(subject=pair.target, version=version)
         for number, version in sorted(source.versions.items())
@@ -104,12 +160,12 @@ def plan(pair: Pair, source: Subject, target: Subject, taken: Mapping[int, Schem
         if number not in target.deleted
     ]
     if not to_register and not to_delete:
-        return Plan(pair=pair, changes=tuple(_levels(pair, source, target)))
+        return SubjectPlan(pair=pair, changes=tuple(_levels(pair, source, target)))
     mode, reason = _importing(pair, target)
     if reason is not None:
-        return Plan(pair=pair, clash=reason)
+        return SubjectPlan(pair=pair, clash=reason)
     levels = _levels(pair, source, Subject(level=target.level, mode=IMPORT))
-    return Plan(pair=pair, changes=(*mode, *to_register, *to_delete, *levels))
+    return SubjectPlan(pair=pair, changes=(*mode, *to_register, *to_delete, *levels))
 
 
 def _differs(source: Subject, target: Subject) -> str | None:
@@ -135,7 +191,7 @@ def _taken(source: Subject, target: Subject, taken: Mapping[int, Schema | None])
     return None
 
 
-def _importing(pair: Pair, target: Subject) -> tuple[tuple[Import, ...], str | None]:
+def _importing(pair: SubjectPair, target: Subject) -> tuple[tuple[Import, ...], str | None]:
     """How versions can be written with their ids, or why not."""
     if target.mode is None:
         return (), _NO_MODES
@@ -149,18 +205,18 @@ def _importing(pair: Pair, target: Subject) -> tuple[tuple[Import, ...], str | N
     )
 
 
-def _levels(pair: Pair, source: Subject, target: Subject) -> Iterator[SetLevel]:
+def _levels(pair: SubjectPair, source: Subject, target: Subject) -> Iterator[SetLevel]:
     """Only of what is surely a copy: others may have given theirs another level."""
     if source.level != target.level and target.mode == IMPORT:
         yield SetLevel(subject=pair.target, level=source.level)
 
 
-def in_order(plans: Iterable[Plan]) -> list[tuple[Plan, Change]]:
+def in_order(plans: Iterable[SubjectPlan]) -> list[tuple[SubjectPlan, Change]]:
     """All changes, each after those that it needs: a subject's mode before its versions, a schema
     after those that it refers to, deletions and levels after all versions."""
     plans = list(plans)
     modes = [(p, c) for p in plans for c in p.changes if isinstance(c, Import)]
-    registers: dict[tuple[str, int], tuple[Plan, Register]] = {}
+    registers: dict[tuple[str, int], tuple[SubjectPlan, Register]] = {}
     for each in plans:
         for change in each.changes:
             if isinstance(change, Register):
@@ -170,8 +226,8 @@ def in_order(plans: Iterable[Plan]) -> list[tuple[Plan, Change]]:
 
 
 def _sorted(
-    registers: Mapping[tuple[str, int], tuple[Plan, Register]],
-) -> Iterator[tuple[Plan, Register]]:
+    registers: Mapping[tuple[str, int], tuple[SubjectPlan, Register]],
+) -> Iterator[tuple[SubjectPlan, Register]]:
     done: set[tuple[str, int]] = set()
     for first in registers:
         below = [first]

@@ -1,4 +1,13 @@
-"""What schemas are called in the target's registry, for the threads of a lane.
+"""Where a record says which schema it was written with.
+
+    0 | id, 4 bytes | data                  at the beginning of key or value
+    0 | id, 4 bytes |  …                    in a header `__key_schema_id`, `__value_schema_id`
+    1 | GUID, 16 bytes | …                  there, as newer clients write it: a hash of the schema
+
+The last header of that name counts; where it is null, the part itself. In Protobuf the indexes of
+the message follow the id; they are the same for the same schema.
+
+What schemas are called in the target's registry, for the threads of a lane.
 
 Looking is quick and asks nobody; what it lacks it notes, and `find_out` asks the registries for it.
 What was found is for ever. What the source's registry does not know is asked for again.
@@ -6,14 +15,63 @@ What was found is for ever. What the source's registry does not know is asked fo
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
+import uuid
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from causeway.schemas.registry import RefusedError, Registry, UnansweredError, Version
-from causeway.schemas.selection import PARTS, Pair, names, subject_of
-from causeway.schemas.told import unanswered
-from causeway.schemas.translating import Translator
+from causeway.schemas.client import RegistryRefusedError, UnansweredError, unanswered
+from causeway.schemas.copying import PARTS, SubjectPair, names, subject_of
+from causeway.schemas.registry import SchemaRegistry, SubjectVersion
+from causeway.schemas.translating import IdTranslator
+
+_ID = struct.Struct(">bI")
+_GUID_BYTES = 17
+HEADERS = {"key": "__key_schema_id", "value": "__value_schema_id"}
+Header = tuple[str, bytes | None]
+
+
+class SchemaId(NamedTuple):
+    """`name`: an id, or a GUID as text. `header`: which of the record's headers says it, None where
+    the part itself does."""
+
+    name: int | str
+    header: int | None
+
+
+def find_schema_id(part: str, data: bytes | None, headers: Sequence[Header]) -> SchemaId | None:
+    """What the key or value `data` was written with; None: it has no such format."""
+    at = _header(HEADERS[part], headers) if headers else None
+    if at is not None:
+        told = headers[at][1] or b""
+        if len(told) >= _GUID_BYTES and told[0] == 1:
+            return SchemaId(str(uuid.UUID(bytes=told[1:_GUID_BYTES])), at)
+        return None if (id := _id(told)) is None else SchemaId(id, at)
+    return None if data is None or (id := _id(data)) is None else SchemaId(id, None)
+
+
+def with_schema_id(data: bytes, name: int | str) -> bytes:
+    """`data`, a part or header that `find` has found a name in, with another of its kind."""
+    if isinstance(name, int):
+        return _ID.pack(0, name) + data[_ID.size :]
+    return b"\1" + uuid.UUID(name).bytes + data[_GUID_BYTES:]
+
+
+def _id(data: bytes) -> int | None:
+    """No registry gives the id 0, which small numbers of 8 bytes look like."""
+    if len(data) < _ID.size or data[0]:
+        return None
+    return _ID.unpack_from(data)[1] or None
+
+
+def _header(name: str, headers: Sequence[Header]) -> int | None:
+    for at in range(len(headers) - 1, -1, -1):
+        if headers[at][0] == name:
+            return None if headers[at][1] is None else at
+    return None
+
 
 LATE_S = (0.2, 0.4, 0.8, 1.6)  # before what it does not know is asked for again: see below
 LATE_EVERY_S = 60.0
@@ -23,7 +81,7 @@ _OPERATION = "translate the ids of schemas"
 _OF_TOPICS = tuple(subject_of("", part) for part in PARTS)
 
 
-class Asked(NamedTuple):
+class IdLookup(NamedTuple):
     """An id or GUID, of the key or value (`part`) of a record of a topic (its name on both
     sides)."""
 
@@ -43,21 +101,21 @@ class Unknown(NamedTuple):
 class Ids:
     """Thread-safe. `called`: see `SchemaSettings.names`."""
 
-    def __init__(self, source: Registry, target: Registry, called: str) -> None:
+    def __init__(self, source: SchemaRegistry, target: SchemaRegistry, called: str) -> None:
         self._source = source
         self._called = called
-        self._translator = Translator(self._source, target)
-        self._found: dict[Asked, int | str] = {}
-        self._unknown: dict[Asked, Unknown] = {}
-        self._unknown_before: dict[Asked, Unknown] = {}  # the last ones, when they were too many
-        self._lacking: dict[Asked, None] = {}  # in the order in which they were met
+        self._translator = IdTranslator(self._source, target)
+        self._found: dict[IdLookup, int | str] = {}
+        self._unknown: dict[IdLookup, Unknown] = {}
+        self._unknown_before: dict[IdLookup, Unknown] = {}  # the last ones, when they were too many
+        self._lacking: dict[IdLookup, None] = {}  # in the order in which they were met
         self._lock = threading.Lock()  # of these
         self._asking = threading.Lock()
         self._late_at = -LATE_EVERY_S
         self._silence: UnansweredError | None = None
         self._silent_until = 0.0
 
-    def get(self, asked: Asked, *, settled: bool = False) -> int | str | Unknown | None:
+    def get(self, asked: IdLookup, *, settled: bool = False) -> int | str | Unknown | None:
         """None: nobody has found out yet. That is noted, and what is unknown, but where it is
         `settled` what is to become of ids that are known nowhere."""
         found = self._found.get(asked)
@@ -108,14 +166,14 @@ class Ids:
             if len(self._unknown) >= _MOST:
                 self._unknown_before, self._unknown = self._unknown, {}
 
-    def _answer(self, asked: Asked) -> int | str | Unknown:
+    def _answer(self, asked: IdLookup) -> int | str | Unknown:
         try:
             version = self._version(asked)
         except UnansweredError as error:
             if error.passing or error.denied:
                 raise
             return Unknown(f"the registry {error.url}: {error.reason}")
-        except RefusedError as error:
+        except RegistryRefusedError as error:
             return Unknown(f"the target's registry refuses the schema: {error.reason}")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             return Unknown(f"a registry's answer cannot be understood ({type(error).__name__})")
@@ -126,7 +184,7 @@ class Ids:
             return version.id
         return version.guid or Unknown("the target's registry has no GUIDs")
 
-    def _version(self, asked: Asked) -> Version | None:
+    def _version(self, asked: IdLookup) -> SubjectVersion | None:
         """On the target. One of several instances of a registry may hear late of what was
         registered a moment ago; but who makes ids up is not to hold up the others."""
         found = self._there(asked)
@@ -138,7 +196,7 @@ class Ids:
             self._late_at = time.monotonic()
         return found
 
-    def _there(self, asked: Asked) -> Version | None:
+    def _there(self, asked: IdLookup) -> SubjectVersion | None:
         id = asked.name if isinstance(asked.name, int) else self._source.id_of_guid(asked.name)
         if id is None:
             return None
@@ -148,7 +206,7 @@ class Ids:
         listed = sorted(self._source.subjects_of(id), key=lambda each: (each[0] != own, each))
         for subject, number in listed:
             other = _of_other(self._called, subject, asked)
-            pair = Pair(source=subject, target=called if subject == own else other)
+            pair = SubjectPair(source=subject, target=called if subject == own else other)
             if (found := self._translator.there(pair, number, id=id)) is not None:
                 return found
         # No subject has it any more, but its id is for ever.
@@ -156,7 +214,7 @@ class Ids:
         return None if schema is None else self._translator.of(called, schema)
 
 
-def _of_other(called: str, subject: str, asked: Asked) -> str:
+def _of_other(called: str, subject: str, asked: IdLookup) -> str:
     """What `subject` is called there, which is not the topic's own. As that of another topic, whose
     records were put into this one, it follows that topic, as far as names tell; on the target there
     may be one of its own that is called as on the source."""

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from causeway.config import SchemaSettings
 from causeway.errors import CausewayError
-from causeway.schemas.copier import Copier, Round
-from causeway.schemas.copying import Delete, Import, Register, SetLevel
-from causeway.schemas.registry import RefusedError, Registry, UnansweredError
-from causeway.schemas.selection import Pair, chosen
-from causeway.schemas.told import unanswered
-from causeway.schemas.translating import Translator
+from causeway.schemas.client import RegistryRefusedError, UnansweredError, unanswered
+from causeway.schemas.copier import Copier, CopyRound
+from causeway.schemas.copying import Delete, Import, Register, SetLevel, SubjectPair, chosen
+from causeway.schemas.registry import SchemaRegistry
+from causeway.schemas.translating import IdTranslator
 
 TASK = "schemas"
 Topics = Iterable[tuple[str, str]]  # names on the source and on the target
@@ -23,7 +22,7 @@ Topics = Iterable[tuple[str, str]]  # names on the source and on the target
 class Due:
     """What a run would do with a subject: `changes` in words; `clash`: why it cannot."""
 
-    pair: Pair
+    pair: SubjectPair
     changes: tuple[str, ...] = ()
     clash: str | None = None
 
@@ -33,10 +32,10 @@ class LinkSchemas:
 
     def __init__(self, settings: SchemaSettings) -> None:
         self._settings = settings
-        self._source = Registry(settings.source)
-        target = Registry(settings.target, settings.context)
+        self._source = SchemaRegistry(settings.source)
+        target = SchemaRegistry(settings.target, settings.context)
         self._copier = Copier(self._source, target) if settings.mode == "copy" else None
-        self._translator = Translator(self._source, target)
+        self._translator = IdTranslator(self._source, target)
 
     def forget(self) -> None:
         """Others may have written since."""
@@ -44,7 +43,7 @@ class LinkSchemas:
         if self._copier is not None:
             self._copier.forget()
 
-    def run(self, topics: Topics) -> Round:
+    def run(self, topics: Topics) -> CopyRound:
         with _told(self._settings.mode):
             pairs = self._chosen(topics)
             return (self._copier or self._translator).run(pairs)
@@ -57,7 +56,7 @@ class LinkSchemas:
                 return [self._to_register(pair) for pair in pairs]
             plans, _, looked = self._copier.plans(pairs)
             failed = [
-                Due(pair=Pair(source=name, target=name), clash=why)
+                Due(pair=SubjectPair(source=name, target=name), clash=why)
                 for name, why in looked.items.items()
             ]
             found = [
@@ -66,13 +65,13 @@ class LinkSchemas:
             ]
             return [*found, *failed]
 
-    def _chosen(self, topics: Topics) -> list[Pair]:
+    def _chosen(self, topics: Topics) -> list[SubjectPair]:
         return chosen(self._settings, topics, self._source.subjects())
 
-    def _to_register(self, pair: Pair) -> Due:
+    def _to_register(self, pair: SubjectPair) -> Due:
         try:
             missing = self._translator.missing(pair)
-        except (RefusedError, UnansweredError) as error:
+        except (RegistryRefusedError, UnansweredError) as error:
             if isinstance(error, UnansweredError) and error.passing:
                 raise
             return Due(pair=pair, clash=error.reason)
@@ -98,5 +97,5 @@ def _told(mode: str) -> Iterator[None]:
         yield
     except UnansweredError as error:
         raise unanswered(f"{mode} schemas", error) from None
-    except RefusedError as error:
+    except RegistryRefusedError as error:
         raise CausewayError(f"{mode} schemas", "", error.reason) from None

@@ -2,18 +2,21 @@
 
 Where it lies in a context (`http://registry/contexts/.NAME`), subjects are called there without it:
 what others see as `:.NAME:orders-value` is `orders-value` here.
+
+References of schemas that form a circle: they define no schema.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from causeway.config import RegistrySettings
-from causeway.schemas.client import Client, RefusedError, UnansweredError
+from causeway.schemas.client import RegistryClient, UnansweredError
 
 NOT_PERMITTED = 42205  # as of a mode that forbids it, or an id that is another schema's
 INCOMPATIBLE = range(40900, 41000)
@@ -80,7 +83,7 @@ def _parsed(kind: str, text: str) -> object:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class SubjectVersion:
     """One of a subject. `guid`: as newer registries have it."""
 
     subject: str
@@ -90,15 +93,15 @@ class Version:
     guid: str | None = None
 
 
-class Registry:
-    """Raises UnansweredError and RefusedError. Thread-safe."""
+class SchemaRegistry:
+    """Raises UnansweredError and RegistryRefusedError. Thread-safe."""
 
     def __init__(self, settings: RegistrySettings | Mapping[str, Any], context: str = "") -> None:
         """`context`: of its subjects, without the dot; "" for those of the URL."""
         values = dict(settings if isinstance(settings, Mapping) else settings.as_json())
         if context:
             values["url"] = f"{values['url']}/contexts/.{quote(context, safe='')}"
-        self._client = Client(values)
+        self._client = RegistryClient(values)
         self.url = self._client.url
         inside = self.url.rpartition("/contexts/")[2] if "/contexts/" in self.url else ""
         self._prefix = f":{inside}:" if inside else ""
@@ -118,7 +121,7 @@ class Registry:
         found = self._client.get(f"{_at(subject)}/versions{'?deleted=true' if deleted else ''}")
         return sorted(found or ())
 
-    def version(self, subject: str, number: int) -> Version | None:
+    def version(self, subject: str, number: int) -> SubjectVersion | None:
         """Also one that was deleted softly."""
         found = self._client.get(f"{_at(subject)}/versions/{number}?deleted=true")
         return None if found is None else self._version(found)
@@ -152,7 +155,7 @@ class Registry:
         )
         return ids[0] if ids else None
 
-    def find(self, subject: str, schema: Schema) -> Version | None:
+    def find(self, subject: str, schema: Schema) -> SubjectVersion | None:
         """The version of `subject` that says the same as `schema`."""
         found = self._client.ask("POST", f"{_at(subject)}?deleted=true", schema.as_json())
         return None if found is None else self._version(found)
@@ -200,8 +203,8 @@ class Registry:
         else:
             self._client.ask("PUT", path, {"compatibility": level})
 
-    def _version(self, found: Mapping[str, Any]) -> Version:
-        return Version(
+    def _version(self, found: Mapping[str, Any]) -> SubjectVersion:
+        return SubjectVersion(
             subject=str(found["subject"]).removeprefix(self._prefix),
             number=int(found["version"]),
             id=int(found["id"]),
@@ -230,4 +233,45 @@ def _at(subject: str) -> str:
     return f"/subjects/{_name(subject)}"
 
 
-__all__ = ["Reference", "RefusedError", "Registry", "Schema", "UnansweredError", "Version"]
+MOST_LEVELS: Final = 100  # of references below a schema
+_SHOWN: Final = 6  # versions, in a message
+
+
+class CircularError(UnansweredError):
+    """A schema refers to itself through others, or through more than `MOST_LEVELS` of them. A
+    person must change it on the source: no later try can succeed."""
+
+
+class Trail:
+    """The path of versions, each of which the one before refers to. `url`: of their registry."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._followed: list[tuple[str, int]] = []
+
+    @contextmanager
+    def into(self, subject: str, number: int) -> Iterator[None]:
+        """Raises CircularError if version `number` of `subject` is followed already."""
+        key = (subject, number)
+        if key in self._followed:
+            circle = [*self._followed[self._followed.index(key) :], key]
+            raise self._error(f"its schema refers to itself: {_shown(circle)}")
+        if len(self._followed) > MOST_LEVELS:
+            raise self._error(f"its schema has more than {MOST_LEVELS} levels of references")
+        self._followed.append(key)
+        try:
+            yield
+        finally:
+            self._followed.pop()
+
+    def _error(self, reason: str) -> CircularError:
+        error = CircularError(f"{reason}; register a version without that reference")
+        error.url = self._url
+        return error
+
+
+def _shown(circle: list[tuple[str, int]]) -> str:
+    named = [f"{subject} version {number}" for subject, number in circle]
+    if len(named) > _SHOWN:
+        named[_SHOWN - 2 : -1] = ["…"]
+    return " -> ".join(named)

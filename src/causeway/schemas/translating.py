@@ -10,26 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from causeway.schemas.circles import CircularError, Trail
-from causeway.schemas.copier import Round
-from causeway.schemas.registry import RefusedError, Registry, Schema, UnansweredError, Version
-from causeway.schemas.selection import Pair
+from causeway.schemas.client import RegistryRefusedError, UnansweredError
+from causeway.schemas.copier import CopyRound
+from causeway.schemas.copying import SubjectPair
+from causeway.schemas.registry import CircularError, Schema, SchemaRegistry, SubjectVersion, Trail
 
 
-class Translator:
+class IdTranslator:
     """Keeps its answers, because an id never changes. Not thread-safe. Raises UnansweredError (a
-    CircularError for references that form a circle) and RefusedError."""
+    CircularError for references that form a circle) and RegistryRefusedError."""
 
-    def __init__(self, source: Registry, target: Registry) -> None:
+    def __init__(self, source: SchemaRegistry, target: SchemaRegistry) -> None:
         self._source, self._target = source, target
         self._trail = Trail(source.url)
         self.forget()
 
     def forget(self) -> None:
         """Others may have written since."""
-        self._there: dict[tuple[Pair, int], tuple[int, Version]] = {}  # with the source's id
+        self._there: dict[
+            tuple[SubjectPair, int], tuple[int, SubjectVersion]
+        ] = {}  # with the source's id
 
-    def there(self, pair: Pair, number: int, *, id: int | None = None) -> Version | None:
+    def there(
+        self, pair: SubjectPair, number: int, *, id: int | None = None
+    ) -> SubjectVersion | None:
         """The target's version that says what `number` of the source says, registered if it is not
         there; None where the source has no such version, or by `id` another one: a subject that is
         deleted for good and made anew has its first version again."""
@@ -47,13 +51,13 @@ class Translator:
         self._there[pair, number] = version.id, found
         return found
 
-    def of(self, subject: str, schema: Schema) -> Version:
+    def of(self, subject: str, schema: Schema) -> SubjectVersion:
         """The version of the target's `subject` that says what `schema` of the source does,
         registered if it is not there."""
         schema = self._moved(schema)
         return self._target.find(subject, schema) or self._register(subject, schema)
 
-    def run(self, pairs: Iterable[Pair]) -> Round:
+    def run(self, pairs: Iterable[SubjectPair]) -> CopyRound:
         """Registers all versions of `pairs` that are not there. What is deleted there, or has a
         level of compatibility, is the business of those who register there."""
         items: dict[str, str] = {}
@@ -62,7 +66,7 @@ class Translator:
             try:
                 for number in self._source.versions(pair.source):
                     self.there(pair, number)
-            except RefusedError as error:
+            except RegistryRefusedError as error:
                 items[pair.target] = f"the target's registry refuses: {error.reason}"
                 clashing.add(pair.target)
             except CircularError as error:
@@ -75,16 +79,16 @@ class Translator:
                 waiting.add(pair.target)
             else:
                 copied += 1
-        return Round(
+        return CopyRound(
             copied=copied,
             waiting=frozenset(waiting),
             clashing=frozenset(clashing),
             items=items,
         )
 
-    def missing(self, pair: Pair) -> list[int]:
+    def missing(self, pair: SubjectPair) -> list[int]:
         """The source's versions that are not on the target; nothing is written."""
-        known: dict[tuple[str, int], Version | None] = {}
+        known: dict[tuple[str, int], SubjectVersion | None] = {}
         found = []
         for number in self._source.versions(pair.source):
             version = self._source.version(pair.source, number)
@@ -93,8 +97,8 @@ class Translator:
         return found
 
     def _find(
-        self, subject: str, schema: Schema, known: dict[tuple[str, int], Version | None]
-    ) -> Version | None:
+        self, subject: str, schema: Schema, known: dict[tuple[str, int], SubjectVersion | None]
+    ) -> SubjectVersion | None:
         """`known`: what was found of references, which many schemas may share."""
         versions = {}
         for one in schema.references:
@@ -113,12 +117,12 @@ class Translator:
         """With its references as the target numbers them, which are registered there."""
         versions = {}
         for one in schema.references:
-            found = self.there(Pair(source=one.subject, target=one.subject), one.version)
+            found = self.there(SubjectPair(source=one.subject, target=one.subject), one.version)
             if found is not None:
                 versions[one.subject, one.version] = found.number
         return schema.with_references(versions)
 
-    def _registered(self, pair: Pair, number: int, schema: Schema) -> Version:
+    def _registered(self, pair: SubjectPair, number: int, schema: Schema) -> SubjectVersion:
         earlier = [each for each in self._source.versions(pair.source) if each < number]
         for each in earlier:
             self.there(pair, each)
@@ -128,7 +132,7 @@ class Translator:
             self._target.set_level(pair.target, level)
         return found
 
-    def _register(self, subject: str, schema: Schema) -> Version:
+    def _register(self, subject: str, schema: Schema) -> SubjectVersion:
         self._target.register(subject, schema)
         found = self._target.find(subject, schema)
         if found is None:

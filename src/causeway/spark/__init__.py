@@ -1,10 +1,12 @@
-"""Kafka topics as Spark data sources: `format("causeway")`, batch and streaming, no jars.
+"""Kafka topics as Spark data sources: `format("causeway")`, batch and streaming, without jars.
 
     spark.dataSource.register(CausewayDataSource)
 
-Nothing else of Causeway loads this room: it imports PySpark.
+This package imports PySpark. Other parts of Causeway import it inside functions only.
 """
 
+from causeway.spark.ledger import marks, write_name
+from causeway.spark.log import read_range
 from causeway.spark.source import CausewayDataSource
 
-__all__ = ["CausewayDataSource"]
+__all__ = ["CausewayDataSource", "marks", "read_range", "write_name"]

@@ -29,7 +29,7 @@ PREFIX = "__causeway-spark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class LedgerMark:
     """`batch`: the last one that is there. `note`: the digest (of a task), or how many tasks."""
 
     batch: int
@@ -45,10 +45,10 @@ def task_name(write: str, task: int) -> str:
     return f"{write}.{task}"
 
 
-def marks(cluster: Cluster, names: Collection[str]) -> dict[str, Mark]:
+def marks(cluster: Cluster, names: Collection[str]) -> dict[str, LedgerMark]:
     """The mark of each group that has one. Raises CausewayError: DivergedError for one that is no
     mark of this cluster's."""
-    found: dict[str, Mark] = {}
+    found: dict[str, LedgerMark] = {}
     if not names:
         return found
     for name, offsets in cluster.committed_offsets_of(names).items():
@@ -64,7 +64,7 @@ def marks(cluster: Cluster, names: Collection[str]) -> dict[str, Mark]:
                     "they are not what was committed with them: a mirror has translated them",
                     remedy="delete the group, and leave groups that begin with __ out of mirrors",
                 )
-            found[name] = Mark(batch=last.offset - 1, note=note)
+            found[name] = LedgerMark(batch=last.offset - 1, note=note)
     return found
 
 

@@ -90,7 +90,7 @@ class ReadOptions:
 def read_options(options: Options, *, streaming: bool) -> ReadOptions:
     """Raises ConfigError, which names the option."""
     options = lowered(options)
-    get = _Reader(options)
+    get = _OptionReader(options)
     get.refuse_misspelt()
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if get.text(name)]
     if len(chosen) != 1:
@@ -153,7 +153,7 @@ def lowered(options: Options) -> dict[str, str]:
 
 def write_options(options: Options) -> WriteOptions:
     """Raises ConfigError, which names the option."""
-    get = _Reader(lowered(options))
+    get = _OptionReader(lowered(options))
     get.refuse_misspelt()
     codec = get.choice("kafka.compression.type", tuple(_CODECS), "none")
     name = get.text("id")
@@ -257,7 +257,7 @@ def _assigned(data: Any) -> tuple[TopicPartition, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _OptionReader:
     options: Options
 
     def text(self, name: str) -> str | None:

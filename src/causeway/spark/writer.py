@@ -1,14 +1,19 @@
-"""Writing for `df.write` and `writeStream`. How it is exactly once stands in ledger.py."""
+"""Sends a task's records in one transaction: batches, sequences, partitions.
+
+Writing for `df.write` and `writeStream`. How it is exactly once stands in ledger.py.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kafka.partitioner.default import murmur2
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -18,14 +23,146 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from causeway.cluster import Cluster, Transaction, transactions
-from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
+from causeway.errors import BrokerError, CausewayError, ConfigError, PartitionsFailedError
+from causeway.model import TopicPartition
+from causeway.records import Batch, PlainRecord, advance, build, header, split
 from causeway.spark import ledger
+from causeway.spark.columns import OutgoingRow, RowsDigest, check_columns, rows
 from causeway.spark.options import Options, connection, write_options
-from causeway.spark.outbox import Outbox
-from causeway.spark.rows import Digest, check_columns, rows
+from causeway.wire import codes
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+BATCH_BYTES = 256 * 1024  # not compressed; such a batch is sent at once
+BUFFER_BYTES = 32 * 1024 * 1024  # of all partitions together
+SENDERS = 4
+_RECORD_BYTES = 30  # what a record takes besides what it holds, about
+
+_hash = lru_cache(maxsize=100_000)(murmur2)
+
+
+class _PartitionBuffer:
+    """The records of one partition that are not sent yet, and the batch that is on its way."""
+
+    __slots__ = ("flight", "records", "sequence", "size")
+
+    def __init__(self) -> None:
+        self.records: list[PlainRecord] = []
+        self.size = 0
+        self.sequence = 0
+        self.flight: Future[None] | None = None
+
+
+class TransactionSender:
+    """One thread's. Records of a partition are appended in the order in which they were put."""
+
+    def __init__(
+        self, cluster: Cluster, transaction: Transaction, topic: str | None, codec: int, turn: int
+    ) -> None:
+        """`turn`: where records without a key begin, so that tasks don't all begin alike."""
+        self._cluster, self._transaction = cluster, transaction
+        self._topic, self._codec, self._turn = topic, codec, turn
+        self._waiting: dict[TopicPartition, _PartitionBuffer] = {}
+        self._counts: dict[str, int] = {}
+        self._added: set[TopicPartition] = set()
+        self._size = 0
+        self._pool: ThreadPoolExecutor | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """All that was put lies in the log once the block has ended. Raises CausewayError."""
+        with ThreadPoolExecutor(SENDERS, thread_name_prefix="send") as self._pool:
+            yield
+            for tp in list(self._waiting):
+                self._send(tp)
+            for waiting in self._waiting.values():
+                if waiting.flight is not None:
+                    waiting.flight.result()
+
+    @property
+    def topics(self) -> list[str]:
+        """Those that anything was sent to."""
+        return sorted({tp.topic for tp in self._added})
+
+    def put(self, row: OutgoingRow) -> None:
+        """Raises CausewayError, also for what was put before."""
+        topic = row.topic or self._topic
+        if topic is None:
+            raise ConfigError("write", "a row", "it has no topic, and option topic is not set")
+        record = row.record
+        tp = TopicPartition(topic, self._partition(topic, row.partition, record.key))
+        waiting = self._waiting.get(tp)
+        if waiting is None:
+            waiting = self._waiting[tp] = _PartitionBuffer()
+        size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+        if record.headers:
+            size += sum(len(name) + len(value or b"") + 4 for name, value in record.headers)
+        waiting.records.append(record)
+        waiting.size += size
+        self._size += size
+        if waiting.size >= BATCH_BYTES:
+            self._send(tp)
+            if record.key is None and row.partition is None:
+                self._turn += 1
+        elif self._size >= BUFFER_BYTES:
+            self._send(max(self._waiting, key=lambda at: self._waiting[at].size))
+
+    def _partition(self, topic: str, given: int | None, key: bytes | None) -> int:
+        count = self._counts.get(topic)
+        if count is None:
+            found = self._cluster.metadata([topic]).topics[topic]
+            if found.error is not None:
+                raise found.error
+            count = self._counts[topic] = len(found.partitions)
+        if given is not None:
+            if not 0 <= given < count:
+                cause = f"it names partition {given}, and {topic} has {count}"
+                raise ConfigError("write", "a row", cause)
+            return given
+        return self._turn % count if key is None else (_hash(key) & 0x7FFFFFFF) % count
+
+    def _send(self, tp: TopicPartition) -> None:
+        """One batch of a partition at a time: its sequence is known once the last one is there."""
+        waiting = self._waiting[tp]
+        if not waiting.records:
+            return
+        if waiting.flight is not None:
+            waiting.flight.result()
+        if tp not in self._added:
+            new = [at for at, one in self._waiting.items() if one.records and at not in self._added]
+            transactions.add_partitions(self._cluster, self._transaction, new)
+            self._added.update(new)
+        records, sequence = waiting.records, waiting.sequence
+        waiting.records = []
+        self._size -= waiting.size
+        waiting.size = 0
+        waiting.sequence = advance(sequence, len(records))
+        assert self._pool is not None
+        waiting.flight = self._pool.submit(self._deliver, tp, records, sequence)
+
+    def _deliver(self, tp: TopicPartition, records: list[PlainRecord], sequence: int) -> None:
+        batch = build(
+            records, codec=self._codec, first=0, next=len(records), leader_epoch=-1, offsets=None
+        )
+        self._produce(tp, batch, sequence)
+
+    def _produce(self, tp: TopicPartition, batch: Batch, sequence: int) -> None:
+        own = self._transaction
+        whole = header(batch, own.producer_id, own.epoch, sequence, transactional=True)
+        try:
+            transactions.produce(self._cluster, own, tp, whole + batch.payload)
+        except CausewayError as error:
+            if (
+                not isinstance(error, BrokerError)
+                or error.code not in codes.TOO_LARGE
+                or batch.records < 2
+            ):
+                raise
+            half = batch.records // 2
+            self._produce(tp, split(batch, 0, half), sequence)
+            self._produce(tp, split(batch, half, batch.records), advance(sequence, half))
+
 
 # Local properties that Structured Streaming gives each task of a micro-batch.
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -33,7 +170,7 @@ _ENDING_CONNECTIONS = 16
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):  # type: ignore[misc]
+class TaskCommit(WriterCommitMessage):  # type: ignore[misc]
     """What one task has done. `transaction`: its rows wait there for their commit; None: it had
     none, or they had been written before. `rows` counts them in any case."""
 
@@ -45,7 +182,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
     topics: tuple[str, ...] = ()
 
 
-class _Writing:
+class _SparkWriter:
     """What both kinds share. Pickled to executors: holds options, never what they resolve to."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -58,9 +195,9 @@ class _Writing:
     def _open(self) -> Cluster:
         return Cluster(connection(self._raw, "write"))
 
-    def _write(self, batches: Iterator[pa.RecordBatch], write: str, batch: int) -> Written:
+    def _write(self, batches: Iterator[pa.RecordBatch], write: str, batch: int) -> TaskCommit:
         task = TaskContext.get().partitionId()
-        nothing = Written(write=write, batch=batch, task=task, rows=0, transaction=None)
+        nothing = TaskCommit(write=write, batch=batch, task=task, rows=0, transaction=None)
         first = next((one for one in batches if one.num_rows), None)
         if first is None:
             return nothing
@@ -68,18 +205,20 @@ class _Writing:
             name = ledger.task_name(write, task)
             own = transactions.begin(cluster, name, self._options.transaction_timeout_ms)
             before = ledger.marks(cluster, [name]).get(name) if self._marks else None
-            digest = Digest()
+            digest = RowsDigest()
             if before is not None and before.batch >= batch:
                 for one in _chain(first, batches):
                     for row in rows(one):
                         digest.add(row)
                 if before.batch == batch:
                     ledger.check_same(write, batch, before.note, str(digest))
-                return Written(
+                return TaskCommit(
                     write=write, batch=batch, task=task, rows=digest.count, transaction=None
                 )
             try:
-                outbox = Outbox(cluster, own, self._options.topic, self._options.codec, task)
+                outbox = TransactionSender(
+                    cluster, own, self._options.topic, self._options.codec, task
+                )
                 with outbox.open():
                     for one in _chain(first, batches):
                         for row in rows(one):
@@ -91,7 +230,7 @@ class _Writing:
                 with suppress(CausewayError):  # the next attempt, or the broker in time, does it
                     transactions.give_up(cluster, own)
                 raise
-            return Written(
+            return TaskCommit(
                 write=write,
                 batch=batch,
                 task=task,
@@ -101,7 +240,7 @@ class _Writing:
             )
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        done = [message for message in messages if isinstance(message, Written)]
+        done = [message for message in messages if isinstance(message, TaskCommit)]
         open_ones = [message for message in done if message.transaction is not None]
         if not done:
             return
@@ -124,7 +263,7 @@ class _Writing:
                 else "the others' rows are there; option id names a write that can be completed",
             )
 
-    def _note(self, cluster: Cluster, done: Sequence[Written], tasks: int) -> None:
+    def _note(self, cluster: Cluster, done: Sequence[TaskCommit], tasks: int) -> None:
         """Raises CausewayError where the batch must not be committed."""
         write, batch = done[0].write, done[0].batch
         filled = {message.task for message in done if message.rows}
@@ -134,7 +273,7 @@ class _Writing:
             ledger.note_batch(cluster, write, batch, tasks, sorted(topics))
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        done = [message for message in messages if isinstance(message, Written)]
+        done = [message for message in messages if isinstance(message, TaskCommit)]
         open_ones = [message for message in done if message.transaction is not None]
         if open_ones:
             with self._open() as cluster:
@@ -147,7 +286,7 @@ def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
 
 
 def _end_each(
-    cluster: Cluster, messages: Sequence[Written], *, commit: bool
+    cluster: Cluster, messages: Sequence[TaskCommit], *, commit: bool
 ) -> list[CausewayError]:
     def end(transaction: Transaction) -> CausewayError | None:
         try:
@@ -161,7 +300,7 @@ def _end_each(
         return [error for error in ended if error is not None]
 
 
-class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
+class BatchWriter(_SparkWriter, DataSourceArrowWriter):  # type: ignore[misc]
     """Made once for each time that a frame is written."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -169,7 +308,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
         self._marks = self._options.id is not None
         self._name = ledger.write_name(self._options.id or uuid.uuid4().hex)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         return self._write(iterator, self._name, self._options.batch)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -179,7 +318,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
         self._abort(messages)
 
 
-class StreamWriter(_Writing, DataSourceStreamArrowWriter):  # type: ignore[misc]
+class StreamWriter(_SparkWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """A query is known by its id, which its checkpoint keeps; a batch by its number."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -187,7 +326,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):  # type: ignore[misc]
         if self._options.id is not None:
             raise ConfigError("use", "option id", "a stream has its own, kept in its checkpoint")
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_ID)
         batch = context.getLocalProperty(_BATCH_ID)

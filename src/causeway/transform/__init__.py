@@ -1,1 +1,68 @@
-"""Spark SQL on the way: what becomes of the records of some topics, between source and target."""
+"""Transforms: what becomes of the records of a topic on their way to the target.
+
+This door is light: it imports no Spark, no Arrow and no HTTP, so lanes and commands may use it.
+Each heavy part has a door of its own:
+
+rules           rules as text: parsed, compiled to SQL, or carried out without Spark
+queries         what a SQL query does, carried out without Spark
+schema_formats  Avro and Protobuf with the schemas of a registry (HTTP)
+plan            the driver's side: Spark analyses a transform, and Causeway checks the plan
+stage           the Spark job of a transform and its Python workers (Arrow)
+"""
+
+from causeway.transform.channel import (
+    Chunk,
+    ChunkOutcome,
+    Frame,
+    Greeting,
+    NeedsSpark,
+    Open,
+    OutletBatch,
+    Refusal,
+    SealedConnection,
+    Setup,
+    WaitingForRegistry,
+    path_of,
+)
+from causeway.transform.crypto import (
+    HEADER,
+    PREFIX,
+    Keys,
+    aes_key,
+    announced_in,
+    decrypt_json,
+    decrypt_value,
+)
+from causeway.transform.identity import identity_of
+from causeway.transform.rows import LACKING, SCHEMA_FORMATS, TEXTS, plus, staying
+from causeway.transform.session import CONTEXT, require_spark
+
+__all__ = [
+    "CONTEXT",
+    "HEADER",
+    "LACKING",
+    "PREFIX",
+    "SCHEMA_FORMATS",
+    "TEXTS",
+    "Chunk",
+    "ChunkOutcome",
+    "Frame",
+    "Greeting",
+    "Keys",
+    "NeedsSpark",
+    "Open",
+    "OutletBatch",
+    "Refusal",
+    "SealedConnection",
+    "Setup",
+    "WaitingForRegistry",
+    "aes_key",
+    "announced_in",
+    "decrypt_json",
+    "decrypt_value",
+    "identity_of",
+    "path_of",
+    "plus",
+    "require_spark",
+    "staying",
+]

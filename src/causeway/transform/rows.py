@@ -1,7 +1,14 @@
-"""The columns that a stage's rows have, into Spark SQL and out of it; see docs/decisions/0012."""
+"""The columns that a stage's rows have, into Spark SQL and out of it; see docs/decisions/0012.
+
+In how many records each rule found its path, and in how many it did not.
+
+Each record has two numbers of 64 bits, `_seen` and `_missing` in Spark. Bit N - 1 belongs to rule
+N. One bit belongs to no rule. In `_seen` this bit says that a rule drops the record.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +20,7 @@ SEEN, MISSING = "_seen", "_missing"
 # Bits of the rules whose path the schemas of a record's key and value lack.
 LACKING = "_lacking"
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
+SCHEMA_FORMATS = ("avro", "protobuf")  # of a key or value: with the id of a registry's schema
 TEXTS = {"key": "_key_text", "value": "_value_text"}
 VISIBLE = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 # MARK is null on records. On other rows it is '', or JSON that closes a chunk: then `value` holds
@@ -46,3 +54,55 @@ def unpacked(data: bytes) -> pa.RecordBatch:
 
     with pa.ipc.open_stream(data) as stream:
         return stream.read_next_batch()
+
+
+DROPPED_SQL = "shiftleft(1L, 63)"
+_RULES = (1 << 63) - 1
+
+Counts = tuple[int, ...]  # of records, by rule; 0 if missing
+# Of `_seen` and of `_missing`.
+Found = tuple[Counts, Counts]
+NONE: Found = ((), ())
+
+
+def by_rule(bits: Iterable[tuple[int, int]]) -> Counts:
+    """`bits`: pairs of a number of bits and how many records have it."""
+    counts: list[int] = []
+    for each, records in bits:
+        left = each & _RULES
+        while left:
+            number = (left & -left).bit_length()
+            counts += [0] * (number - len(counts))
+            counts[number - 1] += records
+            left &= left - 1
+    return tuple(counts)
+
+
+def plus(one: Sequence[int], other: Sequence[int]) -> Counts:
+    """The sum of both, rule by rule."""
+    if len(one) < len(other):
+        one, other = other, one
+    return (*map(sum, zip(one, other, strict=False)), *one[len(other) :])
+
+
+def counted(rows: pa.RecordBatch) -> Found:
+    """Of rows as `rows.OUTPUT` has them, one for each record."""
+    import pyarrow.compute as pc
+
+    found = []
+    for name in (SEEN, MISSING):
+        column = rows.column(name)
+        if pc.any(pc.not_equal(column, 0)).as_py():
+            pairs = pc.value_counts(column.drop_null())
+            found.append(by_rule((one["values"].as_py(), one["counts"].as_py()) for one in pairs))
+        else:
+            found.append(())
+    return found[0], found[1]
+
+
+def staying(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Those that no rule drops."""
+    import pyarrow.compute as pc
+
+    gone = pc.less(rows.column(SEEN), 0).fill_null(False)
+    return rows.filter(pc.invert(gone)) if pc.any(gone).as_py() else rows

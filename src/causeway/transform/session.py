@@ -40,6 +40,15 @@ RUNNING: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.python.udf.buffer.size": "64",
 }
+# For the SparkContext, besides the session's settings.
+CONTEXT: Mapping[str, str] = {
+    # Without this setting rows wait until more rows follow.
+    "spark.python.udf.pipelined.enabled": "true",
+    "spark.buffer.size": "64",
+    # A regular expression may overflow the stack on a record. By default that would end the JVM,
+    # and all lanes with it, again and again. With 0 it ends its own stage alone.
+    "spark.executor.killOnFatalError.depth": "0",
+}
 SESSION: Mapping[str, str] = {**MEANING, **JSON, **RUNNING}
 
 

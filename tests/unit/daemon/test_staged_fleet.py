@@ -472,9 +472,10 @@ def test_a_registry_that_is_out_of_reach_stops_no_start_and_is_asked_once(
         asked.append(settings.url)
         raise ConfigError("use", settings.url, "connection refused", retriable=passing)
 
-    monkeypatch.setattr("causeway.schemas.client.check", check)
+    monkeypatch.setattr("causeway.schemas.check_registry", check)
     monkeypatch.setattr(
-        "causeway.transform.analysis.prepare", lambda _, settings: analysed.append(settings.name)
+        "causeway.transform.plan.prepare",
+        lambda _, settings: analysed.append(settings.name),
     )
     registry = RegistrySettings(url="http://registry")
     both = [transform(name, registry=registry) for name in ("pii", "eu")]

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from causeway.config import TransformSettings
 from causeway.daemon.spark import context, stages
 from causeway.errors import CausewayError
-from causeway.transform import stage
+from causeway.transform import CONTEXT, stage
 from tests.harness.waiting import await_until
 
 TRANSFORM = TransformSettings(name="pii", topics=(), sql="SELECT 1")
@@ -113,7 +113,7 @@ def test_only_where_there_are_transforms_spark_is_set_for_them() -> None:
     assert context._complete({}, 2, "s")["spark.master"] == "local[2]"
     staged = context._complete({"spark.buffer.size": "9", "spark.driver.memory": "3g"}, 2, "s", 3)
     assert staged["spark.master"] == "local[8]", "each stage may have a second one"
-    assert staged["spark.buffer.size"] == stage.CONTEXT["spark.buffer.size"]
+    assert staged["spark.buffer.size"] == CONTEXT["spark.buffer.size"]
     assert staged["spark.executor.killOnFatalError.depth"] == "0"
     assert staged["spark.task.maxFailures"] == "1"
     again = {"spark.master": "local[2,4]", "spark.task.maxFailures": "4"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from causeway.daemon.staging import _Prepare
-from causeway.transform import analysis
+from causeway.transform import plan
 from tests.harness.transforms import settings
 
 
@@ -18,7 +18,7 @@ def test_a_transform_is_analysed_once_for_a_session(monkeypatch: pytest.MonkeyPa
         asked.append((session, transform))
         return object()
 
-    monkeypatch.setattr(analysis, "prepare", prepare)
+    monkeypatch.setattr(plan, "prepare", prepare)
     prepared, first, second = _Prepare(), object(), object()
     one, other = settings("SELECT 1"), settings("SELECT 1")
     found = prepared(first, one)

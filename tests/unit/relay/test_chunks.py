@@ -25,7 +25,7 @@ from causeway.relay.lane.chunks import (
     Piece,
     Work,
 )
-from causeway.transform.channel import Chunk, Outcome
+from causeway.transform.channel import Chunk, ChunkOutcome
 
 
 def _batch(first: int, count: int) -> Batch:
@@ -54,8 +54,8 @@ def _work(owner: _Heard, first: int, *counts: int) -> Work:
     return Work(owner, "t", 0, at, tuple(batches), owner.pieces.append)
 
 
-def _outcome(chunk: Chunk) -> Outcome:
-    return Outcome(chunk.number, (), records_in=sum(batch.records for batch in chunk.batches))
+def _outcome(chunk: Chunk) -> ChunkOutcome:
+    return ChunkOutcome(chunk.number, (), records_in=sum(batch.records for batch in chunk.batches))
 
 
 def _working() -> Chunks:

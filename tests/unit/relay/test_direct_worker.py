@@ -21,10 +21,9 @@ from causeway.relay.lane import direct
 from causeway.relay.lane import stage as stage_module
 from causeway.relay.lane.chunks import Piece, Work
 from causeway.relay.lane.stage import Stage
-from causeway.transform import direct_worker
-from causeway.transform.channel import Chunk, Frame, Greeting
+from causeway.transform.channel import Chunk, Frame, Greeting, SealedConnection
 from causeway.transform.rules.shortcut import shortcut_of
-from causeway.transform.sealed import Connection
+from causeway.transform.stage import direct_worker
 from tests.harness.stage import batch_of, read
 from tests.harness.staged_lane import SECRET, Loop, Workers
 from tests.harness.transforms import settings
@@ -34,7 +33,7 @@ PLAIN, MASKED, ODD = b'{"name":"Ada"}', b'{"name":"***"}', b'{"name":"A\\u0064a"
 KILLS = b'{"name":"kill"}'
 
 
-class Dying(Connection):
+class Dying(SealedConnection):
     """The worker's end: it dies when it gets a record of KILLS, or is to hang."""
 
     hangs = dies = False
@@ -72,7 +71,7 @@ class Process:
         self._thread = threading.Thread(target=self._run, args=(connection,), daemon=True)
         self._thread.start()
 
-    def _run(self, connection: Connection) -> None:
+    def _run(self, connection: SealedConnection) -> None:
         try:
             direct_worker.run(connection)
         except (ConnectionError, ValueError):
@@ -237,7 +236,7 @@ def test_a_stage_that_no_record_needs_any_more_ends(
     loop.until(lambda: len(one.values) == 3)
     assert one.offsets == [0, 1, 2]
     assert one.values[-1] == MASKED
-    late = Connection.open(one.stage.address, SECRET)  # one that the driver did not stop in time
+    late = SealedConnection.open(one.stage.address, SECRET)  # not stopped in time
     late.send(Greeting(ONE, "2", "source"))
     one.submit(PLAIN)
     loop.until(lambda: len(one.values) == 4)

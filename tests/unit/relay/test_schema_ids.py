@@ -16,7 +16,8 @@ from causeway.records import PlainRecord
 from causeway.relay.messages import TreatmentStep
 from causeway.relay.treatment import NotYetError, Topics, Treatment, treatment_of
 from causeway.schemas import ids
-from causeway.schemas.registry import Registry, UnansweredError
+from causeway.schemas.client import UnansweredError
+from causeway.schemas.registry import SchemaRegistry
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
 TOPICS = Topics("orders", "A.orders")
@@ -124,7 +125,7 @@ def test_ids_and_guids_in_headers(source: RegistryStandIn, target: RegistryStand
     source.register("money", "money")
     target.register("money", "older")  # so it has another number there
     id = source.register("orders-value", "order", "PROTOBUF", [reference])
-    version = Registry(source.settings).version("orders-value", 1)
+    version = SchemaRegistry(source.settings).version("orders-value", 1)
     assert version is not None
     assert version.guid is not None
     guid = b"\1" + uuid.UUID(version.guid).bytes + b"\2\1"
@@ -133,7 +134,7 @@ def test_ids_and_guids_in_headers(source: RegistryStandIn, target: RegistryStand
     by_id = record(b"data", None, (name, framed(id, b"\0")))
     by_null = record(framed(id), None, (name, None))
     one, two, three = through(made(source, target), by_guid, by_id, by_null)
-    there = Registry(target.settings).version("A.orders-value", 1)
+    there = SchemaRegistry(target.settings).version("A.orders-value", 1)
     assert there is not None
     assert there.guid not in (None, version.guid)
     expected = b"\1" + uuid.UUID(there.guid).bytes + b"\2\1"
@@ -148,9 +149,11 @@ def test_a_guid_is_that_of_its_context(source: RegistryStandIn, target: Registry
     source.register(":.X:orders-value", "wanted")
     source.register("orders-value", "another")
     source.register("orders-value", "wanted")
-    versions = [Registry(source.settings).version("orders-value", number) for number in (1, 2)]
+    versions = [
+        SchemaRegistry(source.settings).version("orders-value", number) for number in (1, 2)
+    ]
     another, wanted = (version for version in versions if version is not None)
-    elsewhere = Registry(source.settings, "X").version("orders-value", 1)
+    elsewhere = SchemaRegistry(source.settings, "X").version("orders-value", 1)
     assert elsewhere is not None
     assert wanted.guid is not None
     assert (elsewhere.id, elsewhere.guid) == (another.id, wanted.guid)
@@ -199,14 +202,14 @@ def test_an_answer_that_makes_no_sense_holds_up_no_other(
 ) -> None:
     odd, id = (source.register("orders-value", f'"{kind}"') for kind in ("int", "long"))
     treatment = made(source, target)
-    answers = Registry.subjects_of
+    answers = SchemaRegistry.subjects_of
 
-    def without_subject(registry: Registry, id: int) -> list[tuple[str, int]]:
+    def without_subject(registry: SchemaRegistry, id: int) -> list[tuple[str, int]]:
         if id == odd:
             raise KeyError("subject")
         return answers(registry, id)
 
-    monkeypatch.setattr(Registry, "subjects_of", without_subject)
+    monkeypatch.setattr(SchemaRegistry, "subjects_of", without_subject)
     with pytest.raises(CausewayError, match="cannot be understood"):
         through(treatment, record(framed(odd)))
     (after,) = through(treatment, record(framed(id)))
@@ -308,7 +311,7 @@ def test_a_registry_that_is_silent_is_not_waited_for_by_one_flow_after_the_other
     treatment = made(source, target)
     with monkeypatch.context() as patched:
         patched.setattr(ids, "time", SimpleNamespace(monotonic=lambda: now))
-        patched.setattr(Registry, "subjects_of", silent)
+        patched.setattr(SchemaRegistry, "subjects_of", silent)
         for _ in range(64):
             with pytest.raises(UnreachableError, match="does not answer in time"):
                 through(treatment, record(framed(known)))
@@ -332,7 +335,7 @@ def test_a_subject_that_was_deleted_for_good_and_made_anew_is_another(
     second = source.register("orders-value", '"int"')
     assert second != first
     old, new = through(treatment, record(framed(first)), record(framed(second)))
-    there = Registry(target.settings).version("A.orders-value", 2)
+    there = SchemaRegistry(target.settings).version("A.orders-value", 2)
     assert there is not None
     assert there.schema.text == '"int"'
     assert (old.value, new.value) == (framed(4), framed(there.id))

@@ -15,8 +15,7 @@ from causeway.relay.lane import aside, chunks
 from causeway.relay.lane import stage as stage_module
 from causeway.relay.lane.chunks import BLAMED, HANGS, THROWS, Piece, Work
 from causeway.relay.lane.stage import Stage
-from causeway.transform.channel import Greeting, Setup
-from causeway.transform.sealed import Connection
+from causeway.transform.channel import Greeting, SealedConnection, Setup
 from tests.harness.staged_lane import KEY, SECRET, Loop, Workers, batch_at, one_at
 
 
@@ -220,16 +219,16 @@ def test_what_a_worker_waits_for_is_told_until_it_answers_or_goes(loop: Loop) ->
 
 def test_strangers_are_shut_out(loop: Loop) -> None:
     stage = loop.stages.get(KEY)
-    stranger = Connection.open(stage.address, "another key")
+    stranger = SealedConnection.open(stage.address, "another key")
     stranger.send(Greeting(KEY, "1", "source"))
-    other = Connection.open(stage.address, SECRET)
+    other = SealedConnection.open(stage.address, SECRET)
     other.send(Greeting("A->B/other@1", "1", "source"))
     for each in (stranger, other):
         loop.until(partial(_is_shut, each))
     assert not stage.ready
 
 
-def _is_shut(connection: Connection) -> bool:
+def _is_shut(connection: SealedConnection) -> bool:
     try:
         connection.wait(0)
         connection.flush()

@@ -25,7 +25,7 @@ from causeway.relay.lane.throttle import Throttles
 from causeway.relay.lane.transforming import Transforming
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.source import Kept
-from causeway.transform.channel import Outcome, Output, Refusal
+from causeway.transform.channel import ChunkOutcome, OutletBatch, Refusal
 
 
 def _batch(*offsets: int, size: int = 1) -> Batch:
@@ -48,10 +48,10 @@ class _Stage:
     def cancel(self, owner: object) -> None:
         self.works = [work for work in self.works if work.owner is not owner]
 
-    def answer(self, *outputs: Output, refused: tuple[Refusal, ...] = ()) -> None:
+    def answer(self, *outputs: OutletBatch, refused: tuple[Refusal, ...] = ()) -> None:
         work = self.works.pop(0)
         counts = (work.records, len(outputs), 0, 0, (1,), (0, 2))
-        outcome = Outcome(0, outputs, refused, *counts)
+        outcome = ChunkOutcome(0, outputs, refused, *counts)
         assert work.take is not None
         work.take(Piece(outcome, work.next, work.batches, work.size, True))
 
@@ -144,7 +144,7 @@ def test_the_pair_follows_what_came_back_not_what_was_fetched() -> None:
     lane.stage.answer()
     lane.flow.settle()
     assert lane.flow.outlets[0].pair.source == 5
-    lane.stage.answer(Output(None, None, _batch(6, 6)))
+    lane.stage.answer(OutletBatch(None, None, _batch(6, 6)))
     assert _sent(lane.flow.outlets[0]) == [6, 6]
     assert lane.flow.through == 9
     assert lane.flow.report().transformed == messages.Transformed(
@@ -179,7 +179,7 @@ def test_a_flow_that_only_finishes_sends_nothing_beyond_its_end_through_the_stag
     (work,) = lane.stage.works
     sent = [batch.source_offset(at) for batch in work.batches for at in range(batch.records)]
     assert (sent, work.next) == ([0, 2, 3, 4], 5)
-    lane.stage.answer(Output(None, None, _batch(3)))
+    lane.stage.answer(OutletBatch(None, None, _batch(3)))
     assert lane.flow.through == 5
 
 
@@ -190,10 +190,10 @@ def test_records_go_to_the_outlets_that_their_places_name() -> None:
     )
     lane.send(_batch(0, 1, 2, 3), upto=4)
     lane.stage.answer(
-        Output(None, None, _batch(0)),
-        Output("eu", None, _batch(1)),
-        Output("t", 0, _batch(2)),
-        Output("t", 3, _batch(3)),
+        OutletBatch(None, None, _batch(0)),
+        OutletBatch("eu", None, _batch(1)),
+        OutletBatch("t", 0, _batch(2)),
+        OutletBatch("t", 3, _batch(3)),
     )
     assert [_sent(outlet) for outlet in lane.flow.outlets] == [[0, 3], [1], [2]]
     assert lane.offered == lane.flow.outlets
@@ -202,14 +202,14 @@ def test_records_go_to_the_outlets_that_their_places_name() -> None:
 def test_an_outlet_that_is_further_on_gets_nothing_twice() -> None:
     lane = _Lane(None, _outlet("A.t", 3), _outlet("A.eu", 3, routed="eu", start=2))
     lane.send(_batch(0, 1, 2, 3), upto=4)
-    lane.stage.answer(Output("eu", None, _batch(0, 1, 2, 2, 3)))
+    lane.stage.answer(OutletBatch("eu", None, _batch(0, 1, 2, 2, 3)))
     assert _sent(lane.flow.outlets[1]) == [2, 2, 3]
 
 
 def test_what_cannot_be_cut_for_an_outlet_further_on_holds_its_partition_alone() -> None:
     lane = _Lane(None, _outlet("A.t", 3, start=1))
     lane.send(_batch(0, 1), upto=2)
-    lane.stage.answer(Output(None, None, _batch(0, 1)._replace(payload=b"\xff" * 10)))
+    lane.stage.answer(OutletBatch(None, None, _batch(0, 1)._replace(payload=b"\xff" * 10)))
     assert len(lane.doubts) == 1
     assert lane.flow.through == 1
 
@@ -218,9 +218,9 @@ def test_a_place_without_an_outlet_is_wanted_from_its_first_record_on() -> None:
     lane = _Lane()
     lane.send(_batch(0, 1, 2, 3), upto=4)
     lane.stage.answer(
-        Output(None, None, _batch(0)),
-        Output("eu", None, _batch(2, 3)),
-        Output("us", 1, _batch(1)),
+        OutletBatch(None, None, _batch(0)),
+        OutletBatch("eu", None, _batch(2, 3)),
+        OutletBatch("us", 1, _batch(1)),
     )
     assert lane.flow.report().wants == (
         messages.Want(topic="eu", partition=3, offset=2),
@@ -239,8 +239,8 @@ def test_a_refused_record_stops_the_partition_behind_all_before_it() -> None:
     lane.send(_batch(0, 1, 2, 3), upto=4)
     lane.send(_batch(4), upto=5)
     lane.stage.answer(
-        Output(None, None, _batch(0, 1)),
-        Output(None, None, _batch(3)),
+        OutletBatch(None, None, _batch(0, 1)),
+        OutletBatch(None, None, _batch(3)),
         refused=(Refusal(2, "value is not JSON"),),
     )
     assert _sent(outlet) == [0, 1]
@@ -263,11 +263,11 @@ def test_dead_letters_are_written_before_anything_behind_them_goes_on() -> None:
     lane.send(_batch(0, 1, 2), upto=3)
     lane.send(_batch(3), upto=4)
     lane.stage.answer(
-        Output(None, None, _batch(0)),
-        Output(None, None, _batch(2)),
+        OutletBatch(None, None, _batch(0)),
+        OutletBatch(None, None, _batch(2)),
         refused=(Refusal(1, "value is not JSON"),),
     )
-    lane.stage.answer(Output(None, None, _batch(3)))
+    lane.stage.answer(OutletBatch(None, None, _batch(3)))
     assert _sent(outlet) == []
     assert lane.flow.through == 0
     assert not lane.flow.idle
@@ -294,7 +294,7 @@ def test_recovery_takes_no_record_on_which_processes_die_for_refused() -> None:
     lane = _Lane("letters")
 
     def call(topic: str, partition: int, following: int, batches: list[Batch]) -> list[Any]:
-        return [Piece(Outcome(0, (), (Refusal(0, DIES),)), following, batches, 0, True)]
+        return [Piece(ChunkOutcome(0, (), (Refusal(0, DIES),)), following, batches, 0, True)]
 
     lane.stage.call = call  # type: ignore[attr-defined]
     series = transforming.series_of(lane.flow)
@@ -335,11 +335,11 @@ def test_a_partition_says_since_when_it_waits_for_its_transform(
     waits = "waiting for its transform since 2027-01-15T08:00:00Z"
     assert said() == (waits, True)
     assert said() == (waits, False), "it is told once"
-    lane.stage.answer(Output(None, None, _batch(0)))
+    lane.stage.answer(OutletBatch(None, None, _batch(0)))
     assert said() == (None, True)
     now += SAID_S
     assert said() == ("waiting for its transform since 2027-01-15T08:00:05Z", True)
-    lane.stage.answer(Output(None, None, _batch(1)))
+    lane.stage.answer(OutletBatch(None, None, _batch(1)))
     now += SAID_S
     assert said() == (None, True)
 
@@ -376,12 +376,12 @@ def test_recovery_sees_what_lanes_send(stops: bool) -> None:
     def call(topic: str, partition: int, following: int, batches: list[Batch]) -> list[Any]:
         assert (topic, partition) == ("t", 3)
         outputs = (
-            Output("eu", None, _batch(0)),
-            Output(None, None, _batch(1)),
-            Output("us", None, _batch(1)),
-            Output(None, None, _batch(3)),
+            OutletBatch("eu", None, _batch(0)),
+            OutletBatch(None, None, _batch(1)),
+            OutletBatch("us", None, _batch(1)),
+            OutletBatch(None, None, _batch(3)),
         )
-        outcome = Outcome(0, outputs, (Refusal(2, "no"),))
+        outcome = ChunkOutcome(0, outputs, (Refusal(2, "no"),))
         return [Piece(outcome, following, batches, 0, True)]
 
     lane.stage.call = call  # type: ignore[attr-defined]
@@ -398,7 +398,7 @@ def test_a_flow_that_leaves_sends_what_it_was_led_to_and_ends_at_one_place() -> 
     lane = _Lane(None, _outlet("A.t", 3), _outlet("A.eu", 3, routed="eu"))
     lane.send(_batch(0, 1), upto=2)
     lane.send(_batch(2, 3), upto=4)
-    lane.stage.answer(Output(None, None, _batch(0)), Output("eu", None, _batch(1)))
+    lane.stage.answer(OutletBatch(None, None, _batch(0)), OutletBatch("eu", None, _batch(1)))
     relay = object.__new__(Relay)
     relay._connections = cast(Any, lane)
     relay._throttles = Throttles()

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from causeway.schemas.circles import CircularError
 from causeway.schemas.copier import Copier
-from causeway.schemas.ids import Asked, Ids, Unknown
-from causeway.schemas.registry import Registry
-from causeway.schemas.selection import Pair
-from causeway.schemas.translating import Translator
-from causeway.transform import registry as transforms
-from causeway.transform.schemas import REFERS_TO_ITSELF, Schemas
+from causeway.schemas.copying import SubjectPair
+from causeway.schemas.ids import IdLookup, Ids, Unknown
+from causeway.schemas.registry import CircularError, SchemaRegistry
+from causeway.schemas.translating import IdTranslator
+from causeway.transform.schema_formats import registry as transforms
+from causeway.transform.schema_formats.codecs import REFERS_TO_ITSELF, Schemas
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
-A, B, GOOD = (Pair(source=name, target=name) for name in ("a", "b", "good"))
+A, B, GOOD = (SubjectPair(source=name, target=name) for name in ("a", "b", "good"))
 
 
 def reference(subject: str, version: int = 1) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def target() -> Iterator[RegistryStandIn]:
 
 
 def test_ids_are_not_translated(source: RegistryStandIn, target: RegistryStandIn) -> None:
-    one = Translator(Registry(source.settings), Registry(target.settings))
+    one = IdTranslator(SchemaRegistry(source.settings), SchemaRegistry(target.settings))
     with pytest.raises(CircularError, match="a version 1 -> b version 1 -> a version 1"):
         one.there(A, 1)
     with pytest.raises(CircularError):
@@ -53,8 +52,8 @@ def test_ids_are_not_translated(source: RegistryStandIn, target: RegistryStandIn
 
 
 def test_records_are_told_why(source: RegistryStandIn, target: RegistryStandIn) -> None:
-    ids = Ids(Registry(source.settings), Registry(target.settings), "source")
-    asked = Asked(source="t", target="t", part="value", name=1)
+    ids = Ids(SchemaRegistry(source.settings), SchemaRegistry(target.settings), "source")
+    asked = IdLookup(source="t", target="t", part="value", name=1)
     ids.get(asked)
     ids.find_out()
     found = ids.get(asked)
@@ -63,14 +62,14 @@ def test_records_are_told_why(source: RegistryStandIn, target: RegistryStandIn) 
 
 
 def test_copies_clash(source: RegistryStandIn, target: RegistryStandIn) -> None:
-    done = Copier(Registry(source.settings), Registry(target.settings)).run([A, GOOD])
+    done = Copier(SchemaRegistry(source.settings), SchemaRegistry(target.settings)).run([A, GOOD])
     assert (done.copied, done.clashing, done.waiting) == (1, frozenset("ab"), frozenset())
     assert "refers to itself: a version 1 -> b version 1 -> a version 1" in done.items["a"]
     assert list(target.ids("good")) == [1]
 
 
 def test_a_transform_refuses_the_record(source: RegistryStandIn) -> None:
-    client = transforms.Registry(source.settings.as_json())
+    client = transforms.WorkerRegistry(source.settings.as_json())
     schemas = Schemas(client, {"value": "avro"})
     assert schemas.decode("value", b"\0\0\0\0\1x") == (None, REFERS_TO_ITSELF.format("value"))
 
@@ -81,10 +80,10 @@ def test_more_levels_than_any_schema_has_are_an_error_too(
     for level in range(300):
         below = [reference(f"s{level - 1}")] if level else []
         source.register(f"s{level}", f'"{level}"', references=below)
-    top = Pair(source="s299", target="s299")
-    one = Translator(Registry(source.settings), Registry(target.settings))
+    top = SubjectPair(source="s299", target="s299")
+    one = IdTranslator(SchemaRegistry(source.settings), SchemaRegistry(target.settings))
     assert "levels of references" in one.run([top]).items["s299"]
-    done = Copier(Registry(source.settings), Registry(target.settings)).run([top])
+    done = Copier(SchemaRegistry(source.settings), SchemaRegistry(target.settings)).run([top])
     assert "levels of references" in done.items["s299"]
 
 
@@ -96,8 +95,8 @@ def test_schemas_that_share_what_they_refer_to_are_no_circle(
     for level in range(1, 20):
         twice = [reference(f"d{level - 1}"), {**reference(f"d{level - 1}"), "name": "again"}]
         source.register(f"d{level}", f"{level}", references=twice)
-    top = Pair(source="d19", target="d19")
-    one = Translator(Registry(source.settings), Registry(target.settings))
+    top = SubjectPair(source="d19", target="d19")
+    one = IdTranslator(SchemaRegistry(source.settings), SchemaRegistry(target.settings))
     assert one.missing(top) == [1]
     assert one.run([top]).copied == 1
     assert one.missing(top) == []

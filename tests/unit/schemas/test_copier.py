@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from causeway.schemas.client import check
-from causeway.schemas.copier import Copier, Round
-from causeway.schemas.registry import Registry, UnansweredError
-from causeway.schemas.selection import Pair
+from causeway.schemas.client import UnansweredError, check_registry
+from causeway.schemas.copier import Copier, CopyRound
+from causeway.schemas.copying import SubjectPair
+from causeway.schemas.registry import SchemaRegistry
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
-ORDERS = Pair(source="orders-value", target="A.orders-value")
+ORDERS = SubjectPair(source="orders-value", target="A.orders-value")
 
 
 def record(*names: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def target() -> Iterator[RegistryStandIn]:
 
 @pytest.fixture
 def copier(source: RegistryStandIn, target: RegistryStandIn) -> Copier:
-    return Copier(Registry(source.settings), Registry(target.settings))
+    return Copier(SchemaRegistry(source.settings), SchemaRegistry(target.settings))
 
 
 def writes(registry: RegistryStandIn) -> list[str]:
@@ -50,7 +50,7 @@ def test_all_versions_with_their_ids_and_the_level(
 ) -> None:
     first, second = (source.register("orders-value", record(*"ab"[:n])) for n in (1, 2))
     source.levels["orders-value"] = "FULL"
-    assert copier.run([ORDERS]) == Round(copied=1)
+    assert copier.run([ORDERS]) == CopyRound(copied=1)
     assert target.ids("A.orders-value") == {1: first, 2: second}
     assert target.levels == {"A.orders-value": "FULL"}
     assert target.modes == {"A.orders-value": "IMPORT"}
@@ -64,11 +64,11 @@ def test_a_round_asks_one_question_a_subject_and_for_its_level_once_a_minute(
     source: RegistryStandIn, target: RegistryStandIn
 ) -> None:
     now = 0.0
-    copier = Copier(Registry(source.settings), Registry(target.settings), lambda: now)
+    copier = Copier(SchemaRegistry(source.settings), SchemaRegistry(target.settings), lambda: now)
     source.register("orders-value", record("a"))
-    assert copier.run([ORDERS]) == Round(copied=1)
+    assert copier.run([ORDERS]) == CopyRound(copied=1)
     source.asked.clear()
-    assert copier.run([ORDERS]) == Round(copied=1)
+    assert copier.run([ORDERS]) == CopyRound(copied=1)
     assert source.asked == ["GET /subjects/orders-value/versions"]
     source.register("orders-value", record("a", "b"))
     copier.run([ORDERS])
@@ -89,7 +89,7 @@ def test_a_round_with_nothing_new_writes_nothing_and_asks_the_target_nothing(
     source.register("orders-value", record("a"))
     copier.run([ORDERS])
     target.asked.clear()
-    assert copier.run([ORDERS]) == Round(copied=1)
+    assert copier.run([ORDERS]) == CopyRound(copied=1)
     assert target.asked == []
     copier.forget()
     copier.run([ORDERS])
@@ -113,15 +113,15 @@ def test_soft_deletes_follow_and_ids_stay_known(
     first = source.register("orders-value", record("a"))
     source.register("orders-value", record("a", "b"))
     source.delete("orders-value", 1)
-    assert copier.run([ORDERS]) == Round(copied=1)
+    assert copier.run([ORDERS]) == CopyRound(copied=1)
     assert target.deleted("A.orders-value") == [1]
-    assert Registry(target.settings).by_id(first) is not None
+    assert SchemaRegistry(target.settings).by_id(first) is not None
     source.delete("orders-value", 2)
-    assert copier.run([ORDERS]) == Round(copied=1)
+    assert copier.run([ORDERS]) == CopyRound(copied=1)
     assert target.deleted("A.orders-value") == [1, 2]
     # The registry has forgotten the mode with the last version; what was deleted must not be lost.
     source.register("orders-value", record("a", "b", "c"))
-    assert copier.run([ORDERS]) == Round(copied=1)
+    assert copier.run([ORDERS]) == CopyRound(copied=1)
     assert sorted(target.ids("A.orders-value")) == [1, 2, 3]
 
 
@@ -133,7 +133,7 @@ def test_what_is_deleted_for_good_stays(
     copier.run([ORDERS])
     source.delete("orders-value", 1, permanent=True)
     copier.forget()
-    assert copier.run([ORDERS]) == Round(copied=1)
+    assert copier.run([ORDERS]) == CopyRound(copied=1)
     assert sorted(target.ids("A.orders-value")) == [1, 2]
 
 
@@ -145,7 +145,7 @@ def test_a_subject_that_is_gone_leaves_its_copy_as_it_is(
     copier.run([ORDERS])
     source.delete("orders-value", 1, permanent=True)
     copier.forget()
-    assert copier.run([ORDERS]) == Round(copied=1)  # it was there when subjects were listed
+    assert copier.run([ORDERS]) == CopyRound(copied=1)  # it was there when subjects were listed
     assert target.levels == {"A.orders-value": "FULL"}
 
 
@@ -156,11 +156,11 @@ def test_references_come_first_under_their_own_names(
     money = source.register("z.money", "money", kind)
     reference = {"name": "money", "subject": "z.money", "version": 1}
     order = source.register("orders-value", "order", kind, [reference])
-    assert copier.run([ORDERS]) == Round(copied=2)
+    assert copier.run([ORDERS]) == CopyRound(copied=2)
     assert target.ids("z.money") == {1: money}
     assert target.ids("A.orders-value") == {1: order}
     copied, own = (
-        Registry(each.settings).version(name, 1)
+        SchemaRegistry(each.settings).version(name, 1)
         for each, name in ((target, "A.orders-value"), (source, "orders-value"))
     )
     assert copied is not None
@@ -193,7 +193,7 @@ def test_others_go_on_where_one_clashes(
     source.register("orders-value", record("a"))
     source.register("users-value", record("u"))
     target.register("A.orders-value", record("foreign"))
-    users = Pair(source="users-value", target="A.users-value")
+    users = SubjectPair(source="users-value", target="A.users-value")
     found = copier.run([ORDERS, users])
     assert (found.copied, set(found.clashing)) == (1, {"A.orders-value"})
     assert (
@@ -216,7 +216,7 @@ def test_a_subject_that_others_may_register_in_is_left_alone(
     source.delete("orders-value", 2, permanent=True)
     target.register("A.orders-value", record("a", "there"))
     copier.forget()
-    assert copier.run([ORDERS]) == Round(copied=1)  # nothing is to be done
+    assert copier.run([ORDERS]) == CopyRound(copied=1)  # nothing is to be done
     source.register("orders-value", record("a", "b"))
     source.register("orders-value", record("a", "b", "c"))
     source.delete("orders-value", 1)
@@ -242,8 +242,8 @@ def test_into_a_context_what_has_the_same_id_there_does_not_matter(
     for number in range(41):
         target.register("other-value", record(f"x{number}"))
     order = source.register("orders-value", record("a"))
-    into = Registry(target.settings, "A")
-    assert Copier(Registry(source.settings), into).run([ORDERS]) == Round(copied=1)
+    into = SchemaRegistry(target.settings, "A")
+    assert Copier(SchemaRegistry(source.settings), into).run([ORDERS]) == CopyRound(copied=1)
     assert target.ids(":.A:A.orders-value") == {1: order}
     assert into.subjects() == ["A.orders-value"]
     assert into.subjects_of(order) == [("A.orders-value", 1)]
@@ -283,23 +283,23 @@ def test_a_registry_that_is_down_is_told_as_such(
         with pytest.raises(UnansweredError, match="HTTP 503"):
             copier.run([ORDERS])
         registry.down = False
-    assert copier.run([ORDERS]) == Round(copied=1)
+    assert copier.run([ORDERS]) == CopyRound(copied=1)
 
 
 def test_a_registry_that_says_null_of_nothing_is_one(
     source: RegistryStandIn, target: RegistryStandIn, copier: Copier
 ) -> None:
     target.says_null = True
-    check(target.settings)
-    assert Registry(target.settings).subjects() == []
+    check_registry(target.settings)
+    assert SchemaRegistry(target.settings).subjects() == []
     source.register("orders-value", record("a"))
-    assert copier.run([ORDERS]) == Round(copied=1)
-    assert Registry(target.settings).subjects() == ["A.orders-value"]
+    assert copier.run([ORDERS]) == CopyRound(copied=1)
+    assert SchemaRegistry(target.settings).subjects() == ["A.orders-value"]
 
 
 @pytest.mark.parametrize("login", [{"login": ("ann", "hunter22")}, {"token": "a" * 20}])
 def test_logging_in(login: dict[str, Any]) -> None:
     with registry_stand_in(**login) as source, registry_stand_in(**login) as target:
         source.register("orders-value", record("a"))
-        copier = Copier(Registry(source.settings), Registry(target.settings))
-        assert copier.run([ORDERS]) == Round(copied=1)
+        copier = Copier(SchemaRegistry(source.settings), SchemaRegistry(target.settings))
+        assert copier.run([ORDERS]) == CopyRound(copied=1)

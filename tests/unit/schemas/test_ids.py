@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from causeway.schemas import ids
-from causeway.schemas.ids import Asked, Ids, Unknown
-from causeway.schemas.registry import Registry
+from causeway.schemas.ids import IdLookup, Ids, Unknown
+from causeway.schemas.registry import SchemaRegistry
 from tests.harness.registry_stand_in import registry_stand_in
 
 
@@ -17,11 +17,11 @@ def test_a_batch_of_more_made_up_ids_than_are_remembered_settles(
     monkeypatch.setattr(ids, "_MOST", 3)
     monkeypatch.setattr(ids, "LATE_S", ())
     with registry_stand_in() as source, registry_stand_in() as target:
-        found = Ids(Registry(source.settings), Registry(target.settings), "source")
+        found = Ids(SchemaRegistry(source.settings), SchemaRegistry(target.settings), "source")
 
         def ask(first: int) -> list[object]:
             asked = (
-                Asked(source="t", target="A.t", part="value", name=first + number)
+                IdLookup(source="t", target="A.t", part="value", name=first + number)
                 for number in range(10)
             )
             return [found.get(each, settled=True) for each in asked]

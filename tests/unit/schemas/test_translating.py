@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from causeway.schemas.copier import Round
-from causeway.schemas.registry import RefusedError, Registry
-from causeway.schemas.selection import Pair
-from causeway.schemas.translating import Translator
+from causeway.schemas.client import RegistryRefusedError
+from causeway.schemas.copier import CopyRound
+from causeway.schemas.copying import SubjectPair
+from causeway.schemas.registry import SchemaRegistry
+from causeway.schemas.translating import IdTranslator
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
-ORDERS = Pair(source="orders-value", target="A.orders-value")
+ORDERS = SubjectPair(source="orders-value", target="A.orders-value")
 
 
 @pytest.fixture
@@ -29,8 +30,8 @@ def target() -> Iterator[RegistryStandIn]:
         yield registry
 
 
-def translator(source: RegistryStandIn, target: RegistryStandIn) -> Translator:
-    return Translator(Registry(source.settings), Registry(target.settings))
+def translator(source: RegistryStandIn, target: RegistryStandIn) -> IdTranslator:
+    return IdTranslator(SchemaRegistry(source.settings), SchemaRegistry(target.settings))
 
 
 def test_ids_are_the_targets_and_the_same_whoever_asks(
@@ -80,8 +81,8 @@ def test_a_new_subject_gets_the_level_of_the_source_others_keep_theirs(
     source.register("users-value", "u")
     source.levels.update({"orders-value": "FULL", "users-value": "NONE"})
     target.register("A.users-value", "mine")
-    users = Pair(source="users-value", target="A.users-value")
-    assert translator(source, target).run([ORDERS, users]) == Round(copied=2)
+    users = SubjectPair(source="users-value", target="A.users-value")
+    assert translator(source, target).run([ORDERS, users]) == CopyRound(copied=2)
     assert target.levels == {"A.orders-value": "FULL"}
     assert not target.modes
 
@@ -89,7 +90,7 @@ def test_a_new_subject_gets_the_level_of_the_source_others_keep_theirs(
 def test_a_refusal_is_told(source: RegistryStandIn, target: RegistryStandIn) -> None:
     source.register("orders-value", "odd")
     target.incompatible.add("odd")
-    with pytest.raises(RefusedError, match="incompatible"):
+    with pytest.raises(RegistryRefusedError, match="incompatible"):
         translator(source, target).there(ORDERS, 1)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from causeway.errors import ConfigError
 from causeway.records import PlainRecord
-from causeway.spark.rows import Digest, Row, check_columns, rows
+from causeway.spark.columns import OutgoingRow, RowsDigest, check_columns, rows
 
 
 def test_each_column_has_its_place_and_those_that_are_not_there_are_null() -> None:
@@ -58,7 +58,7 @@ def test_rows_that_cannot_be_records_are_refused(
 parts = st.none() | st.binary(max_size=3)
 some_rows = st.lists(
     st.builds(
-        lambda topic, partition, time, key, value: Row(
+        lambda topic, partition, time, key, value: OutgoingRow(
             topic, partition, PlainRecord(0, time, key, value, []), True
         ),
         st.none() | st.sampled_from("ab"),
@@ -71,19 +71,21 @@ some_rows = st.lists(
 )
 
 
-def digest(of: list[Row]) -> str:
-    found = Digest()
+def digest(of: list[OutgoingRow]) -> str:
+    found = RowsDigest()
     for row in of:
         found.add(row)
     return str(found)
 
 
 @example(
-    [Row("a", 0, PlainRecord(0, 0, None, b"", []), True)],
-    [Row("a", 0, PlainRecord(0, 1, None, None, []), True)],
+    [OutgoingRow("a", 0, PlainRecord(0, 0, None, b"", []), True)],
+    [OutgoingRow("a", 0, PlainRecord(0, 1, None, None, []), True)],
 )
 @given(some_rows, some_rows)
-def test_a_digest_tells_rows_apart_and_not_their_order(one: list[Row], other: list[Row]) -> None:
+def test_a_digest_tells_rows_apart_and_not_their_order(
+    one: list[OutgoingRow], other: list[OutgoingRow]
+) -> None:
     same = sorted(map(repr, one)) == sorted(map(repr, other))
     assert (digest(one) == digest(other)) == same
     assert digest(one) == digest(one[::-1])
@@ -91,7 +93,7 @@ def test_a_digest_tells_rows_apart_and_not_their_order(one: list[Row], other: li
 
 def test_the_present_time_is_no_part_of_a_digest() -> None:
     """Also where the rows have a column for it."""
-    now, later = (Row(None, None, PlainRecord(0, t, b"k", b"v", [])) for t in (1, 2))
+    now, later = (OutgoingRow(None, None, PlainRecord(0, t, b"k", b"v", [])) for t in (1, 2))
     assert digest([now]) == digest([later])
     assert digest([now._replace(timed=True)]) != digest([later._replace(timed=True)])
     batch = pa.record_batch(

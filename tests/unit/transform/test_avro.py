@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.transform.avro import Avro
-from causeway.transform.registry import MisfitError, Reference
+from causeway.transform.schema_formats.avro import Avro
+from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
 
 
-def avro(schema: Any, *references: Reference) -> Avro:
+def avro(schema: Any, *references: NamedSchema) -> Avro:
     return Avro(json.dumps(schema), references)
 
 
@@ -217,7 +217,7 @@ def test_a_schema_of_several() -> None:
             {"name": "next", "type": ["null", "Node"], "default": None},
         ],
     }
-    references = (Reference("n.Leaf", json.dumps(leaf)), Reference("n.Node", json.dumps(node)))
+    references = (NamedSchema("n.Leaf", json.dumps(leaf)), NamedSchema("n.Node", json.dumps(node)))
     one = avro(["null", "n.Node"], *references)
     text = '{"leaf":{"x":1},"next":{"leaf":{"x":2},"next":null}}'
     assert one.decode(one.encode(text)) == text

@@ -17,14 +17,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.records import PlainRecord
-from causeway.transform import avro_bounds
-from causeway.transform.avro import Avro
-from causeway.transform.avro_bounds import DEEPEST, MOST_EMPTY, TOO_DEEP, TOO_LONG, TOO_MUCH
 from causeway.transform.channel import Chunk
-from causeway.transform.registry import MisfitError, Reference
-from causeway.transform.registry import Schema as Registered
-from causeway.transform.schemas import Schemas
-from causeway.transform.source_rows import ROWS_BYTES, Rows
+from causeway.transform.schema_formats import avro_bounds
+from causeway.transform.schema_formats.avro import Avro
+from causeway.transform.schema_formats.avro_bounds import (
+    DEEPEST,
+    MOST_EMPTY,
+    TOO_DEEP,
+    TOO_LONG,
+    TOO_MUCH,
+)
+from causeway.transform.schema_formats.codecs import Schemas
+from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
+from causeway.transform.schema_formats.registry import ResolvedSchema as Registered
+from causeway.transform.stage.source_rows import ROWS_BYTES, Rows
 from tests.harness.stage import batch_of
 from tests.unit.transform.test_avro import schemas, written
 
@@ -41,7 +47,7 @@ WIDE = {
 }
 
 
-def avro(schema: Any, *references: Reference) -> Avro:
+def avro(schema: Any, *references: NamedSchema) -> Avro:
     return Avro(json.dumps(schema), references)
 
 
@@ -214,7 +220,7 @@ def test_a_worker_raises_rather_than_take_all_memory() -> None:
     """In a process of its own, whose limit is as before afterwards."""
     code = """
 import resource
-from causeway.transform.worker import WORKER_BYTES, limited_memory
+from causeway.transform.stage.workers import WORKER_BYTES, limited_memory
 
 before = resource.getrlimit(resource.RLIMIT_DATA)
 with limited_memory():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.transform.catalyst import never_throws
+from causeway.transform.plan.catalyst import never_throws
 
 
 class Children:

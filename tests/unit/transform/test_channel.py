@@ -10,28 +10,28 @@ import pytest
 from causeway.records import Batch
 from causeway.transform.channel import (
     Chunk,
+    ChunkOutcome,
     Frame,
+    FrameReader,
     Greeting,
-    Outcome,
-    Output,
-    Reader,
+    OutletBatch,
     Refusal,
+    SealedConnection,
     Setup,
-    Waiting,
+    WaitingForRegistry,
     encode,
 )
-from causeway.transform.sealed import Connection
 
 _DENSE = Batch(b"payload", 4, 100, 200, 3, 10, 13, 7)
 _GAPS = Batch(b"\0" * 9, 0, -1, -1, 3, 20, 30, 7, array("q", [20, 20, 25]))
 _FRAMES: list[Frame] = [
     Greeting("A->B/pii@1", "2", "sink"),
     Setup({"pepper": "s3cret"}, {"url": "http://127.0.0.1:1"}),
-    Waiting("it does not answer in time"),
+    WaitingForRegistry("it does not answer in time"),
     Chunk(1, "orders", 3, 30, (_DENSE, _GAPS)),
-    Outcome(
+    ChunkOutcome(
         1,
-        (Output(None, None, _DENSE), Output("eu", 2, _GAPS)),
+        (OutletBatch(None, None, _DENSE), OutletBatch("eu", 2, _GAPS)),
         (Refusal(28, "no"),),
         6,
         6,
@@ -40,14 +40,14 @@ _FRAMES: list[Frame] = [
         (4, 0, 1),
         (2,),
     ),
-    Outcome(2, ()),
+    ChunkOutcome(2, ()),
 ]
 
 
 def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
     stream = b"".join(b"".join(encode(frame)) for frame in _FRAMES)
     for step in (1, 7, len(stream)):
-        reader, found = Reader(), []
+        reader, found = FrameReader(), []
         for at in range(0, len(stream), step):
             reader.feed(stream[at : at + step])
             found += list(reader.frames())
@@ -58,9 +58,9 @@ def test_secrets_are_not_shown() -> None:
     assert "s3cret" not in repr(_FRAMES[1])
 
 
-def _ends(secret: str, other: str) -> tuple[Connection, Connection]:
+def _ends(secret: str, other: str) -> tuple[SealedConnection, SealedConnection]:
     one, two = socket.socketpair()
-    return Connection(one, secret, lane=True), Connection(two, other, lane=False)
+    return SealedConnection(one, secret, lane=True), SealedConnection(two, other, lane=False)
 
 
 def test_both_ends_of_a_connection_hear_each_other() -> None:

@@ -1,4 +1,4 @@
-"""Chunks that the source worker answers itself, and those of which it treats what it can."""
+"""OutcomeReader that the source worker answers itself, and those of which it treats what it can."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.records import Batch, PlainRecord
-from causeway.transform import direct as module
-from causeway.transform.channel import Outcome
-from causeway.transform.direct import Direct
-from causeway.transform.plain_json import OddError
+from causeway.transform.channel import ChunkOutcome
+from causeway.transform.json_text import NeedsSparkError
 from causeway.transform.rows import MARK, MISSING, REASON, SEEN
 from causeway.transform.rules.leaves import hmac_of
 from causeway.transform.rules.shortcut import shortcut_of
-from causeway.transform.sink_worker import Chunks
-from causeway.transform.source_rows import NOT_A_NAME, NOT_A_TIME, Rows
+from causeway.transform.stage import direct as module
+from causeway.transform.stage.direct import Direct
+from causeway.transform.stage.source_rows import NOT_A_NAME, NOT_A_TIME, Rows
+from causeway.transform.stage.workers import OutcomeReader
 from tests.harness.stage import batch_of, chunk_of, read
 from tests.harness.transforms import settings
 
@@ -36,15 +36,15 @@ def direct(rules: str = RULES) -> Direct:
 
 
 def rows_of(answer: object) -> list[dict[str, object]]:
-    assert not isinstance(answer, Outcome)
+    assert not isinstance(answer, ChunkOutcome)
     batches: list[pa.RecordBatch] = list(answer)  # type: ignore[call-overload]
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def by_spark(answer: object, treated: bytes = b"by Spark") -> Outcome:
+def by_spark(answer: object, treated: bytes = b"by Spark") -> ChunkOutcome:
     """What comes of rows for Spark, where that makes `treated` of what was not by then."""
-    found = Chunks()
-    assert not isinstance(answer, Outcome)
+    found = OutcomeReader()
+    assert not isinstance(answer, ChunkOutcome)
     for batch in list(answer):  # type: ignore[call-overload]
         rows = batch.to_pylist()
         for row in rows:
@@ -67,7 +67,7 @@ def test_a_chunk_that_is_plain_never_sees_spark() -> None:
         PlainRecord(8, 3_000, b"\xff", b'{ "other" : [] }', []),
     ]
     outcome = direct().answer(chunk_of(9, batch_of(records, first=5, codec=4)))
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, ChunkOutcome)
     assert outcome.number == 9
     assert (outcome.records_in, outcome.records_out, outcome.dropped) == (4, 3, 1)
     assert (outcome.found, outcome.missing) == ((2, 1), (1, 2))
@@ -80,10 +80,10 @@ def test_of_several_batches_the_offsets_stay() -> None:
     compacted = batch_of([PLAIN, PLAIN])._replace(next=30, offsets=[20, 25])
     batches: Sequence[Batch] = (batch_of([GONE], first=10), compacted)
     outcome = direct().answer(chunk_of(1, *batches))
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, ChunkOutcome)
     assert [record.offset for record in read(outcome)] == [20, 25]
     outcome = direct().answer(chunk_of(1, batch_of([GONE])))
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, ChunkOutcome)
     assert (outcome.outputs, outcome.dropped) == ((), 1)
 
 
@@ -113,10 +113,10 @@ def test_only_what_is_odd_goes_through_spark() -> None:
 
 def test_an_odd_record_that_the_query_drops_leaves_the_others() -> None:
     answer = direct().answer(chunk_of(1, batch_of([PLAIN, ODD, PLAIN])))
-    assert not isinstance(answer, Outcome)
+    assert not isinstance(answer, ChunkOutcome)
     *_, marker = list(answer)
     marker = marker.append_column(SEEN, pa.nulls(1, pa.int64()))
-    (outcome,) = Chunks().add(marker)
+    (outcome,) = OutcomeReader().add(marker)
     assert [record.offset for record in read(outcome)] == [0, 2]
     assert (outcome.records_in, outcome.records_out, outcome.dropped) == (3, 2, 1)
 
@@ -137,7 +137,7 @@ def test_what_lacks_the_path_of_a_required_rule_is_left_to_the_query_unless_it_i
     plain = b'{"a":{"name":"Ada"},"country":"DE"}'
     values = [plain, b'{"a":null,"country":null}', b'{"country":"US"}', None]
     outcome = treat.answer(chunk_of(1, batch_of(values)))
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, ChunkOutcome)
     assert (outcome.records_out, outcome.dropped) == (3, 1)
     assert (outcome.found, outcome.missing) == ((1, 3), (1,))
     lacking = [b'{"a":{"Name":"Ada"},"country":"DE"}', b'{"a":[],"country":"DE"}', b'{"a":null}']
@@ -162,7 +162,7 @@ def test_a_chunk_that_unpacks_to_much_goes_to_spark_in_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chunk = chunk_of(1, batch_of([PLAIN] * 9), batch_of([PLAIN] * 9, first=9))
-    assert isinstance(direct().answer(chunk), Outcome)
+    assert isinstance(direct().answer(chunk), ChunkOutcome)
     monkeypatch.setattr(module, "MOST_BYTES", 10 * len(PLAIN))
     rows = rows_of(direct().answer(chunk))
     assert [row[MARK] for row in rows[:-1]] == [None] * 18
@@ -177,8 +177,8 @@ def test_a_topic_of_odd_records_is_tried_less_and_less() -> None:
     ]
     assert untried.count(False) < 8
     answers = [tried.answer(chunk_of(1, plain)) for _ in range(100)]
-    assert isinstance(answers[-1], Outcome)
-    assert isinstance(tried.answer(chunk_of(1, plain)), Outcome)
+    assert isinstance(answers[-1], ChunkOutcome)
+    assert isinstance(tried.answer(chunk_of(1, plain)), ChunkOutcome)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_hmac(key: bytes, data: bytes) -> None:
 def test_many_small_records_are_not_held_as_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_RECORDS", 3)
     few, many = chunk_of(1, batch_of([PLAIN] * 3)), chunk_of(1, *[batch_of([PLAIN] * 2)] * 2)
-    assert isinstance(direct().answer(few), Outcome)
+    assert isinstance(direct().answer(few), ChunkOutcome)
     assert all(row[MARK] is None for row in rows_of(direct().answer(many))[:-1])
 
 
@@ -219,7 +219,7 @@ def test_many_small_records_are_not_held_as_objects(monkeypatch: pytest.MonkeyPa
 def test_what_cannot_be_decoded_is_odd_to_every_version_of_the_decoder(text: bytes) -> None:
     shortcut = shortcut_of(settings(rules=RULES, value_format="json"))
     assert shortcut is not None
-    with pytest.raises(OddError):
+    with pytest.raises(NeedsSparkError):
         shortcut.open({})(None, text, b"", 0)
 
 

@@ -18,7 +18,7 @@ from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.transform import identity as identities
 from causeway.transform import rules
-from causeway.transform.identity import identity
+from causeway.transform.identity import identity_of
 from tests.unit.daemon.test_claims import LINK
 
 TRANSFORM = TransformSettings(
@@ -46,7 +46,7 @@ TRANSFORM = TransformSettings(
     ],
 )
 def test_what_decides_what_comes_out_changes_it(change: dict[str, object]) -> None:
-    assert identity(replace(TRANSFORM, **change), {}) != identity(TRANSFORM, {})  # type: ignore[arg-type]
+    assert identity_of(replace(TRANSFORM, **change), {}) != identity_of(TRANSFORM, {})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -60,31 +60,31 @@ def test_what_decides_what_comes_out_changes_it(change: dict[str, object]) -> No
     ],
 )
 def test_what_does_not_decide_it_changes_nothing(change: dict[str, object]) -> None:
-    assert identity(replace(TRANSFORM, **change), {}) == identity(TRANSFORM, {})  # type: ignore[arg-type]
+    assert identity_of(replace(TRANSFORM, **change), {}) == identity_of(TRANSFORM, {})  # type: ignore[arg-type]
 
 
 def test_rules_that_become_another_query_are_another_transform(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ruled = replace(TRANSFORM, sql=None, rules="drop value.$.email")
-    before = identity(ruled, {})
+    before = identity_of(ruled, {})
     monkeypatch.setattr(rules, "to_sql", lambda _: "SELECT 1")
-    assert identity(ruled, {}) != before
+    assert identity_of(ruled, {}) != before
 
 
 def test_sql_settings_count_others_and_those_that_are_overruled_do_not() -> None:
-    plain = identity(TRANSFORM, {})
-    assert identity(TRANSFORM, {"spark.master": "local[1]"}) == plain
-    assert identity(TRANSFORM, {"spark.sql.session.timeZone": "Asia/Tokyo"}) == plain
-    assert identity(TRANSFORM, {"spark.sql.execution.arrow.maxRecordsPerBatch": "1"}) == plain
-    assert identity(TRANSFORM, {"spark.sql.json.enablePartialResults": "false"}) != plain
+    plain = identity_of(TRANSFORM, {})
+    assert identity_of(TRANSFORM, {"spark.master": "local[1]"}) == plain
+    assert identity_of(TRANSFORM, {"spark.sql.session.timeZone": "Asia/Tokyo"}) == plain
+    assert identity_of(TRANSFORM, {"spark.sql.execution.arrow.maxRecordsPerBatch": "1"}) == plain
+    assert identity_of(TRANSFORM, {"spark.sql.json.enablePartialResults": "false"}) != plain
 
 
 def test_it_is_the_same_in_another_process() -> None:
     """Sets, dictionaries and hashes of strings differ from process to process."""
     code = (
-        "from tests.unit.transform.test_identity import TRANSFORM, identity;"
-        "print(identity(TRANSFORM, {}))"
+        "from tests.unit.transform.test_identity import TRANSFORM, identity_of;"
+        "print(identity_of(TRANSFORM, {}))"
     )
     root = Path(__file__).parents[3]
     path = os.pathsep.join([str(root), str(root / "src")])
@@ -95,7 +95,7 @@ def test_it_is_the_same_in_another_process() -> None:
         text=True,
         check=True,
     )
-    assert ran.stdout.strip() == identity(TRANSFORM, {})
+    assert ran.stdout.strip() == identity_of(TRANSFORM, {})
 
 
 def test_the_code_of_a_function_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,10 +103,10 @@ def test_the_code_of_a_function_counts(tmp_path: Path, monkeypatch: pytest.Monke
     module = tmp_path / "my_transform.py"
     module.write_text("def f(records):\n    return records\n")
     python = replace(TRANSFORM, sql=None, python="my_transform:f")
-    before = identity(python, {})
-    assert identity(python, {}) == before
+    before = identity_of(python, {})
+    assert identity_of(python, {}) == before
     module.write_text("def f(records):\n    return records.select('key')\n")
-    assert identity(python, {}) != before
+    assert identity_of(python, {}) != before
 
 
 BY_FUNCTION = replace(TRANSFORM, sql=None, python="mine.masks:f")
@@ -141,7 +141,7 @@ def test_a_library_decides_by_its_first_number_where_it_is_used(
         monkeypatch.setattr(
             identities, "version", lambda name: number if name == library else "1.0"
         )
-        return {name: identity(each, {}) for name, each in transforms.items()}
+        return {name: identity_of(each, {}) for name, each in transforms.items()}
 
     before = with_version("6.1.9")
     assert with_version("6.2.0") == before
@@ -156,7 +156,7 @@ def test_a_library_that_is_missing_is_told_of_elsewhere(monkeypatch: pytest.Monk
         return "1.0"
 
     monkeypatch.setattr(identities, "version", version)
-    assert identity(BY_AVRO, {}) != identity(TRANSFORM, {})
+    assert identity_of(BY_AVRO, {}) != identity_of(TRANSFORM, {})
 
 
 def test_python_decides_for_functions_and_by_no_patch(
@@ -167,7 +167,7 @@ def test_python_decides_for_functions_and_by_no_patch(
     def with_python(*numbers: int) -> tuple[str, str]:
         found = SimpleNamespace(**dict(zip(("major", "minor", "micro"), numbers, strict=True)))
         monkeypatch.setattr(identities, "sys", SimpleNamespace(version_info=found))
-        return identity(BY_FUNCTION, {}), identity(TRANSFORM, {})
+        return identity_of(BY_FUNCTION, {}), identity_of(TRANSFORM, {})
 
     function, query = with_python(3, 11, 2)
     assert with_python(3, 11, 9) == (function, query)
@@ -179,13 +179,13 @@ def test_python_decides_for_functions_and_by_no_patch(
 def test_spark_and_java_decide_for_all(
     transform: TransformSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = identity(transform, {}, 17)
-    assert identity(transform, {}, 17) == before
-    assert identity(transform, {}, 21) != before
+    before = identity_of(transform, {}, 17)
+    assert identity_of(transform, {}, 17) == before
+    assert identity_of(transform, {}, 21) != before
     monkeypatch.setattr(identities, "version", lambda _: "4.3.1")
-    newer = identity(transform, {}, 17)
+    newer = identity_of(transform, {}, 17)
     monkeypatch.setattr(identities, "version", lambda _: "4.3.2")
-    assert identity(transform, {}, 17) != newer
+    assert identity_of(transform, {}, 17) != newer
 
 
 def test_a_link_asks_which_java_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +195,8 @@ def test_a_link_asks_which_java_there_is(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr("causeway.daemon.partitions.transforms.feature", lambda: number)
         return Transforms(link, {}).all[0].identity
 
-    assert with_java(17) == identity(TRANSFORM, {}, 17)
-    assert with_java(21) == identity(TRANSFORM, {}, 21)
+    assert with_java(17) == identity_of(TRANSFORM, {}, 17)
+    assert with_java(21) == identity_of(TRANSFORM, {}, 21)
 
 
 def write(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> None:
@@ -243,9 +243,9 @@ def test_of_a_function_what_lies_beside_it_counts_as_far_as_it_is_imported(
     modules = dict.fromkeys(names, "A = 1")
     modules |= {"masks": MASKS, "deep": "from .deeper import A"}
     write(tmp_path, monkeypatch, **modules)
-    before = identity(BY_FUNCTION, {})
+    before = identity_of(BY_FUNCTION, {})
     write(tmp_path, monkeypatch, **{changed: modules.get(changed, "") + "\nB = 2"})
-    assert (identity(BY_FUNCTION, {}) != before) is decides
+    assert (identity_of(BY_FUNCTION, {}) != before) is decides
 
 
 def test_of_what_lies_among_libraries_its_own_package_counts(
@@ -253,11 +253,11 @@ def test_of_what_lies_among_libraries_its_own_package_counts(
 ) -> None:
     (tmp_path / "tables-1.0.dist-info").mkdir()
     write(tmp_path, monkeypatch, masks=MASKS, words="", deep="", beside_tables="")
-    before = identity(BY_FUNCTION, {})
+    before = identity_of(BY_FUNCTION, {})
     write(tmp_path, monkeypatch, beside_tables="A = 1")
-    assert identity(BY_FUNCTION, {}) == before
+    assert identity_of(BY_FUNCTION, {}) == before
     write(tmp_path, monkeypatch, words="A = 1")
-    assert identity(BY_FUNCTION, {}) != before
+    assert identity_of(BY_FUNCTION, {}) != before
 
 
 def test_modules_that_import_each_other_or_cannot_be_read(
@@ -265,11 +265,11 @@ def test_modules_that_import_each_other_or_cannot_be_read(
 ) -> None:
     text = "from . import words, nowhere\nfrom ... import too_far"
     write(tmp_path, monkeypatch, masks=text, words="from . import masks, broken", broken="def")
-    before = identity(BY_FUNCTION, {})
+    before = identity_of(BY_FUNCTION, {})
     write(tmp_path, monkeypatch, broken="def f")
-    assert identity(BY_FUNCTION, {}) != before
+    assert identity_of(BY_FUNCTION, {}) != before
 
 
 def test_a_module_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"line 7.*there is no module not_there_at_all"):
-        identity(replace(TRANSFORM, sql=None, python="not_there_at_all:f"), {})
+        identity_of(replace(TRANSFORM, sql=None, python="not_there_at_all:f"), {})

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config.settings import RegistrySettings, Secret, TransformSettings
+from causeway.config import RegistrySettings, Secret, TransformSettings
 from causeway.filters import compile_patterns
 from causeway.transform import identity as identities
 from causeway.transform.rules import to_sql
@@ -131,7 +131,7 @@ def _versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_transform_keeps_its_recorded_identity(kind: str) -> None:
-    found = identities.identity(KINDS[kind], {"spark.sql.x": "1", "spark.y": "2"}, 17)
+    found = identities.identity_of(KINDS[kind], {"spark.sql.x": "1", "spark.y": "2"}, 17)
 
     assert found == RECORDED[kind]
 

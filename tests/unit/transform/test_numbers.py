@@ -13,8 +13,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from causeway.transform.numbers import LARGE, MOST_DIGITS, check_of
-from causeway.transform.strict_json import NOT_JSON
+from causeway.transform.json_text import LARGE, MOST_DIGITS, NOT_JSON, check_of
 
 _AMOUNT = StructType([StructField("amount", DecimalType(10, 2)), StructField("id", StringType())])
 _LINES = StructType([StructField("lines", ArrayType(_AMOUNT))])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.transform.protobuf import Protobuf
-from causeway.transform.registry import MisfitError, Reference
+from causeway.transform.schema_formats.protobuf import Protobuf
+from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
 
 ORDER = Protobuf(
     """
@@ -33,7 +33,7 @@ ORDER = Protobuf(
     }
     """,
     [
-        Reference(
+        NamedSchema(
             "common/money.proto",
             'syntax = "proto3"; package common; message Money { sint64 cents = 1; }',
         )
@@ -104,4 +104,4 @@ def test_required_fields_are_required() -> None:
 )
 def test_a_schema_that_cannot_be_used(text: str, name: str) -> None:
     with pytest.raises(ValueError, match="proto"):
-        Protobuf(text, [Reference(name, "")])
+        Protobuf(text, [NamedSchema(name, "")])

@@ -7,75 +7,86 @@ from hashlib import sha256
 
 import pytest
 
-from causeway.transform.plain_json import OddError, plain_objects
+from causeway.transform.json_text import NeedsSparkError, plain_objects
 from causeway.transform.queries.expressions import (
     KEY,
     VALUE,
-    Both,
-    Compared,
+    Applied,
+    Coalesce,
     Constant,
-    Either,
     Expression,
-    Field,
-    First,
-    Found,
     IsNull,
+    JsonStruct,
+    Junction,
     Member,
-    Not,
     OneOf,
-    Partition,
-    Secret,
-    Topic,
+    PartitionColumn,
+    Same,
+    Scalar,
+    SchemaField,
+    SecretField,
+    TopicColumn,
     Whole,
 )
-from causeway.transform.queries.functions import Digest, Joined, Like, Masked, Number, Struct
-from causeway.transform.queries.shortcut import Form, QueryShortcut
+from causeway.transform.queries.shortcut import QueryShortcut, ReadAs
 from causeway.transform.rules.shortcut import DROPPED
 
 YES, NO, NULL = Constant(True), Constant(False), Constant(None)
 
 
-def of(expression: Expression, value: object = None) -> Found:
-    found: Found = pickle.loads(pickle.dumps(expression)).open({})((None, value, b"t.x\x003\0", 9))
+def equal(left: Expression, right: Expression) -> Expression:
+    return Applied("=", (left, right))
+
+
+def both(left: Expression, right: Expression) -> Expression:
+    return Junction(left, right, decisive=False)
+
+
+def either(left: Expression, right: Expression) -> Expression:
+    return Junction(left, right, decisive=True)
+
+
+def of(expression: Expression, value: object = None) -> Scalar:
+    found: Scalar = pickle.loads(pickle.dumps(expression)).open({})((None, value, b"t.x\x003\0", 9))
     return found
 
 
 def test_of_null_nothing_is_known() -> None:
-    assert [of(Both(NULL, one)) for one in (YES, NO, NULL)] == [None, False, None]
-    assert [of(Either(NULL, one)) for one in (YES, NO, NULL)] == [True, None, None]
-    assert [of(Not(one)) for one in (YES, NO, NULL)] == [False, True, None]
-    assert of(Compared("=", NULL, NULL)) is None
-    assert of(Compared("<=>", NULL, NULL)) is True
-    assert of(Compared("<=>", NULL, YES)) is False
+    assert [of(both(NULL, one)) for one in (YES, NO, NULL)] == [None, False, None]
+    assert [of(either(NULL, one)) for one in (YES, NO, NULL)] == [True, None, None]
+    assert [of(Applied("not", (one,))) for one in (YES, NO, NULL)] == [False, True, None]
+    assert of(equal(NULL, NULL)) is None
+    assert of(Same(NULL, NULL)) is True
+    assert of(Same(NULL, YES)) is False
     assert of(OneOf(NULL, ("a",))) is None
     assert of(OneOf(Constant("b"), ("a", None))) is None
     assert of(OneOf(Constant("a"), ("a", None))) is True
     assert of(OneOf(Constant("b"), ("a",))) is False
-    assert of(First((NULL, Constant("b")))) == "b"
+    assert of(Coalesce((NULL, Constant("b")))) == "b"
     assert of(IsNull(NULL)) is True
-    assert of(Like(NULL, ("a", ""))) is None
+    assert of(Applied("like", (NULL,), ("a", ""))) is None
 
 
 def test_members_are_texts() -> None:
     document = {"a": {"b": "x", "n": 7, "t": True, "l": [], "f": 1.5, "o": {}}, "z": None}
 
-    def get(*names: str) -> Found:
+    def get(*names: str) -> Scalar:
         return of(Member(VALUE, names), document)
 
     assert (get("a", "b"), get("a", "n"), get("a", "t")) == ("x", "7", "true")
     assert get("y") is get("z") is get("z", "b") is get("a", "y") is None
     for names in (("a", "l"), ("a", "f"), ("a", "o"), ("a",), ("a", "b", "c"), ("a", "l", "b")):
-        with pytest.raises(OddError):
+        with pytest.raises(NeedsSparkError):
             get(*names)
     assert of(Member(KEY, ("a",)), document) is None  # no key
-    assert (of(Topic()), of(Partition())) == ("t.x", 3)
+    assert (of(TopicColumn()), of(PartitionColumn())) == ("t.x", 3)
 
 
 @pytest.mark.parametrize("text", ["01", "+1", " 1", "1.0", "-0", "x", "", "2147483648", "1" * 40])
 def test_what_is_not_surely_a_number_is_left_to_spark(text: str) -> None:
-    with pytest.raises(OddError):
-        of(Number(Constant(text), 32))
-    assert of(Number(Constant("-2147483648"), 32)) == -(2**31)
+    with pytest.raises(NeedsSparkError):
+        of(Applied("whole number", (Constant(text),), (32,)))
+    assert of(Applied("whole number", (Constant("-2147483648"),), (32,))) == -(2**31)
 
 
 @pytest.mark.parametrize(
@@ -91,25 +102,29 @@ def test_what_is_not_surely_a_number_is_left_to_spark(text: str) -> None:
     ],
 )
 def test_marks_of_like(text: str, parts: tuple[str, ...], fits: bool) -> None:
-    assert of(Like(Constant(text), parts)) is fits
+    assert of(Applied("like", (Constant(text),), parts)) is fits
 
 
 def test_a_part_that_cannot_be_known_leaves_the_record_to_spark() -> None:
     """Whatever the others say: Spark may ask it first."""
-    odd = Compared("=", Member(VALUE, ("f",)), Constant("x"))
-    for whole in (Both(NO, odd), Either(YES, odd), First((YES, odd))):
-        with pytest.raises(OddError):
+    odd = equal(Member(VALUE, ("f",)), Constant("x"))
+    for whole in (both(NO, odd), either(YES, odd), Coalesce((YES, odd))):
+        with pytest.raises(NeedsSparkError):
             of(whole, {"f": 1.5})
-    treat = QueryShortcut(((NO, False), (odd, True)), (Form("bytes"), Form("document"))).open({})
-    with pytest.raises(OddError):
+    treat = QueryShortcut(((NO, False), (odd, True)), (ReadAs("bytes"), ReadAs("document"))).open(
+        {}
+    )
+    with pytest.raises(NeedsSparkError):
         treat(None, b'{"f":1.5}', b"t\x003\0", 9)
     assert treat(None, b'{"f":"x"}', b"t\x003\0", 9) == DROPPED
 
 
 def test_tombstones_pass_what_reads_the_value() -> None:
-    gone = Compared("=", Member(VALUE, ("a",)), Constant("x"))
-    keyed = Compared("=", Whole(KEY), Constant("k"))
-    treat = QueryShortcut(((gone, True), (keyed, False)), (Form("text"), Form("document"))).open({})
+    gone = equal(Member(VALUE, ("a",)), Constant("x"))
+    keyed = equal(Whole(KEY), Constant("k"))
+    treat = QueryShortcut(
+        ((gone, True), (keyed, False)), (ReadAs("text"), ReadAs("document"))
+    ).open({})
     assert treat(b"k", None, b"", 0) == (b"k", None, 0, 0)
     assert treat(b"l", None, b"", 0) == DROPPED
     assert treat(b"k", b'{"a":"x"}', b"", 0) == (b"k", b'{"a":"x"}', 0, 0)
@@ -131,7 +146,7 @@ def test_tombstones_pass_what_reads_the_value() -> None:
     ],
 )
 def test_only_plain_objects_are_read(text: bytes) -> None:
-    with pytest.raises((OddError, UnicodeDecodeError)):
+    with pytest.raises((NeedsSparkError, UnicodeDecodeError)):
         plain_objects()(text)
 
 
@@ -148,7 +163,7 @@ FIELDS = (("name", "string"), ("n", "int"), ("big", "bigint"), ("ok", "boolean")
     ],
 )
 def test_what_fits_a_schema_is_read(text: bytes, found: tuple[object, ...]) -> None:
-    assert Form("document", FIELDS).reader()(text) == found
+    assert ReadAs("document", FIELDS).reader()(text) == found
 
 
 @pytest.mark.parametrize(
@@ -165,30 +180,32 @@ def test_what_fits_a_schema_is_read(text: bytes, found: tuple[object, ...]) -> N
     ],
 )
 def test_what_may_not_fit_a_schema_is_left_to_spark(text: bytes) -> None:
-    with pytest.raises((OddError, UnicodeDecodeError)):
-        Form("document", FIELDS).reader()(text)
+    with pytest.raises((NeedsSparkError, UnicodeDecodeError)):
+        ReadAs("document", FIELDS).reader()(text)
 
 
 def test_what_is_made_leaves_nulls_out_and_tombstones_alone() -> None:
-    made = Struct(
+    made = JsonStruct(
         (
-            ("m", Masked(Field(VALUE, 0), "X", "x", None, "-")),
-            ("n", Field(VALUE, 1)),
-            ("k", Joined((Secret("pepper"), Whole(KEY)))),
+            ("m", Applied("mask", (SchemaField(VALUE, 0),), ("X", "x", None, "-"))),
+            ("n", SchemaField(VALUE, 1)),
+            ("k", Applied("concat", (SecretField("pepper"), Whole(KEY)))),
         )
     )
-    forms = (Form("text"), Form("document", FIELDS))
+    forms = (ReadAs("text"), ReadAs("document", FIELDS))
     treat = QueryShortcut((), forms, (None, (made, True))).open({"pepper": "p"})
     value = b'{"name":"Ada 7!","n":3}'
     assert treat(b"k", value, b"", 0) == (b"k", b'{"m":"Xxx-7-","n":3,"k":"pk"}', 0, 0)
     assert treat(None, b'{"n":3}', b"", 0) == (None, b'{"n":3}', 0, 0)
     assert treat(b"k", None, b"", 0) == (b"k", None, 0, 0)
     for key, value in ((b'"', b"{}"), (b"\n", b"{}"), (b"k", '{"name":"é"}'.encode())):
-        with pytest.raises(OddError):  # how Spark escapes, and masks
+        with pytest.raises(NeedsSparkError):  # how Spark escapes, and masks
             treat(key, value, b"", 0)
 
-    keyed = QueryShortcut((), forms, ((Digest(Field(VALUE, 0), 256), True), None)).open({})
+    keyed = QueryShortcut(
+        (), forms, ((Applied("sha2", (SchemaField(VALUE, 0),), (256,)), True), None)
+    ).open({})
     digest = sha256(b"a").hexdigest().encode()
     assert keyed(b"k", b'{"name":"a"}', b"", 0) == (digest, b'{"name":"a"}', 0, 0)
-    with pytest.raises(OddError):  # Spark refuses it
+    with pytest.raises(NeedsSparkError):  # Spark refuses it
         keyed(b"k", None, b"", 0)

@@ -15,9 +15,9 @@ import pytest
 
 from causeway.config import RegistrySettings, Secret
 from causeway.errors import ConfigError
-from causeway.schemas.client import check
-from causeway.transform import registry
-from causeway.transform.registry import Reference, Registry, Schema
+from causeway.schemas import check_registry
+from causeway.transform.schema_formats import registry
+from causeway.transform.schema_formats.registry import NamedSchema, ResolvedSchema, WorkerRegistry
 
 PASSWORD = "a password nobody is to see"
 PLACE = "pii.registry.url (line 9)"
@@ -69,8 +69,8 @@ def settings(url: str, **more: Any) -> RegistrySettings:
 def test_a_schema_is_asked_for_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "LATE_S", ())
     server.answers["/schemas/ids/3"] = {"schema": '"int"'}
-    client = Registry(settings(server.url).as_json())
-    assert client.schema(3) == client.schema(3) == Schema(3, "AVRO", '"int"')
+    client = WorkerRegistry(settings(server.url).as_json())
+    assert client.schema(3) == client.schema(3) == ResolvedSchema(3, "AVRO", '"int"')
     assert client.schema(4) is None
     assert client.schema(4) is None
     assert server.asked == ["/schemas/ids/3", "/schemas/ids/4"]
@@ -89,8 +89,10 @@ def test_references_come_with_it_those_they_need_first(server: Server) -> None:
         "/subjects/a%2Fb/versions/2": {"schema": "B", "references": [reference("c")]},
         "/subjects/a%2Fc/versions/2": {"schema": "C"},
     }
-    found = Registry(settings(server.url).as_json()).schema(3)
-    assert found == Schema(3, "PROTOBUF", "top", (Reference("c", "C"), Reference("b", "B")))
+    found = WorkerRegistry(settings(server.url).as_json()).schema(3)
+    assert found == ResolvedSchema(
+        3, "PROTOBUF", "top", (NamedSchema("c", "C"), NamedSchema("b", "B"))
+    )
 
 
 def test_versions_of_the_subjects_the_preferred_first_and_the_oldest(server: Server) -> None:
@@ -105,7 +107,7 @@ def test_versions_of_the_subjects_the_preferred_first_and_the_oldest(server: Ser
         "/subjects/t-value/versions/1": {"id": 2, "schema": "two"},
         "/subjects/t-value/versions/2": {"id": 3, "schema": "three"},
     }
-    client = Registry(settings(server.url).as_json())
+    client = WorkerRegistry(settings(server.url).as_json())
     assert [one.id for one in client.relatives(3, "t-value")] == [2, 3]
     assert [one.id for one in client.relatives(3, "a-value")] == [3, 2]
 
@@ -115,9 +117,9 @@ def test_an_instance_that_has_not_heard_of_a_schema_yet_is_asked_again(
 ) -> None:
     asked = server.asked
     monkeypatch.setattr(registry, "LATE_S", (0.0, 0.0, 0.0))
-    client = Registry(settings(server.url).as_json())
+    client = WorkerRegistry(settings(server.url).as_json())
     monkeypatch.setattr(time, "sleep", lambda _: _learn(server, 3))
-    assert client.schema(3) == Schema(3, "AVRO", '"int"')
+    assert client.schema(3) == ResolvedSchema(3, "AVRO", '"int"')
     assert len(asked) == 3
     # So long for one that nobody knows, and no longer for all those that follow soon.
     assert [client.schema(id) for id in (4, 5, 6)] == [None] * 3
@@ -148,7 +150,7 @@ def test_a_worker_waits_for_an_answer_as_long_as_it_takes(
             client._client.url = server.url
 
     server.answers["/schemas/ids/3"] = trouble
-    client = Registry(
+    client = WorkerRegistry(
         settings(server.url if trouble else closed(), username="ann").as_json(), waiting
     )
     assert client.schema(3) is not None
@@ -163,12 +165,12 @@ def closed() -> str:
 def test_who_asks_is_said_and_to_nobody_else(server: Server) -> None:
     server.answers |= {"/subjects": ["a"]}
     ann = {"username": "ann", "password": Secret(PASSWORD)}
-    check(settings(server.url, **ann))
+    check_registry(settings(server.url, **ann))
     wanted = "Basic " + base64.b64encode(f"ann:{PASSWORD}".encode()).decode()
     assert server.credentials == [wanted]
     server.answers["/subjects"] = 302
     with pytest.raises(ConfigError, match="HTTP 302"):
-        check(settings(server.url, **ann))
+        check_registry(settings(server.url, **ann))
     assert "/elsewhere" not in server.asked
 
 
@@ -191,7 +193,7 @@ def test_what_is_wrong_is_told_at_the_start_with_its_place(
     server.answers["/subjects"] = answer
     url = server.url if answer else closed()
     with pytest.raises(ConfigError) as caught:
-        check(settings(url, username="ann", password=Secret(PASSWORD)))
+        check_registry(settings(url, username="ann", password=Secret(PASSWORD)))
     assert str(caught.value).startswith(f"use {PLACE}: ")
     assert told in str(caught.value)
     assert caught.value.retriable is may_pass

@@ -9,14 +9,14 @@ from causeway.transform.rules import parse, rule_names
 from causeway.transform.rules.model import (
     Drop,
     DropRecord,
-    Element,
+    ElementStep,
     Encrypt,
-    Field,
+    FieldStep,
     Generalise,
     Hash,
     Kind,
     Mask,
-    Path,
+    RulePath,
     Tokenise,
     Truncate,
 )
@@ -61,20 +61,20 @@ def test_each_kind(text: str, kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("value", Path("value")),
-        ("key", Path("key")),
-        ("key.$.id", Path("key", (Field("id"),))),
-        ("value.$.a-b.c_d", Path("value", (Field("a-b"), Field("c_d")))),
-        ("value.$.a[*].b", Path("value", (Field("a"), Element(None), Field("b")))),
-        ("value.$[0].*", Path("value", (Element(0), Field(None)))),
-        ("value.$['odd name; really']", Path("value", (Field("odd name; really"),))),
-        ('value.$["a.b"].ü', Path("value", (Field("a.b"), Field("ü")))),
-        ("headers.trace-id", Path("headers", None, "trace-id")),
-        ("headers['x.y'].$.a", Path("headers", (Field("a"),), "x.y")),
-        ("headers.*", Path("headers")),
+        ("value", RulePath("value")),
+        ("key", RulePath("key")),
+        ("key.$.id", RulePath("key", (FieldStep("id"),))),
+        ("value.$.a-b.c_d", RulePath("value", (FieldStep("a-b"), FieldStep("c_d")))),
+        ("value.$.a[*].b", RulePath("value", (FieldStep("a"), ElementStep(None), FieldStep("b")))),
+        ("value.$[0].*", RulePath("value", (ElementStep(0), FieldStep(None)))),
+        ("value.$['odd name; really']", RulePath("value", (FieldStep("odd name; really"),))),
+        ('value.$["a.b"].ü', RulePath("value", (FieldStep("a.b"), FieldStep("ü")))),
+        ("headers.trace-id", RulePath("headers", None, "trace-id")),
+        ("headers['x.y'].$.a", RulePath("headers", (FieldStep("a"),), "x.y")),
+        ("headers.*", RulePath("headers")),
     ],
 )
-def test_paths(text: str, path: Path) -> None:
+def test_paths(text: str, path: RulePath) -> None:
     (rule,) = parse(f"mask {text} keep last 4")
     assert rule.path == path
     (again,) = parse(f"mask {path} keep last 4")

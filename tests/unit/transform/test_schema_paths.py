@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from causeway.transform.avro import Avro
-from causeway.transform.protobuf import Protobuf
-from causeway.transform.registry import MisfitError
 from causeway.transform.rules.model import Step
 from causeway.transform.rules.parse import parse
+from causeway.transform.schema_formats.avro import Avro
+from causeway.transform.schema_formats.protobuf import Protobuf
+from causeway.transform.schema_formats.registry import MisfitError
 
 
 def record(name: str, *fields: Any) -> dict[str, Any]:

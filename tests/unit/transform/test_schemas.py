@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from causeway.transform.registry import Registry, Schema
 from causeway.transform.rows import REASON, SEEN
 from causeway.transform.rules import parse
-from causeway.transform.schemas import HEAD, NO_HEAD, Schemas, encoded
+from causeway.transform.schema_formats.codecs import HEAD, NO_HEAD, Schemas, encoded
+from causeway.transform.schema_formats.registry import ResolvedSchema, WorkerRegistry
 
 
 def record(*fields: Any) -> str:
@@ -30,15 +30,15 @@ PROTO = {
 }
 
 
-class _Registry(Registry):
+class _Registry(WorkerRegistry):
     def __init__(self, kind: str, texts: dict[int, str]) -> None:
-        self.schemas = {id: Schema(id, kind, text) for id, text in texts.items()}
+        self.schemas = {id: ResolvedSchema(id, kind, text) for id, text in texts.items()}
         self.asked: list[tuple[int, str]] = []
 
-    def schema(self, id: int) -> Schema | None:
+    def schema(self, id: int) -> ResolvedSchema | None:
         return self.schemas.get(id)
 
-    def relatives(self, id: int, preferred: str) -> list[Schema]:
+    def relatives(self, id: int, preferred: str) -> list[ResolvedSchema]:
         self.asked.append((id, preferred))
         return list(self.schemas.values())
 
@@ -90,10 +90,10 @@ def test_what_fits_none_is_refused_and_not_asked_for_again_at_once() -> None:
 
 def test_a_version_registered_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     schemas, registry = avro()
-    monkeypatch.setattr("causeway.transform.schemas.FRESH_S", 0)
+    monkeypatch.setattr("causeway.transform.schema_formats.codecs.FRESH_S", 0)
     data = given(8, '{"mail":"a"}')
     assert schemas.encode("value", "t", data)[0] is None
-    registry.schemas[10] = Schema(10, "AVRO", record(MAIL))
+    registry.schemas[10] = ResolvedSchema(10, "AVRO", record(MAIL))
     made, _ = schemas.encode("value", "t", data)
     assert made == b"\0\0\0\0\x0a\2a"
 
@@ -122,8 +122,8 @@ def test_a_part_that_was_null_has_no_schema() -> None:
 )
 def test_why_a_value_cannot_be_read(data: bytes, reason: str) -> None:
     schemas, registry = avro()
-    registry.schemas[11] = Schema(11, "AVRO", '"no such type"')
-    registry.schemas[12] = Schema(12, "PROTOBUF", PROTO[3])
+    registry.schemas[11] = ResolvedSchema(11, "AVRO", '"no such type"')
+    registry.schemas[12] = ResolvedSchema(12, "PROTOBUF", PROTO[3])
     assert schemas.decode("value", data) == (None, reason)
 
 

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from causeway.config import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION
 from causeway.records import PlainRecord
-from causeway.transform.channel import Outcome, Refusal
-from causeway.transform.outcome import BATCH_BYTES, NO_NAME, outcome_of
+from causeway.transform.channel import ChunkOutcome, Refusal
 from causeway.transform.rows import CHUNK, MARK, MISSING, REASON, SECRETS, SEEN
-from causeway.transform.sink_worker import Chunks
-from causeway.transform.source_rows import NOT_A_BATCH, NOT_A_NAME, NOT_A_TIME, Rows
-from causeway.transform.source_worker import bounded
+from causeway.transform.stage.outcome import BATCH_BYTES, NO_NAME, outcome_of
+from causeway.transform.stage.source_rows import NOT_A_BATCH, NOT_A_NAME, NOT_A_TIME, Rows
+from causeway.transform.stage.workers import OutcomeReader, bounded
 from tests.harness.stage import batch_of, chunk_of, read
 
 MARKED = {
@@ -48,7 +47,7 @@ def _rows(*rows: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(rows), schema=_SCHEMA)
 
 
-def _outcome(*rows: dict[str, Any], **mark: int) -> Outcome:
+def _outcome(*rows: dict[str, Any], **mark: int) -> ChunkOutcome:
     return outcome_of(1, MARKED | mark, [_rows(*rows)] if rows else [])
 
 
@@ -103,7 +102,7 @@ def test_source_records_become_rows_and_back(found: list[Any], timestamp: int) -
     for batch in batches[:-1]:
         assert set(batch.column("topic").to_pylist()) == {"o"}
         assert set(batch.column("partition").to_pylist()) == {0}
-    chunks = Chunks()
+    chunks = OutcomeReader()
     (outcome,) = [outcome for batch in batches for outcome in chunks.add(_routed(batch))]
     assert outcome.number == 5
     assert list(read(outcome)) == records
@@ -270,7 +269,8 @@ def test_each_outlet_has_its_records_in_order() -> None:
         _row(4, b"e", topic="us"),
     )
     found = {
-        (o.topic, o.partition): [r.value for r in read(Outcome(1, (o,)))] for o in outcome.outputs
+        (o.topic, o.partition): [r.value for r in read(ChunkOutcome(1, (o,)))]
+        for o in outcome.outputs
     }
     assert found == {
         ("eu", None): [b"a", b"d"],
@@ -309,7 +309,7 @@ def test_chunks_are_told_apart_however_rows_are_cut(size: int) -> None:
         batches += list(rows.of(chunk))
     batches.append(rows.markers(9))
     table = pa.Table.from_batches([_routed(batch) for batch in batches]).combine_chunks()
-    chunks = Chunks()
+    chunks = OutcomeReader()
     found = [outcome for batch in table.to_batches(size) for outcome in chunks.add(batch)]
     assert [outcome.number for outcome in found] == [1, 2, 3]
     assert [[r.offset for r in read(outcome)] for outcome in found] == [

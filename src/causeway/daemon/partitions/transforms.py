@@ -17,8 +17,8 @@ from causeway.java import java_version
 from causeway.relay.messages import Stage
 
 if TYPE_CHECKING:
-    from causeway.transform.queries.shortcut import QueryShortcut
-    from causeway.transform.rules.shortcut import Shortcut
+    from causeway.transform.queries import QueryShortcut
+    from causeway.transform.rules import Shortcut
 
 Spark = Mapping[str, str | Secret]
 Identify = Callable[[TransformSettings, Spark], str]
@@ -44,7 +44,7 @@ class Transform:
         if self.settings.rules is None or self.settings.registry is not None:
             return None
         found: Shortcut | None
-        found = import_module("causeway.transform.rules.shortcut").shortcut_of(self.settings)
+        found = import_module("causeway.transform.rules").shortcut_of(self.settings)
         return found
 
     def stage(
@@ -107,7 +107,7 @@ def with_treatments(identity: str | None, treatments: Sequence[TreatmentSettings
 
 def _identify() -> Identify:
     # Nobody needs it, nor what it imports, where there are no transforms.
-    found = import_module("causeway.transform.identity").identity
+    found = import_module("causeway.transform").identity_of
     return partial(found, java=java_version())
 
 

@@ -67,7 +67,7 @@ def make() -> Path:
 
 
 def _transform(session: Any, fields: dict[str, Any]) -> None:
-    from causeway.transform.analysis import prepare
+    from causeway.transform.plan import prepare
 
     transform = TransformSettings(
         name="rehearsal",
@@ -86,8 +86,8 @@ def _transform(session: Any, fields: dict[str, Any]) -> None:
 def _record(start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """As a stage's source worker, of one record."""
     from causeway.records import PlainRecord, build
-    from causeway.transform.channel import Chunk
-    from causeway.transform.source_rows import Rows
+    from causeway.transform import Chunk
+    from causeway.transform.stage import Rows
 
     for _ in start:
         pass

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from causeway.config import TransformSettings
 from causeway.errors import CausewayError, ConfigError
 from causeway.relay.control import SECRET_VARIABLE
-from causeway.transform import stage
+from causeway.transform import CONTEXT, stage
 
 if TYPE_CHECKING:
     from causeway.daemon.spark.context import Spark
+    from causeway.transform.plan import PreparedTransform
 
 _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a stage is launched again
@@ -38,7 +39,7 @@ LOCAL_DEFAULTS = {
     "spark.driver.extraJavaOptions": f"{EXECUTOR_OPTIONS} -Xms64m",
 }
 # Whatever the file says. A task that Spark tried again would not tell of what the first try died.
-SETTINGS = {**stage.CONTEXT, "spark.task.maxFailures": "1"}
+SETTINGS = {**CONTEXT, "spark.task.maxFailures": "1"}
 
 
 def check_cores(conf: Mapping[str, str], lanes: int, staged: int) -> None:
@@ -75,9 +76,9 @@ class Stages:
         self,
         spark: Spark,
         on_ended: Callable[[Ended], None],
-        prepare: Callable[[Any, TransformSettings], stage.Prepared],
+        prepare: Callable[[Any, TransformSettings], PreparedTransform],
     ) -> None:
-        """`prepare`: analyses a transform in a SparkSession; see causeway.transform.analysis."""
+        """`prepare`: analyses a transform in a SparkSession, as causeway.transform.plan does."""
         self._spark = spark
         self._prepare = prepare
         self._on_ended = on_ended
@@ -170,7 +171,7 @@ class _Stage:
         self._attempt = self._given_up = ""
         self._transform = transform
         self._address = address
-        self._prepared: stage.Prepared | None = None
+        self._prepared: PreparedTransform | None = None
 
     def group_of(self, attempt: str) -> str:
         return f"{self.key} {attempt}"
@@ -197,7 +198,7 @@ class _Stage:
             return self._attempt
 
     def attempt(
-        self, spark: Spark, prepare: Callable[[Any, TransformSettings], stage.Prepared]
+        self, spark: Spark, prepare: Callable[[Any, TransformSettings], PreparedTransform]
     ) -> Ended:
         """Runs the stage once."""
         attempt, reason, threw = self._begin(), "", False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from causeway.config import SchemaSettings
 from causeway.control import MirroredTopic
 from causeway.daemon.tasks.schedule import Outcome, Task
-from causeway.schemas.link import TASK, LinkSchemas
+from causeway.schemas import TASK, LinkSchemas
 
 
 def task(settings: SchemaSettings, topics: Callable[[], Iterable[MirroredTopic]]) -> Task:

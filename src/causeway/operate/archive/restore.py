@@ -161,10 +161,10 @@ class _Work:
 
     def _begun(self, topic: str, foreign: bool) -> int | None:
         """The chunk that was being committed last."""
-        from causeway.spark import ledger
+        from causeway.spark import marks, write_name
 
-        name = ledger.write_name(self._name(topic, foreign))
-        mark = ledger.marks(self._cluster, [name]).get(name)
+        name = write_name(self._name(topic, foreign))
+        mark = marks(self._cluster, [name]).get(name)
         return None if mark is None else mark.batch
 
     def holds_others(self, topic: str) -> bool:

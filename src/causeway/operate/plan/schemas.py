@@ -11,7 +11,7 @@ from causeway.control import MirroredTopic, TopicProblem
 from causeway.errors import CausewayError, ConflictError
 
 if TYPE_CHECKING:
-    from causeway.schemas.link import Due
+    from causeway.schemas import Due
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ def plan(link: LinkSettings, mirrored: Iterable[MirroredTopic]) -> SchemaPlan:
     """Asks both registries; writes nothing. One that does not answer is a problem."""
     if link.schemas is None:
         return SchemaPlan()
-    from causeway.schemas.link import LinkSchemas  # HTTP, which others do without
+    from causeway.schemas import LinkSchemas  # HTTP, which others do without
 
     try:
         due = LinkSchemas(link.schemas).due([(each.source, each.target) for each in mirrored])

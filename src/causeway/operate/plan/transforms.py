@@ -34,11 +34,11 @@ Checks = Mapping[tuple[str, str], Checked]
 def prepared(session: Any, transform: TransformSettings) -> Any:
     """An `analysis.Prepared`. Raises ConfigError with all that is wrong with the text, and for a
     schema registry that does not answer."""
-    from causeway.schemas import client
-    from causeway.transform.analysis import prepare
+    from causeway.schemas import check_registry
+    from causeway.transform.plan import prepare
 
     if transform.registry is not None:
-        client.check(transform.registry)
+        check_registry(transform.registry)
     return prepare(session, transform)
 
 
@@ -172,7 +172,7 @@ def _state(transform: TransformSettings, partitions: int, contents: Contents) ->
 
 def _rules(transform: TransformSettings) -> tuple[str, ...]:
     """Their names."""
-    from causeway.transform.rules.parse import rule_names
+    from causeway.transform.rules import rule_names
 
     if transform.rules is None:
         return ()

@@ -16,8 +16,7 @@ from causeway.records import Batch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from causeway.transform.registry import Registry
-    from causeway.transform.schemas import Schemas
+    from causeway.transform.schema_formats import Schemas, WorkerRegistry
 
 _EXPLAINED = 20
 
@@ -69,7 +68,7 @@ class Trials:
         return tuple(self._judged(one, after[one.at, one.offset]) for one in records)
 
     def _judged(self, one: Read, rows: Sequence[Any]) -> Tried:
-        from causeway.transform.plan_rewrite import THROWS
+        from causeway.transform.plan import THROWS
 
         reason = next((row["_reason"] for row in rows if row["_reason"] is not None), None)
         if reason == THROWS:
@@ -128,8 +127,8 @@ class Trials:
         the query throws on them."""
         import pyarrow as pa
 
-        from causeway.transform.rule_counts import staying
-        from causeway.transform.schemas import encoded
+        from causeway.transform import staying
+        from causeway.transform.schema_formats import encoded
 
         batches = list(self._batches(records))
 
@@ -158,7 +157,7 @@ class Trials:
 
     def _schemas(self, formats: Mapping[str, str], rules: Sequence[Any] = ()) -> Schemas | None:
         """For the parts whose formats these are."""
-        from causeway.transform.schemas import Schemas
+        from causeway.transform.schema_formats import Schemas
 
         if not formats or self._registry is None:
             return None
@@ -168,15 +167,13 @@ class Trials:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from causeway.transform.channel import Chunk
-        from causeway.transform.numbers import checks_of
-        from causeway.transform.rows import LACKING, TEXTS
-        from causeway.transform.source_rows import Rows
+        from causeway.transform import LACKING, TEXTS, Chunk
+        from causeway.transform.stage import Rows
 
         known = self._query.input.names
         texts = [name for name in (*TEXTS.values(), LACKING) if name in known]
         decodes = self._schemas(self._query.decodes, self._query.rules)
-        rows = Rows(self._secrets, texts, decodes, checks_of(self._query.types))
+        rows = Rows(self._secrets, texts, decodes, self._query.types)
         by_partition: dict[TopicPartition, list[Read]] = {}
         for one in records:
             by_partition.setdefault(one.at, []).append(one)
@@ -190,23 +187,23 @@ class Trials:
                     yield kept
 
 
-def _registry(transform: TransformSettings, told: Told) -> Registry | None:
+def _registry(transform: TransformSettings, told: Told) -> WorkerRegistry | None:
     if transform.registry is None:
         return None
-    from causeway.transform.registry import Registry
+    from causeway.transform.schema_formats import WorkerRegistry
 
     def waiting(reason: str) -> None:
         told(f"waiting for the schema registry: {reason}")
 
-    return Registry(transform.registry.as_json(), waiting)
+    return WorkerRegistry(transform.registry.as_json(), waiting)
 
 
 def _formats(transform: TransformSettings) -> dict[str, str]:
     """Of the parts in a registry's wire format."""
-    from causeway.transform.schemas import FORMATS
+    from causeway.transform import SCHEMA_FORMATS
 
     both = {"key": transform.key_format, "value": transform.value_format}
-    return {part: format for part, format in both.items() if format in FORMATS}
+    return {part: format for part, format in both.items() if format in SCHEMA_FORMATS}
 
 
 def _content(row: Any) -> Content:

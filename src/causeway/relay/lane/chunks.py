@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 
 from causeway.errors import ProtocolError
 from causeway.records import Batch, cut
-from causeway.transform.channel import Chunk, Outcome, Refusal
+from causeway.transform import Chunk, ChunkOutcome, Refusal
 
 WINDOW_BYTES = 8 * 1024 * 1024  # under way at once
 WINDOW_CHUNKS = 64
@@ -53,7 +53,7 @@ class Piece(NamedTuple):
     """What became of some of a work's records: all of them below source offset `next` have been
     answered now. `size`: its part of the work's bytes. `last`: nothing of the work is left."""
 
-    outcome: Outcome
+    outcome: ChunkOutcome
     next: int
     batches: Sequence[Batch]
     size: int
@@ -89,7 +89,7 @@ class Chunks:
     def __init__(self) -> None:
         self._waiting: deque[Work] = deque()
         self._under_way: dict[int, Work | None] = {}  # None: the chunk that shows that it works
-        self._early: dict[int, Outcome] = {}  # answers that came before those to earlier chunks
+        self._early: dict[int, ChunkOutcome] = {}  # that came before those of earlier chunks
         self._suspects: set[Work] = set()
         self._works = False  # this stage, as far as we have seen
         self._accused: Work | None = None  # the one that was alone in a stage that died
@@ -220,7 +220,7 @@ class Chunks:
             return Chunk(self._number, "", 0, 0, ())
         return Chunk(self._number, work.topic, work.partition, work.next, work.batches)
 
-    def answered(self, outcome: Outcome) -> None:
+    def answered(self, outcome: ChunkOutcome) -> None:
         """Whoever submitted the works hears of them in their order, however answers come. Raises
         ValueError for an answer to what is not under way."""
         if outcome.number not in self._under_way or outcome.number in self._early:
@@ -338,7 +338,7 @@ class Chunks:
             for batch in work.batches
             for at in range(batch.records)
         )
-        self._finish(work, Outcome(0, (), refused, work.records))
+        self._finish(work, ChunkOutcome(0, (), refused, work.records))
 
     def _try_again(self, suspects: Sequence[Work]) -> None:
         """Puts these behind the chunks of other owners, so that these others do not wait longer."""
@@ -348,7 +348,7 @@ class Chunks:
         own = [work for work in self._waiting if work.owner is owner]
         self._waiting = deque([*others, *suspects, *own])
 
-    def _finish(self, work: Work, outcome: Outcome) -> None:
+    def _finish(self, work: Work, outcome: ChunkOutcome) -> None:
         self._suspects.discard(work)
         self._size -= work.size
         if work.take is not None:

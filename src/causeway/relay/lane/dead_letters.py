@@ -13,7 +13,7 @@ from causeway.cluster import Cluster
 from causeway.link_topics.topic_log import TopicLog
 from causeway.model import TopicPartition
 from causeway.records import NO_PRODUCER, Batch, PlainRecord, build, header, records_of
-from causeway.transform.channel import Refusal
+from causeway.transform import Refusal
 
 REPLICATION_FACTOR = 3
 

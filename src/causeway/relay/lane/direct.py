@@ -1,7 +1,7 @@
 """A lane's direct worker: one process for all of its transforms, beside Spark.
 
-    each stage's chunks, by turns ──► direct worker ──Outcome──► that stage's flows
-                                           └──Odd──► from now on the stage's chunks go to Spark
+    each stage's chunks, by turns ──► direct worker ──ChunkOutcome──► that stage's flows
+                                           └──NeedsSpark──► from now on its chunks go to Spark
 
 It is started when the first stage joins and ended when the last one leaves. When it dies, its
 successor gets what it has not answered. What killed it may be one of those chunks, so these stages
@@ -22,10 +22,17 @@ from typing import Protocol
 
 from causeway.relay import messages
 from causeway.relay.control import SECRET_VARIABLE
-from causeway.transform.channel import Chunk, Frame, Greeting, Odd, Open, Outcome
-from causeway.transform.sealed import Connection
+from causeway.transform import (
+    Chunk,
+    ChunkOutcome,
+    Frame,
+    Greeting,
+    NeedsSpark,
+    Open,
+    SealedConnection,
+)
 
-MODULE = "causeway.transform.direct_worker"
+MODULE = "causeway.transform.stage.direct_worker"
 START_S = 60.0  # one that has not greeted by then has failed
 ANSWER_S = 20.0  # a chunk takes milliseconds there: see queries and rules
 STARTS = 3  # that come to nothing, one after the other, before all go to Spark
@@ -42,7 +49,7 @@ class Client(Protocol):
     def next_chunk(self) -> Chunk | None:
         """What is to be sent next; it counts as sent."""
 
-    def answered(self, outcome: Outcome) -> None: ...
+    def answered(self, outcome: ChunkOutcome) -> None: ...
 
     def unanswered(self) -> None:
         """What was sent is to be sent again: nobody answers it any more."""
@@ -64,7 +71,7 @@ class DirectWorker:
         self._under_way: dict[int, tuple[Client, int] | None] = {}
         self._number = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
+        self._connection: SealedConnection | None = None
         self._mask = 0
         self._greeted = False
         self._due = 0.0  # for its greeting, or its next answer
@@ -158,7 +165,7 @@ class DirectWorker:
                 ours.close()
                 self._lose()
                 return
-        self._connection = Connection(ours, self._secret, lane=True)
+        self._connection = SealedConnection(ours, self._secret, lane=True)
         self._mask = selectors.EVENT_READ
         self._selector.register(self._connection, self._mask, self._on_ready)
 
@@ -184,14 +191,14 @@ class DirectWorker:
             for client in list(self._clients):
                 self._send(_opening(client.spec))
                 self._asking[client] = None
-        elif isinstance(frame, Outcome | Odd):
+        elif isinstance(frame, ChunkOutcome | NeedsSpark):
             self._due, self._deaths = time.monotonic() + ANSWER_S, 0
             if (whose := self._under_way.pop(frame.number, None)) is None:
                 return  # its client has left
             client, number = whose
             self._suspects.pop(client, None)
             self._asking[client] = None
-            if isinstance(frame, Odd):
+            if isinstance(frame, NeedsSpark):
                 client.to_spark()
             else:
                 client.answered(frame._replace(number=number))

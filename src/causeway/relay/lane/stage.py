@@ -33,8 +33,15 @@ from causeway.relay.lane.aside import Aside
 from causeway.relay.lane.chunks import Chunks, Loss, Piece, Work
 from causeway.relay.lane.direct import DirectWorker
 from causeway.relay.lane.helpers import Helpers
-from causeway.transform.channel import Chunk, Frame, Greeting, Outcome, Setup, Waiting
-from causeway.transform.sealed import Connection
+from causeway.transform import (
+    Chunk,
+    ChunkOutcome,
+    Frame,
+    Greeting,
+    SealedConnection,
+    Setup,
+    WaitingForRegistry,
+)
 
 GREETING_S = 10.0
 STALLED_S = 2.0  # between two turns, which are a quarter of a second apart
@@ -80,10 +87,10 @@ class Stage:
         self._selector = selector
         self.chunks = Chunks()
         self._aside = None if make_aside is None else Aside(make_aside, self.chunks)
-        self._strangers: dict[Connection, float] = {}
-        self._ends: dict[str, Connection] = {}  # by what they are: "source", "sink"
+        self._strangers: dict[SealedConnection, float] = {}
+        self._ends: dict[str, SealedConnection] = {}  # by what they are: "source", "sink"
         self._attempt = self._lost = ""  # the one that is there, and the last one that was
-        self._masks: dict[Connection, int] = {}
+        self._masks: dict[SealedConnection, int] = {}
         self._made_at = self.ready_at = time.monotonic()
         self._direct = direct
         self._by_spark = spec.shortcut is None or not direct.works  # chunks go there now
@@ -255,7 +262,7 @@ class Stage:
         self.chunks.proven()
         return next(self.chunks.to_send(), None)
 
-    def answered(self, outcome: Outcome) -> None:
+    def answered(self, outcome: ChunkOutcome) -> None:
         self.answered_at = time.monotonic()
         self.chunks.answered(outcome)
 
@@ -292,14 +299,14 @@ class Stage:
             sock, _address = self._listener.accept()
         except OSError:
             return
-        connection = Connection(sock, self._secret, lane=True)
+        connection = SealedConnection(sock, self._secret, lane=True)
         self._strangers[connection] = time.monotonic()
         self._selector.register(
             connection, selectors.EVENT_READ, partial(self._on_connection, connection)
         )
         self._masks[connection] = selectors.EVENT_READ
 
-    def _on_connection(self, connection: Connection, mask: int) -> None:
+    def _on_connection(self, connection: SealedConnection, mask: int) -> None:
         if connection not in self._masks:
             return  # dropped in this very turn
         try:
@@ -313,10 +320,10 @@ class Stage:
         except (ConnectionError, ValueError):
             self._drop(connection)
 
-    def _on_frame(self, connection: Connection, frame: Frame) -> None:
+    def _on_frame(self, connection: SealedConnection, frame: Frame) -> None:
         if connection in self._strangers:
             self._greet(connection, frame)
-        elif isinstance(frame, Outcome) and connection in self._ends.values():
+        elif isinstance(frame, ChunkOutcome) and connection in self._ends.values():
             if frame.number == _PROBE:
                 if not self._by_spark:
                     self.to_spark(works=True)
@@ -327,13 +334,13 @@ class Stage:
                 self._needed_at = self.answered_at
             self.chunks.answered(frame)
             self._pump()
-        elif isinstance(frame, Waiting):
+        elif isinstance(frame, WaitingForRegistry):
             self.chunks.lives()
             self.waiting = frame.reason
         else:
             raise ValueError("a worker said what it is not to say")
 
-    def _greet(self, connection: Connection, frame: Frame) -> None:
+    def _greet(self, connection: SealedConnection, frame: Frame) -> None:
         if not isinstance(frame, Greeting) or frame.stage != self.spec.key:
             raise ValueError("a stranger")
         if not self.wanted:
@@ -365,7 +372,7 @@ class Stage:
         except ConnectionError:
             self._drop(source)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: SealedConnection) -> None:
         if self._masks.pop(connection, None) is None:
             return
         self._selector.unregister(connection)
@@ -382,7 +389,7 @@ class Stage:
         for end in ends.values():  # what it still said
             with contextlib.suppress(ConnectionError, ValueError):
                 for frame in end.receive():
-                    if isinstance(frame, Outcome) and frame.number != _PROBE:
+                    if isinstance(frame, ChunkOutcome) and frame.number != _PROBE:
                         self.chunks.answered(frame)
         for connection in ends.values():
             self._drop(connection)

@@ -14,7 +14,7 @@ from causeway.relay import messages
 from causeway.relay.lane.direct import DirectWorker
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stage import Stage
-from causeway.transform.sealed import path_of
+from causeway.transform import path_of
 
 ASIDE = "+"  # behind the key of a stage: its second stage
 OnHung = Callable[[object], None]

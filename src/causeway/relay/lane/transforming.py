@@ -27,7 +27,7 @@ from causeway.relay.lane.stage import Stage
 from causeway.relay.messages import Assignment, Outlet, Transformed, Want
 from causeway.relay.series import Series, as_relayed, treated
 from causeway.relay.source import Kept
-from causeway.transform.channel import Output, Refusal
+from causeway.transform import OutletBatch, Refusal
 
 CHUNK_BYTES = 512 * 1024
 Place = tuple[str, int]  # topic, as on the source, and partition
@@ -221,7 +221,7 @@ def _cut(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
         yield chunk
 
 
-def usable(piece: Piece, *, stops: bool) -> Iterable[Output]:
+def usable(piece: Piece, *, stops: bool) -> Iterable[OutletBatch]:
     """Its outputs; where a refused record `stops` the flow, those before it."""
     refused = piece.outcome.refused
     if not refused or not stops:
@@ -230,7 +230,7 @@ def usable(piece: Piece, *, stops: bool) -> Iterable[Output]:
     return [output for output in piece.outcome.outputs if output.batch.first < first]
 
 
-def place_of(assignment: Assignment, output: Output) -> Place:
+def place_of(assignment: Assignment, output: OutletBatch) -> Place:
     topic = assignment.topic if output.topic is None else output.topic
     return topic, assignment.partition if output.partition is None else output.partition
 
@@ -244,7 +244,7 @@ def _place_of_outlet(assignment: Assignment, outlet: Outlet) -> Place:
 
 
 def _wants(
-    assignment: Assignment, known: Mapping[Place, OutletState], outputs: Iterable[Output]
+    assignment: Assignment, known: Mapping[Place, OutletState], outputs: Iterable[OutletBatch]
 ) -> tuple[Want, ...]:
     first: dict[Place, int] = {}
     for output in outputs:

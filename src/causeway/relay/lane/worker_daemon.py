@@ -21,13 +21,15 @@ if __name__ == "__main__":
         del sys.path_importer_cache[path]
     gc.disable()  # loading leaves nothing to collect
 
-    import importlib.metadata  # noqa: F401, which that reading asks for
+    import importlib
+    import importlib.metadata  # which that reading asks for
 
     import pyspark.daemon
 
     # Workers of stages have a daemon of their own, as Spark gives them other variables.
     if os.environ.get("SPARK_PIPELINED_UDF") == "1":
-        import causeway.transform.preload
+        # By its name: it is no part of the door, as it loads Arrow and sets its memory pool.
+        importlib.import_module("causeway.transform.stage.preload")
     else:
         import causeway.relay.lane.loop  # noqa: F401
 

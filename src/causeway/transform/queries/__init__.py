@@ -1,1 +1,55 @@
-"""Queries carried out by the source worker itself, on records of a plain form; see 0030."""
+"""Queries of a transform that Causeway carries out without Spark. See plan/shortcut.py, which makes
+them of Spark's analysed plans.
+"""
+
+from causeway.transform.queries.expressions import (
+    DIGESTS,
+    KEY,
+    OFFSET,
+    VALUE,
+    Applied,
+    Coalesce,
+    Constant,
+    Evaluated,
+    Expression,
+    IsNull,
+    JsonStruct,
+    Junction,
+    Member,
+    OneOf,
+    PartitionColumn,
+    Same,
+    Scalar,
+    SchemaField,
+    SecretField,
+    TopicColumn,
+    Whole,
+)
+from causeway.transform.queries.shortcut import Made, QueryShortcut, ReadAs
+
+__all__ = [
+    "DIGESTS",
+    "KEY",
+    "OFFSET",
+    "VALUE",
+    "Applied",
+    "Coalesce",
+    "Constant",
+    "Evaluated",
+    "Expression",
+    "IsNull",
+    "JsonStruct",
+    "Junction",
+    "Made",
+    "Member",
+    "OneOf",
+    "PartitionColumn",
+    "QueryShortcut",
+    "ReadAs",
+    "Same",
+    "Scalar",
+    "SchemaField",
+    "SecretField",
+    "TopicColumn",
+    "Whole",
+]

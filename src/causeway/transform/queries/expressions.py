@@ -1,37 +1,39 @@
-"""What a query asks of a record, as far as it is known without Spark.
+"""Expressions of Spark SQL that Causeway evaluates without Spark.
 
-Expressions of Spark SQL on texts, numbers and booleans, with its logic of three values: None
-is NULL, and what is asked of it is None as well. Each is a value to be pickled, and holds no
-secret; `open` makes a function of it. That raises OddError where only Spark knows the answer, and
-asks all its parts for that, also those of which Spark would not need to know.
+Values are texts, numbers and booleans, with the three-valued logic of SQL: None is NULL. Each
+expression is a value that can be pickled and that holds no secret; `open` makes a function of it.
+The function raises NeedsSparkError if only Spark knows the result. It evaluates all parts, also
+those that Spark would skip.
 """
 
 from __future__ import annotations
 
+import hashlib
 import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from causeway.transform.plain_json import OddError, check_whole
+from causeway.transform.json_text import NeedsSparkError, check_whole
 
-# Key and value (bytes, text or document, as the query has need of them), `topic NUL partition NUL`,
-# and offset.
+# Key and value (bytes, text or document, as the query needs them), `topic NUL partition NUL`, and
+# offset.
 Row = tuple[Any, Any, bytes, int]
 KEY, VALUE, OFFSET = 0, 1, 3
-Found = str | int | float | bool | None
+Scalar = str | int | float | bool | None
 Get = Callable[[Row], Any]
 Secrets = Mapping[str, str]
 
 
 class Expression(Protocol):
     def open(self, secrets: Secrets, /) -> Get:
-        """A function of a row that gives a Found."""
+        """A function of a row that gives a Scalar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    value: Found
+    value: Scalar
 
     def open(self, secrets: Secrets) -> Get:
         value = self.value
@@ -39,8 +41,16 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretField:
+    name: str
+
+    def open(self, secrets: Secrets) -> Get:
+        return Constant(secrets[self.name]).open(secrets)
+
+
+@dataclass(frozen=True, slots=True)
 class Whole:
-    """A key, a value or the offset, as it stands in the row."""
+    """A key, a value or the offset, unchanged."""
 
     at: int
 
@@ -49,48 +59,43 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicColumn:
     def open(self, secrets: Secrets) -> Get:
         return lambda row: row[2].split(b"\0")[0].decode()
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionColumn:
     def open(self, secrets: Secrets) -> Get:
         return lambda row: int(row[2].split(b"\0")[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`get_json_object(…, '$.a.b')` of a document: a text, of numbers and booleans as well."""
+    """`get_json_object(…, '$.a.b')` of a document: a text, also for numbers and booleans."""
 
     at: int
     names: tuple[str, ...]
 
     def open(self, secrets: Secrets) -> Get:
-        at, (*path, last) = self.at, self.names
+        at, names = self.at, self.names
 
         def get(row: Row) -> str | None:
-            document = row[at]
-            for name in path:
-                if document is None:
+            x = row[at]
+            for name in names:
+                if x is None:
                     return None
-                if type(document) is not dict:
-                    raise OddError
-                document = document.get(name)
-            if document is None:
-                return None
-            if type(document) is not dict:
-                raise OddError
-            x = document.get(last)
+                if type(x) is not dict:
+                    raise NeedsSparkError
+                x = x.get(name)
             return x if x is None or type(x) is str else text_of(x)
 
         return get
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """`value.a`, where what the schema's fields hold has been read in their order."""
+class SchemaField:
+    """`value.a`, for a part that was read as the fields of its schema, in their order."""
 
     at: int
     number: int
@@ -98,7 +103,7 @@ class Field:
     def open(self, secrets: Secrets) -> Get:
         at, number = self.at, self.number
 
-        def get(row: Row) -> Found:
+        def get(row: Row) -> Scalar:
             fields: Any = row[at]
             return None if fields is None else fields[number]
 
@@ -106,40 +111,43 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
-    name: str
+class Applied:
+    """A function of other expressions: a key of PLAIN, or of WITH_OPTIONS with the `options` that
+    are constant in the query. NULL if one of `parts` is NULL."""
+
+    function: str
+    parts: tuple[Expression, ...]
+    options: tuple[Any, ...] = ()
 
     def open(self, secrets: Secrets) -> Get:
-        return Constant(secrets[self.name]).open(secrets)
+        function = PLAIN.get(self.function) or WITH_OPTIONS[self.function](*self.options)
+        parts = [part.open(secrets) for part in self.parts]
+        if len(parts) == 1:
+            (of,) = parts
+
+            def of_one(row: Row) -> Scalar:
+                x = of(row)
+                return None if x is None else function(x)
+
+            return of_one
+
+        def of_all(row: Row) -> Scalar:
+            values = [of(row) for of in parts]
+            return None if None in values else function(*values)
+
+        return of_all
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    sign: Literal["=", "<", "<=", ">", ">=", "<=>"]
+class Same:
+    """`x <=> y`: also compares NULL."""
+
     left: Expression
     right: Expression
 
     def open(self, secrets: Secrets) -> Get:
-        left, right, test = self.left.open(secrets), self.right.open(secrets), _SIGNS[self.sign]
-        if self.sign == "<=>":
-            return lambda row: left(row) == right(row)
-
-        def get(row: Row) -> bool | None:
-            x, y = left(row), right(row)
-            return None if x is None or y is None else test(x, y)
-
-        return get
-
-
-# Python compares texts by their characters, Spark by their bytes of UTF-8: which is the same.
-_SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<=>": operator.eq,
-}
+        left, right = self.left.open(secrets), self.right.open(secrets)
+        return lambda row: left(row) == right(row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,63 +155,36 @@ class OneOf:
     """`x IN (…)`."""
 
     x: Expression
-    values: tuple[Found, ...]
+    values: tuple[Scalar, ...]
 
     def open(self, secrets: Secrets) -> Get:
         of, values = self.x.open(secrets), frozenset(self.values) - {None}
-        otherwise = None if None in self.values else False
+        otherwise: bool | None = None if None in self.values else False
 
         def get(row: Row) -> bool | None:
             x = of(row)
-            return None if x is None else x in values or otherwise
+            found: bool | None = None if x is None else x in values or otherwise
+            return found
 
         return get
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
-    x: Expression
+class Junction:
+    """`x AND y`, or with `decisive` True `x OR y`: one value that is `decisive` decides."""
 
-    def open(self, secrets: Secrets) -> Get:
-        of = self.x.open(secrets)
-
-        def get(row: Row) -> bool | None:
-            x = of(row)
-            return None if x is None else not x
-
-        return get
-
-
-@dataclass(frozen=True, slots=True)
-class Both:
     left: Expression
     right: Expression
+    decisive: bool
 
     def open(self, secrets: Secrets) -> Get:
-        left, right = self.left.open(secrets), self.right.open(secrets)
+        left, right, decisive = self.left.open(secrets), self.right.open(secrets), self.decisive
 
         def get(row: Row) -> bool | None:
             x, y = left(row), right(row)
-            if x is False or y is False:
-                return False
-            return None if x is None or y is None else True
-
-        return get
-
-
-@dataclass(frozen=True, slots=True)
-class Either:
-    left: Expression
-    right: Expression
-
-    def open(self, secrets: Secrets) -> Get:
-        left, right = self.left.open(secrets), self.right.open(secrets)
-
-        def get(row: Row) -> bool | None:
-            x, y = left(row), right(row)
-            if x is True or y is True:
-                return True
-            return None if x is None or y is None else False
+            if decisive in (x, y):
+                return decisive
+            return None if x is None or y is None else not decisive
 
         return get
 
@@ -218,8 +199,8 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Holds, if only it is known what `x` is."""
+class Evaluated:
+    """True if `x` can be evaluated without Spark."""
 
     x: Expression
 
@@ -234,26 +215,164 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class First:
-    """`coalesce`."""
-
-    all: tuple[Expression, ...]
+class Coalesce:
+    parts: tuple[Expression, ...]
 
     def open(self, secrets: Secrets) -> Get:
-        all = [one.open(secrets) for one in self.all]
+        parts = [part.open(secrets) for part in self.parts]
 
-        def get(row: Row) -> Found:
-            found: list[Found] = [of(row) for of in all]
-            return next((x for x in found if x is not None), None)
+        def get(row: Row) -> Scalar:
+            values: list[Scalar] = [of(row) for of in parts]
+            return next((x for x in values if x is not None), None)
+
+        return get
+
+
+@dataclass(frozen=True, slots=True)
+class JsonStruct:
+    """A struct that becomes a JSON text; fields that are NULL are left out."""
+
+    fields: tuple[tuple[str, Expression], ...]
+
+    def open(self, secrets: Secrets) -> Callable[[Row], str]:
+        import msgspec
+
+        encode = msgspec.json.Encoder().encode
+        shape = msgspec.defstruct(
+            "Made",
+            [
+                (f"f{at}", Any, msgspec.field(default=None, name=name))
+                for at, (name, _) in enumerate(self.fields)
+            ],
+            omit_defaults=True,
+        )
+        # Most fields are fields of the record's schema: one itemgetter takes all of them.
+        taken = {one.at for _, one in self.fields if isinstance(one, SchemaField)}
+        part = min(taken, default=VALUE)
+        numbers = [
+            one.number if isinstance(one, SchemaField) and one.at == part else None
+            for _, one in self.fields
+        ]
+        take = operator.itemgetter(*(number or 0 for number in (*numbers, 0)))
+        others = [
+            (at, one.open(secrets))
+            for at, (number, (_, one)) in enumerate(zip(numbers, self.fields, strict=True))
+            if number is None
+        ]
+        count = len(self.fields)
+
+        def get(row: Row) -> str:
+            fields: Any = row[part] if taken else (None,)
+            found = [None] * count if fields is None else [*take(fields)][:count]
+            for at, of in others:
+                found[at] = of(row)
+            text: str = encode(shape(*found)).decode()
+            if "\\" in text:
+                raise NeedsSparkError  # Spark may escape other characters, or in another way
+            return text
 
         return get
 
 
 def text_of(x: Any) -> str:
-    """Of what stands in JSON and is neither text nor null."""
+    """The text of a JSON boolean or whole number."""
     if type(x) is bool:
         return "true" if x else "false"
     if type(x) is not int:
-        raise OddError
+        raise NeedsSparkError
     check_whole(x)
     return str(x)
+
+
+def _like(*parts: str) -> Callable[[str], bool]:
+    """`x LIKE 'a%b'`. `parts`: the texts between the %; the pattern has no other wildcards."""
+    first, *others = parts
+    if not others:
+        return first.__eq__
+    *middle, last = others
+
+    def like(x: str) -> bool:
+        at, end = len(first), len(x) - len(last)
+        if at > end or not x.startswith(first) or not x.endswith(last):
+            return False
+        for part in middle:
+            at = x.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    return like
+
+
+_WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,18}")
+
+
+def _whole_number(bits: int) -> Callable[[str], int]:
+    """`cast(text AS INT)` or BIGINT, of texts in Java's own notation only."""
+    limit = 2 ** (bits - 1)
+
+    def whole_number(x: str) -> int:
+        if not _WHOLE_NUMBER.fullmatch(x) or not -limit <= (number := int(x)) < limit:
+            raise NeedsSparkError
+        return number
+
+    return whole_number
+
+
+DIGESTS: Mapping[int, Callable[[bytes], Any]] = {
+    0: hashlib.sha256,
+    224: hashlib.sha224,
+    256: hashlib.sha256,
+    384: hashlib.sha384,
+    512: hashlib.sha512,
+}
+
+
+def _sha2(bits: int) -> Callable[[str], str]:
+    digest = DIGESTS[bits]
+    return lambda x: str(digest(x.encode()).hexdigest())
+
+
+def _mask(
+    upper: str | None, lower: str | None, digit: str | None, other: str | None
+) -> Callable[[str], str]:
+    """`mask(x, upper, lower, digit, other)` of ASCII; None keeps the characters of that kind."""
+
+    def masked(char: str) -> str:
+        if char.isalpha():
+            new = upper if char.isupper() else lower
+        else:
+            new = digit if char.isdigit() else other
+        return char if new is None else new
+
+    table = "".join(map(masked, map(chr, range(128))))
+
+    def mask(x: str) -> str:
+        if not x.isascii():
+            raise NeedsSparkError
+        return x.translate(table)
+
+    return mask
+
+
+# Python compares texts by code points, Spark by their UTF-8 bytes: the order is the same.
+PLAIN: Mapping[str, Callable[..., Any]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "not": operator.not_,
+    "starts with": str.startswith,
+    "ends with": str.endswith,
+    "contains": operator.contains,
+    "concat": lambda *texts: "".join(texts),
+    "double": float,
+}
+WITH_OPTIONS: Mapping[str, Callable[..., Callable[..., Any]]] = {
+    "like": _like,
+    "whole number": _whole_number,
+    "sha2": _sha2,
+    "mask": _mask,
+}

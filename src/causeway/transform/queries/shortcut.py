@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from causeway.transform.plain_json import SHORT, OddError, plain_objects
+from causeway.transform.json_text import SHORT, NeedsSparkError, plain_objects
 from causeway.transform.queries.expressions import VALUE, Expression, Get, Row
-from causeway.transform.rules.shortcut import DROPPED, Treat, Treated
+from causeway.transform.rules import DROPPED, Treat, Treated
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ReadAs:
     """What a key or value is read as: bytes that nobody looks at, a text of UTF-8, an object in
     JSON. `fields`: of its schema, with the names of their types."""
 
@@ -20,7 +20,7 @@ class Form:
     fields: tuple[tuple[str, str], ...] = ()
 
     def reader(self) -> Callable[[bytes], Any]:
-        """Raises OddError, or another ValueError."""
+        """Raises NeedsSparkError, or another ValueError."""
         match self.kind:
             case "bytes":
                 return _as_it_is
@@ -41,7 +41,7 @@ class QueryShortcut:
     anything, and whether that is of the value: then of tombstones nothing is made."""
 
     conditions: tuple[tuple[Expression, bool], ...]
-    forms: tuple[Form, Form]
+    forms: tuple[ReadAs, ReadAs]
     made: tuple[Made | None, Made | None] = (None, None)
 
     def open(self, secrets: Mapping[str, str]) -> Treat:
@@ -86,7 +86,7 @@ def _key_made(make: tuple[Get, bool]) -> Maker:
 
     def made(row: Row) -> bytes | None:
         if of_value and row[VALUE] is None:
-            raise OddError  # such tombstones are refused
+            raise NeedsSparkError  # such tombstones are refused
         return _encoded(get(row))
 
     return made
@@ -120,7 +120,7 @@ def _fitting(fields: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[Any, 
         try:
             found = in_order(decode(text))
         except msgspec.DecodeError:  # to msgspec before 0.22 that is no ValueError
-            raise OddError from None
+            raise NeedsSparkError from None
         # Where no field is missing, so many quotes leave room for no other and none twice.
         all_there = text.count(b'"') == quotes and None not in found
         if not all_there or len(text) > SHORT or b"\\" in text:

@@ -1,11 +1,27 @@
-"""The rules of a transform, for those who don't write SQL: see docs/reference/transform-rules.md.
+"""The rules of a transform, for people who do not write SQL: see docs/transform-rules.md."""
 
-parse.py reads the text, compile.py makes the query, tokens.py is the one function of Python in it.
-"""
-
+from causeway.transform.rules.checks import check_paths
 from causeway.transform.rules.compile import to_sql
+from causeway.transform.rules.model import ElementStep, FieldStep, RulePath, Step, TransformRule
 from causeway.transform.rules.parse import parse, rule_names
-from causeway.transform.rules.schema import check_paths
+from causeway.transform.rules.shortcut import DROPPED, Shortcut, Treat, Treated, shortcut_of, stays
 from causeway.transform.rules.tokens import register
 
-__all__ = ["check_paths", "parse", "register", "rule_names", "to_sql"]
+__all__ = [
+    "DROPPED",
+    "ElementStep",
+    "FieldStep",
+    "RulePath",
+    "Shortcut",
+    "Step",
+    "TransformRule",
+    "Treat",
+    "Treated",
+    "check_paths",
+    "parse",
+    "register",
+    "rule_names",
+    "shortcut_of",
+    "stays",
+    "to_sql",
+]

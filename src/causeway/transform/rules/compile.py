@@ -11,6 +11,8 @@
 A record that is dropped keeps its row, with a bit of its own in `_seen` (see rule_counts), so
 that it is counted. A document that a rule cannot treat becomes NULL, which is how `_reason` knows.
 What no rule names is not projected: it stays as it is.
+
+Rules on headers: whole ones, and fields within JSON that stands in one.
 """
 
 from __future__ import annotations
@@ -18,19 +20,24 @@ from __future__ import annotations
 from typing import Literal
 
 from causeway.config import TransformSettings
+from causeway.transform.rows import SCHEMA_FORMATS
 from causeway.transform.rules import treat
-from causeway.transform.rules.documents import comparison, treat_documents
-from causeway.transform.rules.headers import treat_headers
-from causeway.transform.rules.model import Drop, DropRecord, Encrypt, Hash, Rule, Tokenise
+from causeway.transform.rules.checks import check_keys, check_words, lacks, unusable
+from causeway.transform.rules.documents import comparison, treat_documents, treatment_of
+from causeway.transform.rules.model import (
+    Drop,
+    DropRecord,
+    Encrypt,
+    Hash,
+    RulePath,
+    Tokenise,
+    TransformRule,
+)
 from causeway.transform.rules.parse import parse
-from causeway.transform.rules.presence import check_words
-from causeway.transform.rules.query import Query
-from causeway.transform.rules.secret_keys import check_keys, unusable
-from causeway.transform.rules.sql import literal
-from causeway.transform.rules.whole import text_of, token_call, treat_whole
-from causeway.transform.schemas import FORMATS
+from causeway.transform.rules.query import Query, text_of, token_call, treat_whole
+from causeway.transform.rules.sql import edited, leaves_at, let, literal, member
 
-_WITH_FIELDS = ("json", *FORMATS)
+_WITH_FIELDS = ("json", *SCHEMA_FORMATS)
 
 
 def to_sql(transform: TransformSettings) -> str:
@@ -48,8 +55,8 @@ def to_sql(transform: TransformSettings) -> str:
     return query.text(rules)
 
 
-def _check(rules: tuple[Rule, ...], transform: TransformSettings) -> None:
-    whole: dict[str, Rule] = {}
+def _check(rules: tuple[TransformRule, ...], transform: TransformSettings) -> None:
+    whole: dict[str, TransformRule] = {}
     for rule in rules:
         path = rule.path
         if isinstance(rule.kind, DropRecord) and (
@@ -75,7 +82,7 @@ def _check(rules: tuple[Rule, ...], transform: TransformSettings) -> None:
             )
 
 
-def _check_whole(rule: Rule, transform: TransformSettings) -> None:
+def _check_whole(rule: TransformRule, transform: TransformSettings) -> None:
     part, kind = rule.path.part, rule.kind
     if part == "value" and isinstance(kind, Drop):
         raise unusable(
@@ -84,7 +91,7 @@ def _check_whole(rule: Rule, transform: TransformSettings) -> None:
             "without a value a record is a tombstone, which deletes",
             remedy="`drop record where` drops records",
         )
-    if _format(transform, part) in FORMATS and not isinstance(kind, Drop | DropRecord):
+    if _format(transform, part) in SCHEMA_FORMATS and not isinstance(kind, Drop | DropRecord):
         raise unusable(
             transform,
             rule,
@@ -108,7 +115,7 @@ def _schema(transform: TransformSettings, part: str) -> str | None:
     return transform.value_schema if part == "value" else transform.key_schema
 
 
-def _treat_part(query: Query, part: Literal["value", "key"], rules: list[Rule]) -> None:
+def _treat_part(query: Query, part: Literal["value", "key"], rules: list[TransformRule]) -> None:
     if not rules:
         return
     text: str = part
@@ -124,7 +131,7 @@ def _treat_part(query: Query, part: Literal["value", "key"], rules: list[Rule]) 
         query.columns[part] = result
 
 
-def _treat_whole(query: Query, part: str, rule: Rule, data: str) -> str:
+def _treat_whole(query: Query, part: str, rule: TransformRule, data: str) -> str:
     query.saw(rule, f"{part} IS NOT NULL")
     kind = rule.kind
     if isinstance(kind, DropRecord):
@@ -155,4 +162,89 @@ def _condition(kind: DropRecord, part: str) -> str:
         return f"{part} IS {'' if kind.negated else 'NOT '}NULL"
     tests = [comparison(value, f"try_cast({part} AS {{type}})") for value in kind.values]
     test = f"coalesce({' OR '.join(tests)}, false)"
+    return f"NOT {test}" if kind.negated else test
+
+
+def treat_headers(query: Query, rules: list[TransformRule]) -> None:
+    """Adds the rules, each on what the one before it left; headers that none names stay."""
+    headers = "headers"
+    for rule in rules:
+        named = "true" if rule.path.header is None else f"h.key = {literal(rule.path.header)}"
+        at, kind = rule.path, rule.kind
+        if isinstance(kind, Tokenise):
+            raise unusable(query.transform, rule, "`tokenise` works on values and keys only")
+        there = named
+        if at.steps is not None:
+            found = leaves_at(f"try_parse_json({text_of('h.value')})", at.steps)
+            there = f"{named} AND size({found}) > 0"
+        has, missing = f"_has{rule.number}", f"_lacks{rule.number}"
+        query.extend(
+            **{
+                has: f"coalesce(exists(headers, h -> {there}), false)",
+                missing: f"value IS NOT NULL AND {_lacks(at, named)}",
+            }
+        )
+        query.saw(rule, has, missing)
+        if isinstance(kind, DropRecord):
+            query.drop_if(rule, _header_condition(rule, kind, named))
+            continue
+        after = f"_headers{rule.number}"
+        if isinstance(kind, Drop) and at.steps is None:
+            query.extend(**{after: f"filter({headers}, h -> NOT ({named}))"})
+        else:
+            new = _treated(query, rule)
+            changed = f"named_struct('key', h.key, 'value', {new})"
+            query.extend(
+                **{
+                    after: f"transform({headers}, (h, i) -> "
+                    f"CASE WHEN {named} AND h.value IS NOT NULL THEN {changed} ELSE h END)"
+                }
+            )
+            lost, had = (
+                f"size(filter({which}, h -> {named} AND h.value IS NULL))"
+                for which in (after, headers)
+            )
+            treats = treat.treats(kind)
+            if at.steps is not None:
+                treats = f"JSON, and in it {treats},"
+            query.refuse_untreated(rule, f"{lost} > {had}", treats)
+        headers = after
+    if headers != "headers":
+        query.columns["headers"] = headers
+
+
+def _lacks(path: RulePath, named: str) -> str:
+    """SQL: whether a record lacks the header, or some header of the name lacks the field."""
+    tests = []
+    if path.header is not None:
+        tests.append(f"NOT coalesce(exists(headers, h -> {named}), false)")
+    if path.steps is not None:
+        document = f"try_parse_json({text_of('h.value')})"
+        short = let(document, "d", lacks("d", path.steps))
+        test = f"{named} AND h.value IS NOT NULL AND {short}"
+        tests.append(f"coalesce(exists(headers, h -> {test}), false)")
+    return f"({' OR '.join(tests)})" if tests else "false"
+
+
+def _treated(query: Query, rule: TransformRule) -> str:
+    """SQL for the new bytes of the header `h`, the i-th."""
+    prefix = literal(str(RulePath("headers", None, rule.path.header)))
+    if rule.path.header is None:
+        prefix = f"concat('headers', {member('h.key')})"
+    place = f"concat({prefix}, '[', cast(i AS string), ']')"
+    if rule.path.steps is None:
+        return treat_whole(query, rule, "h.value", place, prefix)
+    treatment = None if isinstance(rule.kind, Drop) else treatment_of(query, rule)
+    document_sql = edited("d", rule.path.steps, treatment, place, prefix)
+    document = f"try_parse_json({text_of('h.value')})"
+    return let(document, "d", f"cast(to_json({document_sql}) AS binary)")
+
+
+def _header_condition(rule: TransformRule, kind: DropRecord, named: str) -> str:
+    if kind.values is None:
+        exists = f"coalesce(exists(headers, h -> {named} AND h.value IS NOT NULL), false)"
+        return exists if not kind.negated else f"NOT {exists}"
+    text = text_of("h.value")
+    tests = [comparison(value, f"try_cast({text} AS {{type}})") for value in kind.values]
+    test = f"coalesce(exists(headers, h -> {named} AND ({' OR '.join(tests)})), false)"
     return f"NOT {test}" if kind.negated else test

@@ -1,35 +1,48 @@
-"""Rules on fields within the JSON of key or value."""
+"""Rules on fields within the JSON of key or value.
+
+Treated fields put into the text of JSON itself, so that all around them stays as it was, byte
+for byte, and no document has to be written anew.
+
+Parsing has told what is at a rule's path. Where the text has no backslash and the field's name, in
+quotes, just once, that place is the field, and what is behind it is the field's value:
+
+    {"id": 7, "name" : "Ada", "city": "London"}
+    _before   _name    _token  _rest
+
+Elsewhere, and for objects and arrays, the text is NULL, and the caller goes another way.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from causeway.transform.crypto import common_path
-from causeway.transform.numbers import MOST_DIGITS
-from causeway.transform.rules import treat, variants
+from causeway.transform.json_text import MOST_DIGITS, NAME, NOT_JSON, is_json, reading
+from causeway.transform.rules import treat
+from causeway.transform.rules.checks import by_reader, has_schemas, lacks
 from causeway.transform.rules.model import (
     Drop,
     DropRecord,
     Encrypt,
-    Field,
+    FieldStep,
     Generalise,
     Hash,
     Mask,
-    Part,
-    Rule,
+    PartName,
     Step,
     Tokenise,
+    TransformRule,
     Truncate,
+    is_plain_name,
     json_path,
 )
-from causeway.transform.rules.presence import by_reader, has_schemas, lacks
 from causeway.transform.rules.query import Query
-from causeway.transform.rules.splice import can_splice, splice
-from causeway.transform.rules.sql import literal
-from causeway.transform.strict_json import NAME, NOT_JSON, is_json, reading
+from causeway.transform.rules.sql import VariantTreatment, at_path, edited, leaves_at, literal
 
-_DOCUMENT = (Field(NAME),)  # where it lies in what is read
+_DOCUMENT = (FieldStep(NAME),)  # where it lies in what is read
 
 
-def treat_documents(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
+def treat_documents(query: Query, part: PartName, text: str, rules: list[TransformRule]) -> str:
     """Adds the rules; the SQL of what becomes of `part`, whose JSON is the column `text`."""
     read, whole = f"_{part}_read", f"_{part}_whole"
     query.extend(**{read: reading(text)})
@@ -48,7 +61,7 @@ def treat_documents(query: Query, part: Part, text: str, rules: list[Rule]) -> s
     return _treat_anew(query, part, text, rules)
 
 
-def _treat_text(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
+def _treat_text(query: Query, part: PartName, text: str, rules: list[TransformRule]) -> str:
     """What is treated goes into the text; where that cannot be done, the document is written
     anew."""
     read, document = f"_{part}_read", f"_{part}"
@@ -60,17 +73,17 @@ def _treat_text(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
     seen = _any_seen(treating)
     spliced = splice(query, part, text, treating)
     anew = f"_{part}_whole AND ({seen}) AND {spliced} IS NULL"
-    query.extend(**{document: f"CASE WHEN {anew} THEN {variants.get(read, _DOCUMENT)} END"})
+    query.extend(**{document: f"CASE WHEN {anew} THEN {at_path(read, _DOCUMENT)} END"})
     for rule in treating:
         document = _apply(query, document, rule)
     query.refuse(f"{anew} AND {document} IS NULL", f"the treated {part} cannot be written")
     return f"CASE WHEN {seen} THEN coalesce({spliced}, to_json({document})) ELSE {text} END"
 
 
-def _treat_anew(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
+def _treat_anew(query: Query, part: PartName, text: str, rules: list[TransformRule]) -> str:
     document = first = f"_{part}"
     whole = f"_{part}_whole"
-    got = variants.get(f"_{part}_read", _DOCUMENT)
+    got = at_path(f"_{part}_read", _DOCUMENT)
     query.extend(**{document: f"CASE WHEN {whole} THEN {got} END"})
     left = rules
     while left:
@@ -87,17 +100,17 @@ def _treat_anew(query: Query, part: Part, text: str, rules: list[Rule]) -> str:
     return f"CASE WHEN {_any_seen(treating)} THEN to_json({document}) ELSE {text} END"
 
 
-def _treating(rules: list[Rule]) -> list[Rule]:
+def _treating(rules: list[TransformRule]) -> list[TransformRule]:
     return [rule for rule in rules if not isinstance(rule.kind, DropRecord)]
 
 
-def _any_seen(rules: list[Rule]) -> str:
+def _any_seen(rules: list[TransformRule]) -> str:
     return " OR ".join(f"_has{rule.number}" for rule in rules)
 
 
-def _group(rules: list[Rule]) -> list[Rule]:
+def _group(rules: list[TransformRule]) -> list[TransformRule]:
     """The first rules, as far as no two of them meet in a record."""
-    group: list[Rule] = []
+    group: list[TransformRule] = []
     for rule in rules:
         if any(rule.path.overlaps(other.path) for other in group):
             break
@@ -106,7 +119,11 @@ def _group(rules: list[Rule]) -> list[Rule]:
 
 
 def _leaves(
-    query: Query, document: str, first: str, group: list[Rule], within: tuple[Step, ...] = ()
+    query: Query,
+    document: str,
+    first: str,
+    group: list[TransformRule],
+    within: tuple[Step, ...] = (),
 ) -> None:
     """Columns `_xN`, what lies at rule N's path now, `_hasN`, whether the record had something
     there, and `_lacksN`, whether it lacked the path (see presence.py). `within`: where in
@@ -114,7 +131,7 @@ def _leaves(
     columns, has, missing = {}, {}, {}
     for rule in group:
         steps = (*within, *(rule.path.steps or ()))
-        x, get = f"_x{rule.number}", variants.leaves if rule.path.wild else variants.get
+        x, get = f"_x{rule.number}", leaves_at if rule.path.wild else at_path
         source = first if isinstance(rule.kind, DropRecord) else document
         columns[x] = get(source, steps)
         was = x if source == first else get(first, steps)
@@ -146,7 +163,7 @@ def _leaves(
         query.extend(**tokens)
 
 
-def _treat_leaves(query: Query, group: list[Rule]) -> None:
+def _treat_leaves(query: Query, group: list[TransformRule]) -> None:
     """Columns `_yN`, what becomes of `_xN`, where a path leads to one place and that is kept."""
     treated = {}
     for rule in group:
@@ -161,7 +178,7 @@ def _treat_leaves(query: Query, group: list[Rule]) -> None:
         query.extend(**treated)
 
 
-def _apply(query: Query, document: str, rule: Rule) -> str:
+def _apply(query: Query, document: str, rule: TransformRule) -> str:
     """A column with the document as the rule leaves it. One that is NULL stays so."""
     after = f"_{rule.path.part}{rule.number}"
     steps, x, y = rule.path.steps or (), f"_x{rule.number}", f"_y{rule.number}"
@@ -169,7 +186,7 @@ def _apply(query: Query, document: str, rule: Rule) -> str:
     if rule.path.wild:
         place = literal(rule.path.part)
         treatment = None if drops else treatment_of(query, rule)
-        query.extend(**{after: variants.edit(document, steps, treatment, place, place)})
+        query.extend(**{after: edited(document, steps, treatment, place, place)})
         untreated = f"{document} IS NOT NULL AND {after} IS NULL"
         query.refuse_untreated(rule, untreated, treat.treats(rule.kind))
         return after
@@ -181,7 +198,7 @@ def _apply(query: Query, document: str, rule: Rule) -> str:
     return after
 
 
-def treatment_of(query: Query, rule: Rule) -> variants.Treat:
+def treatment_of(query: Query, rule: TransformRule) -> VariantTreatment:
     """What becomes of a variant at the rule's path."""
     kind = rule.kind
 
@@ -235,3 +252,64 @@ def comparison(value: str | int | float | bool, typed: str) -> str:
             return f"({short} AND {typed.format(type='decimal(38, 9)')} = {value})"
         case _:
             return f"{typed.format(type='string')} = {literal(value)}"
+
+
+_BACKSLASH = literal("\\")
+_ENDS = (",", "}", "]")  # of a number or boolean
+
+
+def can_splice(rules: Sequence[TransformRule]) -> bool:
+    """Whether the rules, no two of which meet in a record, can be carried out so."""
+    return all(not rule.path.wild and _name(rule) is not None for rule in rules)
+
+
+def splice(query: Query, part: PartName, text: str, rules: Sequence[TransformRule]) -> str:
+    """Adds the rules; the column with what becomes of the column `text`. `_xN` is what is at rule
+    N's path and `_yN` what becomes of it, both variants."""
+    columns = {}
+    for rule in rules:
+        n, x = rule.number, f"_x{rule.number}"
+        if not isinstance(rule.kind, Drop):
+            columns[f"_kind{n}"] = f"coalesce(schema_of_variant({x}), 'VOID')"
+            columns[f"_new{n}"] = f"to_json(_y{n})"
+    start = f"_{part}_text0"
+    columns[start] = f"CASE WHEN NOT contains({text}, {_BACKSLASH}) THEN {text} END"
+    query.extend(**columns)
+    for rule in rules:
+        start = _put(query, start, rule)
+    return start
+
+
+def _put(query: Query, text: str, rule: TransformRule) -> str:
+    n, after = rule.number, f"_{rule.path.part}_text{rule.number}"
+    if isinstance(rule.kind, Drop):
+        query.extend(**{after: f"CASE WHEN _x{n} IS NULL THEN {text} END"})
+        return after
+    name = literal(f'"{_name(rule)}"')
+    query.extend(**{f"_before{n}": f"substring_index({text}, {name}, 1)"})
+    # From behind the name on, and below behind the token; a sum could be too large, says Spark.
+    query.extend(**{f"_after{n}": f"substr({text}, length(concat(_before{n}, {name}, ' ')))"})
+    bare = f"_after{n}"
+    for end in _ENDS:
+        bare = f"substring_index({bare}, '{end}', 1)"
+    quoted = f"concat(substring_index(_after{n}, '\"', 2), '\"')"
+    query.extend(**{f"_token{n}": f"if(_kind{n} = 'STRING', {quoted}, {bare})"})
+    once = f"octet_length(_before{n}) < octet_length({text}) AND NOT contains(_after{n}, {name})"
+    nested = f"startswith(_kind{n}, 'OBJECT<') OR startswith(_kind{n}, 'ARRAY<')"
+    rest = f"substr(_after{n}, length(concat(_token{n}, ' ')))"
+    new = f"concat(_before{n}, {name}, ':', _new{n}, {rest})"
+    query.extend(
+        **{
+            after: f"CASE WHEN _kind{n} = 'VOID' THEN {text} "
+            f"WHEN {once} AND NOT ({nested}) THEN {new} END"
+        }
+    )
+    return after
+
+
+def _name(rule: TransformRule) -> str | None:
+    """How the field is called, where no JSON text has to write that otherwise."""
+    last = rule.path.steps[-1] if rule.path.steps else None
+    if isinstance(last, FieldStep) and last.name is not None and is_plain_name(last.name):
+        return last.name
+    return None

@@ -1,7 +1,7 @@
 """What each kind of rule makes of a field's value, as treat.py has it in SQL; for shortcut.py.
 
 Only for values of which that is sure, among them texts without a quote, backslash or control
-character, which stand in JSON as they are. Raises OddError for all others.
+character, which stand in JSON as they are. Raises NeedsSparkError for all others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from causeway.transform.crypto import (
     aes_key,
     common_path,
 )
-from causeway.transform.plain_json import OddError, check_whole
+from causeway.transform.json_text import NeedsSparkError, check_whole
 from causeway.transform.rules.model import (
     DropRecord,
     Encrypt,
@@ -32,7 +32,7 @@ from causeway.transform.rules.model import (
     Hash,
     Kind,
     Mask,
-    Rule,
+    TransformRule,
     Truncate,
 )
 
@@ -57,7 +57,7 @@ def can_make(kind: Kind) -> bool:
             return isinstance(kind, Hash | Truncate)
 
 
-def maker(rule: Rule, secrets: Mapping[str, str]) -> Maker:
+def maker(rule: TransformRule, secrets: Mapping[str, str]) -> Maker:
     """Of a rule that `can_make` says yes to. Raises KeyError without its secret."""
     match rule.kind:
         case Mask() as mask:
@@ -74,7 +74,7 @@ def maker(rule: Rule, secrets: Mapping[str, str]) -> Maker:
             raise AssertionError(rule.kind)
 
 
-def maker_of_bytes(rule: Rule, secrets: Mapping[str, str]) -> Callable[[bytes], bytes]:
+def maker_of_bytes(rule: TransformRule, secrets: Mapping[str, str]) -> Callable[[bytes], bytes]:
     """Of a whole key or value that is hashed."""
     assert isinstance(rule.kind, Hash)
     mac = hmac_of(secrets[rule.kind.key].encode())
@@ -94,7 +94,7 @@ def drops(kind: DropRecord) -> Callable[[Any], bool]:
             if x is None:
                 continue
             if type(x) is not type(value) or type(x) is float:
-                raise OddError
+                raise NeedsSparkError
             if type(x) is int:
                 check_whole(x)
             found = found or x == value
@@ -106,7 +106,7 @@ def drops(kind: DropRecord) -> Callable[[Any], bool]:
 def _of_text(change: Callable[[str], str]) -> Maker:
     def make(x: Any, spot: bytes, offset: int) -> bytes:
         if type(x) is not str:
-            raise OddError
+            raise NeedsSparkError
         return b'"' + change(x).encode() + b'"'
 
     return make
@@ -120,7 +120,7 @@ def _mask(mask: Mask) -> Maker:
 
     def make(x: Any, spot: bytes, offset: int) -> bytes:
         if type(x) is not str or (not x.isascii() and ord(max(x)) >= _KNOWN):
-            raise OddError
+            raise NeedsSparkError
         if domain and (at := x.rfind("@")) > 0:
             masked = x[:at].translate(table) + x[at:]
         elif 0 < kept < len(x):
@@ -184,7 +184,7 @@ def _encrypt(rule: Encrypt, path: str, secret: str) -> Maker:
 def _generalise(unit: str) -> Callable[[str], str]:
     def start(text: str) -> str:
         if not _DATE.fullmatch(text):
-            raise OddError
+            raise NeedsSparkError
         date.fromisoformat(text)  # or it is none
         return {"year": f"{text[:4]}-01-01", "month": f"{text[:7]}-01", "day": text}[unit]
 
@@ -196,7 +196,7 @@ def _plain(x: Any) -> bytes:
     if type(x) is bool:
         return b"true" if x else b"false"
     if type(x) is not int:
-        raise OddError
+        raise NeedsSparkError
     check_whole(x)
     return b"%d" % x
 

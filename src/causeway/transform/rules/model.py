@@ -6,39 +6,39 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Part = Literal["value", "key", "headers"]
+PartName = Literal["value", "key", "headers"]
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldStep:
     """A step into an object; `name` None: into each of its fields (`.*`)."""
 
     name: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class ElementStep:
     """A step into an array; `index` None: into each of its elements (`[*]`)."""
 
     index: int | None
 
 
-Step = Field | Element
+Step = FieldStep | ElementStep
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class RulePath:
     """Where in a record. `steps` None: the whole value, key or header; else fields within its JSON.
     `header`: the header's name, or None for all (`headers.*`)."""
 
-    part: Part
+    part: PartName
     steps: tuple[Step, ...] | None = None
     header: str | None = None
 
     @property
     def wild(self) -> bool:
-        return any(step in (Field(None), Element(None)) for step in self.steps or ())
+        return any(step in (FieldStep(None), ElementStep(None)) for step in self.steps or ())
 
     def __str__(self) -> str:
         text: str = self.part
@@ -46,7 +46,7 @@ class Path:
             text += ".*" if self.header is None else _member(self.header)
         return text if self.steps is None else f"{text}.{json_path(self.steps)}"
 
-    def overlaps(self, other: Path) -> bool:
+    def overlaps(self, other: RulePath) -> bool:
         """Whether some record has a place that both cover."""
         if self.part != other.part:
             return False
@@ -60,7 +60,7 @@ def json_path(steps: tuple[Step, ...]) -> str:
     """As Spark's `variant_get` reads it, and as people write it: `$.a.b[0]`."""
     text = "$"
     for step in steps:
-        if isinstance(step, Element):
+        if isinstance(step, ElementStep):
             text += "[*]" if step.index is None else f"[{step.index}]"
         else:
             text += ".*" if step.name is None else _member(step.name)
@@ -78,10 +78,10 @@ def _member(name: str) -> str:
 def _meet(one: Step, two: Step) -> bool:
     if type(one) is not type(two):
         return False
-    if isinstance(one, Field) and isinstance(two, Field):
+    if isinstance(one, FieldStep) and isinstance(two, FieldStep):
         return None in (one.name, two.name) or one.name == two.name
-    assert isinstance(one, Element)
-    assert isinstance(two, Element)
+    assert isinstance(one, ElementStep)
+    assert isinstance(two, ElementStep)
     return None in (one.index, two.index) or one.index == two.index
 
 
@@ -148,14 +148,14 @@ Kind = Drop | DropRecord | Mask | Hash | Tokenise | Encrypt | Generalise | Trunc
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TransformRule:
     """`number` counts from 1, as in messages; `name` is its verb and path, like
     `mask value.$.card`. `required`: a record without the path is refused; None if the text does not
     say (see presence.py)."""
 
     number: int
     position: int  # of its first character in the text, from 1
-    path: Path
+    path: RulePath
     kind: Kind
     required: bool | None = None
 

@@ -10,18 +10,18 @@ from causeway.errors import ConfigError
 from causeway.transform.rules.model import (
     Drop,
     DropRecord,
-    Element,
+    ElementStep,
     Encrypt,
-    Field,
+    FieldStep,
     Generalise,
     Hash,
     Kind,
     Mask,
-    Part,
-    Path,
-    Rule,
+    PartName,
+    RulePath,
     Step,
     Tokenise,
+    TransformRule,
     Truncate,
 )
 
@@ -52,10 +52,10 @@ class _Token(NamedTuple):
     at: int
 
 
-def parse(text: str, place: str = "") -> tuple[Rule, ...]:
+def parse(text: str, place: str = "") -> tuple[TransformRule, ...]:
     """The rules in their order. Raises ConfigError: which rule, at which character of the text,
     what was expected there. `place`: the key and line of the text."""
-    rules: list[Rule] = []
+    rules: list[TransformRule] = []
     for start, end in _pieces(text, place):
         number = len(rules) + 1
         rules.append(_RuleText(text[:end], start, number, place).rule())
@@ -109,7 +109,7 @@ class _RuleText:
         self._last = _Token("", False, start)
         self._place = place
 
-    def rule(self) -> Rule:
+    def rule(self) -> TransformRule:
         verb = self._word(_VERBS)
         kind: Kind
         if verb == "drop":
@@ -146,7 +146,7 @@ class _RuleText:
                 "expected required, optional or the rule's end (a semicolon or a new line), "
                 f"not {left.text!r}"
             )
-        return Rule(self._number, self._start + 1, path, kind, required)
+        return TransformRule(self._number, self._start + 1, path, kind, required)
 
     # What follows the path
 
@@ -231,7 +231,7 @@ class _RuleText:
         self._expect("with")
         return Tokenise(key=self._secret(), alphabet=alphabet)
 
-    def _encrypt(self, path: Path) -> Encrypt:
+    def _encrypt(self, path: RulePath) -> Encrypt:
         self._expect("with")
         key = self._secret()
         where = "header" if path.steps is None else "field"
@@ -258,12 +258,12 @@ class _RuleText:
 
     # Paths
 
-    def _path(self) -> Path:
+    def _path(self) -> RulePath:
         self._skip_space()
         found = _PART.match(self._text, self._at)
         if found is None:
             self._fail("expected a path: value, key or headers, like value.$.address.city")
-        part = cast(Part, found[1])
+        part = cast(PartName, found[1])
         self._at = found.end()
         header = None
         if part == "headers":
@@ -276,7 +276,7 @@ class _RuleText:
                 self._fail(f"expected a field after $, like {part}.$.name")
         if self._at < len(self._text) and not self._text[self._at].isspace():
             self._fail("expected .name, ['name'], [0], [*], .* or a space in the path")
-        return Path(part, steps, header)
+        return RulePath(part, steps, header)
 
     def _header(self) -> str | None:
         if self._text.startswith(".*", self._at):
@@ -292,27 +292,27 @@ class _RuleText:
         while True:
             if self._text.startswith(".*", self._at):
                 self._at += 2
-                steps.append(Field(None))
+                steps.append(FieldStep(None))
             elif index := _INDEX.match(self._text, self._at):
                 self._at = index.end()
-                steps.append(Element(None if index[1] == "*" else int(index[1])))
+                steps.append(ElementStep(None if index[1] == "*" else int(index[1])))
             elif field := self._field():
                 steps.append(field)
             else:
                 return tuple(steps)
 
-    def _field(self) -> Field | None:
+    def _field(self) -> FieldStep | None:
         if quoted := _QUOTED.match(self._text, self._at):
             name = quoted[1] if quoted[1] is not None else quoted[2]
             if not name or not {"'", '"', "\\"}.isdisjoint(name):
                 self._fail("expected a name without quotes and backslashes between the quotes")
             self._at = quoted.end()
-            return Field(name)
+            return FieldStep(name)
         if self._text.startswith(".", self._at) and (
             name_found := _NAME.match(self._text, self._at + 1)
         ):
             self._at = name_found.end()
-            return Field(name_found[0])
+            return FieldStep(name_found[0])
         return None
 
     # Tokens

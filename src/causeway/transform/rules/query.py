@@ -1,4 +1,7 @@
-"""The query that grows rule by rule; see compile."""
+"""The query that grows rule by rule; see compile.
+
+Rules on a whole value, key or header: text, or bytes.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,19 @@ from dataclasses import dataclass, field
 
 from causeway.config import TransformSettings
 from causeway.transform import crypto
-from causeway.transform.rule_counts import DROPPED_SQL
-from causeway.transform.rules.model import Encrypt, Rule
-from causeway.transform.rules.presence import OPTIONAL, must_be_there
-from causeway.transform.rules.sql import HEADERS, literal
+from causeway.transform.rows import DROPPED_SQL
+from causeway.transform.rules import treat
+from causeway.transform.rules.checks import OPTIONAL, must_be_there
+from causeway.transform.rules.model import (
+    Encrypt,
+    Generalise,
+    Hash,
+    Mask,
+    Tokenise,
+    TransformRule,
+    Truncate,
+)
+from causeway.transform.rules.sql import HEADERS, let, literal
 
 
 @dataclass(slots=True)
@@ -23,14 +35,14 @@ class Query:
     _lacks: dict[int, str] = field(default_factory=dict)
     _troubles: list[tuple[str, str]] = field(default_factory=list)
     _drops: list[str] = field(default_factory=list)
-    _announced: list[Rule] = field(default_factory=list)
+    _announced: list[TransformRule] = field(default_factory=list)
 
     def extend(self, **columns: str) -> None:
         """Adds columns that are made of those before."""
         lines = (f"{sql} AS {name}" for name, sql in columns.items())
         self._pipes.append("|> EXTEND " + ",\n          ".join(lines))
 
-    def saw(self, rule: Rule, condition: str, lacks: str = "false") -> None:
+    def saw(self, rule: TransformRule, condition: str, lacks: str = "false") -> None:
         """`condition`: whether something is at the rule's path; `lacks`: whether the record lacks
         the path. Neither is NULL."""
         self._seen[rule.number] = condition
@@ -39,10 +51,10 @@ class Query:
     def refuse(self, condition: str, reason: str) -> None:
         self._troubles.append((condition, reason))
 
-    def refuse_untreated(self, rule: Rule, condition: str, treats: str) -> None:
+    def refuse_untreated(self, rule: TransformRule, condition: str, treats: str) -> None:
         self.refuse(condition, f"rule {rule.number} ({rule.name}) treats {treats} only")
 
-    def drop_if(self, rule: Rule, condition: str) -> None:
+    def drop_if(self, rule: TransformRule, condition: str) -> None:
         """`condition` may be NULL, which means no. A required rule does not drop a record that
         lacks its path."""
         named = rule.path.steps is not None or rule.path.part == "headers"
@@ -50,7 +62,7 @@ class Query:
             condition = f"NOT _lacks{rule.number} AND {condition}"
         self._drops.append(f"coalesce({condition}, false)")
 
-    def announce(self, rule: Rule) -> None:
+    def announce(self, rule: TransformRule) -> None:
         """The rule's key goes into a header of the records that have its path."""
         self._announced.append(rule)
 
@@ -60,7 +72,7 @@ class Query:
     def key_size(self, rule_key: str) -> int:
         return len(crypto.aes_key(self.secret(rule_key)))
 
-    def text(self, rules: tuple[Rule, ...]) -> str:
+    def text(self, rules: tuple[TransformRule, ...]) -> str:
         if self._announced:
             entries = []
             for rule in self._announced:
@@ -93,14 +105,52 @@ class Query:
         return "\n".join(["FROM records", *self._pipes])
 
 
-def _place(rule: Rule) -> str:
+def _place(rule: TransformRule) -> str:
     return "field" if rule.path.steps is not None else "header"
 
 
-def _bits(conditions: dict[int, str], rules: tuple[Rule, ...]) -> str:
+def _bits(conditions: dict[int, str], rules: tuple[TransformRule, ...]) -> str:
     bits = [
         f"if({conditions[rule.number]}, {1 << (rule.number - 1)}L, 0L)"
         for rule in rules
         if conditions[rule.number] != "false"
     ]
     return " | ".join(bits) or "0L"
+
+
+def text_of(data: str) -> str:
+    """Bytes as text, NULL where they are none."""
+    return f"if(is_valid_utf8(cast({data} AS string)), cast({data} AS string), NULL)"
+
+
+def treat_whole(query: Query, rule: TransformRule, data: str, place: str, path: str) -> str:
+    """What becomes of `data`, binary to binary; NULL where the rule cannot treat it. `place`,
+    `path`: SQL for the path with an index, and without."""
+    kind = rule.kind
+    text = "t"
+    match kind:
+        case Mask():
+            new = treat.mask_text(kind, text)
+        case Hash():
+            return f"cast({treat.hash_bytes(kind, data)} AS binary)"
+        case Encrypt():
+            key = treat.aes_key(kind.key, query.secret(kind.key))
+            boxed = treat.box(kind, key, query.key_size(kind.key), data, place, path)
+            if kind.id_in == "header":
+                query.announce(rule)
+                return boxed
+            return f"cast({treat.box_text(kind, boxed)} AS binary)"
+        case Generalise():
+            new = treat.generalise_text(kind, text)
+        case Truncate():
+            new = f"left({text}, {kind.length})"
+        case _:
+            raise AssertionError(kind)
+    return f"cast({let(text_of(data), text, new)} AS binary)"
+
+
+def token_call(rule: TransformRule, text: str) -> str:
+    """For text (NULL: none) the JSON of its token."""
+    assert isinstance(rule.kind, Tokenise)
+    args = f"{literal(rule.kind.alphabet)}, secrets.{rule.kind.key}"
+    return f"causeway_tokenise(to_json(cast({text} AS variant)), {args})"

@@ -2,9 +2,9 @@
 
 What rules mean is the query that they become (compile.py). For most records a query is not needed
 to see what it would make of them: their JSON has no backslash, no name twice in an object, and the
-name of a treated field just once. Then its value is replaced in the text, as splice.py has it. All
-other records are left (OddError) to Spark. So this may know less than the query, and must never
-differ from it: tests/integration/test_rules_shortcut.py compares the two.
+name of a treated field only once. Then its value is replaced in the text, as documents.py does it
+in SQL. All other records go to Spark (NeedsSparkError). So the shortcut may know less than the
+query, but must never differ from it: tests/integration/test_rules_shortcut.py compares the two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from causeway.config import TransformSettings
-from causeway.transform.plain_json import OddError, plain_objects
+from causeway.transform.json_text import NeedsSparkError, plain_objects
+from causeway.transform.rules.checks import must_be_there
 from causeway.transform.rules.leaves import (
     Maker,
     can_make,
@@ -23,11 +24,17 @@ from causeway.transform.rules.leaves import (
     maker,
     maker_of_bytes,
 )
-from causeway.transform.rules.model import DropRecord, Field, Hash, Part, Rule, is_plain_name
+from causeway.transform.rules.model import (
+    DropRecord,
+    FieldStep,
+    Hash,
+    PartName,
+    TransformRule,
+    is_plain_name,
+)
 from causeway.transform.rules.parse import parse
-from causeway.transform.rules.presence import must_be_there
 
-__all__ = ["DROPPED", "OddError", "Shortcut", "Treat", "Treated", "shortcut_of"]
+__all__ = ["DROPPED", "NeedsSparkError", "Shortcut", "Treat", "Treated", "shortcut_of"]
 
 _END = re.compile(rb"[,}\]]")  # of a number or boolean
 _MISSING, _NOTHING = object(), object()  # something, or null, ends a path too early
@@ -36,7 +43,7 @@ DROPPED = (0, 0)
 # Key and value as they become; bits of rules whose path was there, and of those whose path was
 # missing (see rule_counts). Of a dropped record the bits alone.
 Treated = tuple[bytes | None, bytes | None, int, int] | tuple[int, int]
-# Of key, value, `topic NUL partition NUL`, and offset. Raises OddError, or another ValueError.
+# Of key, value, `topic NUL partition NUL` and offset. Raises NeedsSparkError or another ValueError.
 Treat = Callable[[bytes | None, bytes | None, bytes, int], Treated]
 _TreatedPart = tuple[bytes | None, int, int, bool]  # the bool: the record goes
 _TreatPart = Callable[[bytes | None, bytes, int], _TreatedPart]
@@ -52,7 +59,7 @@ class Shortcut:
     """The work of a shortcut, which can be pickled and holds no secret. `formats`: of key and
     value; `required`: the numbers of the rules that refuse a record without their path."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[TransformRule, ...]
     formats: Mapping[str, str]
     required: frozenset[int] = frozenset()
 
@@ -64,7 +71,7 @@ class Shortcut:
             return _value_only(of_value)
         return _key_only(of_key) if of_value is None else _both(of_key, of_value)
 
-    def _part(self, part: Part, secrets: Mapping[str, str]) -> _TreatPart | None:
+    def _part(self, part: PartName, secrets: Mapping[str, str]) -> _TreatPart | None:
         rules = [rule for rule in self.rules if rule.path.part == part]
         if not rules:
             return None
@@ -90,7 +97,7 @@ def shortcut_of(transform: TransformSettings) -> Shortcut | None:
             known = isinstance(rule.kind, Hash) and formats[path.part] in _TEXTS
         else:
             plain = all(
-                isinstance(step, Field) and step.name is not None and is_plain_name(step.name)
+                isinstance(step, FieldStep) and step.name is not None and is_plain_name(step.name)
                 for step in path.steps
             )
             known = plain and formats[path.part] == "json"
@@ -131,7 +138,7 @@ def _both(of_key: _TreatPart, of_value: _TreatPart) -> Treat:
     return treat
 
 
-def _whole(rule: Rule, format: str, secrets: Mapping[str, str]) -> _TreatPart:
+def _whole(rule: TransformRule, format: str, secrets: Mapping[str, str]) -> _TreatPart:
     make, bit = maker_of_bytes(rule, secrets), 1 << (rule.number - 1)
 
     def treat(data: bytes | None, spot: bytes, offset: int) -> _TreatedPart:
@@ -154,13 +161,15 @@ class _Spot(NamedTuple):
 
 
 def _document(
-    rules: list[Rule], secrets: Mapping[str, str], required: frozenset[int]
+    rules: list[TransformRule], secrets: Mapping[str, str], required: frozenset[int]
 ) -> _TreatPart:
     read = plain_objects()
     conditions, spots = [], []
     refusing = 0  # bits of the rules that are required
     for rule in rules:
-        names = tuple(step.name or "" for step in rule.path.steps or () if isinstance(step, Field))
+        names = tuple(
+            step.name or "" for step in rule.path.steps or () if isinstance(step, FieldStep)
+        )
         bit, make = 1 << (rule.number - 1), None
         refusing |= bit if rule.number in required else 0
         if isinstance(rule.kind, DropRecord):
@@ -189,7 +198,7 @@ def _document(
                 if make is not None and x is not None:
                     text = _put(text, token, type(x) is str, make(x, spot, offset))
         if missing & refusing and not goes:
-            raise OddError
+            raise NeedsSparkError
         return text, seen, missing, goes
 
     return treat
@@ -205,16 +214,16 @@ def _at(document: Any, names: tuple[str, ...]) -> Any:
 
 def _put(text: bytes, token: bytes, quoted: bool, new: bytes) -> bytes:
     """`text` with `new` for the value of the field with the name `token`. The field is there, so
-    where the token stands only once, that is its name. Raises OddError."""
+    where the token stands only once, that is its name. Raises NeedsSparkError."""
     at = text.find(token)
     after = at + len(token)
     if at < 0 or text.find(token, after) >= 0:
-        raise OddError
+        raise NeedsSparkError
     if quoted:
         end = text.index(b'"', text.index(b'"', after) + 1) + 1
     else:
         found = _END.search(text, after)
         if found is None:
-            raise OddError
+            raise NeedsSparkError
         end = found.start()
     return text[:after] + b":" + new + text[end:]

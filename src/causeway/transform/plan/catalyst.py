@@ -1,0 +1,231 @@
+"""Spark's analysed plans, seen from Python: Catalyst's trees over Py4J.
+
+These are Spark's internals. All that knows their names is here, in `refusals` and `plan_rewrite`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+Node = Any  # a TreeNode: a LogicalPlan or an Expression
+_CATALYST = "org.apache.spark.sql.catalyst"
+
+
+class QueryPlace(NamedTuple):
+    """Where in a SQL text, both counted from 1; or, in a Python function, which line of it."""
+
+    line: int = 0
+    position: int = 0
+    call: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.line or self.call)
+
+    def __str__(self) -> str:
+        if self.line:
+            return f"line {self.line}, position {self.position}: "
+        return f"{self.call}: " if self.call else ""
+
+
+def each(seq: Any) -> Iterator[Any]:
+    """The elements of a Scala Seq."""
+    return (seq.apply(at) for at in range(seq.size()))
+
+
+def name(node: Node) -> str:
+    """`Project`, `Filter`, `Upper`, …"""
+    return str(node.nodeName())
+
+
+def type_of(expression: Node) -> str:
+    """`string`, `decimal(10,2)`, …"""
+    return str(expression.dataType().simpleString())
+
+
+def place(node: Node) -> QueryPlace:
+    origin = node.origin()
+    if origin.line().isDefined() and origin.startPosition().isDefined():
+        return QueryPlace(origin.line().get(), origin.startPosition().get() + 1)
+    context = origin.pysparkErrorContext()
+    return (
+        QueryPlace(call=_last_part(str(context.get()._2())))
+        if context.isDefined()
+        else QueryPlace()
+    )
+
+
+def _last_part(call: str) -> str:
+    """`/folder/file.py:12` as `file.py:12`."""
+    return call.strip().rpartition("/")[2]
+
+
+def id_of(attribute: Node) -> int:
+    return int(attribute.exprId().id())
+
+
+def references(expression: Node) -> set[int]:
+    return {id_of(one) for one in each(expression.references().toSeq())}
+
+
+def conjuncts(condition: Node) -> list[Node]:
+    if name(condition) != "And":
+        return [condition]
+    return conjuncts(condition.left()) + conjuncts(condition.right())
+
+
+def left_out_of(parsed: Node) -> set[str]:
+    """The names that a query, parsed and not yet analysed, leaves out of `*`: by EXCEPT or DROP."""
+    found: set[str] = set()
+    todo = [parsed]
+    while todo:
+        node = todo.pop()
+        todo += [*each(node.children()), *each(node.innerChildren())]
+        if name(node) != "Project":
+            continue
+        for column in each(node.projectList()):
+            if name(column) != "UnresolvedStarExceptOrReplace":
+                continue
+            if column.replacements().isEmpty():  # SET puts something in its place
+                found |= {str(part).lower() for one in each(column.excepts()) for part in each(one)}
+    return found
+
+
+# Expressions that give a value, or null, for whatever they are given.
+_NEVER_THROW = frozenset(
+    {
+        *("AttributeReference", "Literal", "Alias", "GetStructField", "CreateNamedStruct"),
+        *("If", "CaseWhen", "Coalesce", "IsNull", "IsNotNull", "And", "Or", "Not"),
+        *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual"),
+        *("GreaterThan", "GreaterThanOrEqual", "Contains", "StartsWith", "EndsWith"),
+        *("Length", "OctetLength", "Substring", "SubstringIndex", "Concat", "BitwiseOr"),
+        "LengthOfJsonArray",
+        *("SchemaOfVariant", "IsVariantNull"),
+    }
+)
+
+
+def never_throws(expression: Node) -> bool:
+    """Whether it is made of such alone."""
+    known = name(expression) in _NEVER_THROW
+    if name(expression) == "VariantGet":
+        kept = expression.dataType().typeName() == "variant"  # nothing to convert
+        # A path that is none throws, whatever was asked for. Constant ones are read as jobs start.
+        known = expression.path().foldable() and (kept or not expression.failOnError())
+    return known and all(map(never_throws, each(expression.children())))
+
+
+class Catalyst:
+    """Constructors of plans and expressions."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+        self._expressions = getattr(jvm, f"{_CATALYST}.expressions")
+        self._logical = getattr(jvm, f"{_CATALYST}.plans.logical")
+        literal = self._expressions.Literal
+        self.true = literal.TrueLiteral()
+        self._types = getattr(jvm, "org.apache.spark.sql.types.DataTypes")
+        self._zero = literal.create(0, self._types.IntegerType)
+
+    def seq(self, nodes: Sequence[Any]) -> Any:
+        python = getattr(self._jvm, "org.apache.spark.api.python.PythonUtils")
+        return python.toSeq(list(nodes))
+
+    def none(self) -> Any:
+        return getattr(self._jvm, "scala.Option").empty()
+
+    def replaced(self, plan: Node) -> Node:
+        """`plan` after Spark has replaced functions such as `to_timestamp`."""
+        rule = getattr(self._jvm, "org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$")
+        return getattr(rule, "MODULE$").apply(plan)
+
+    def without(self, text: Node, pattern: str) -> Node:
+        """`text`, empty where `pattern` matches it."""
+        whole = self.text(f"(?s)(?:{pattern}).*")
+        return self._expressions.RegExpReplace(text, whole, self.text(""))
+
+    def if_(self, condition: Node, then: Node, otherwise: Node) -> Node:
+        return self._expressions.If(condition, then, otherwise)
+
+    def null_unless(self, condition: Node, expression: Node) -> Node:
+        null = self._expressions.Literal.create(None, expression.dataType())
+        return self.if_(condition, expression, null)
+
+    def text(self, value: str) -> Node:
+        return self._expressions.Literal.create(value, self._types.StringType)
+
+    def struct(self, expressions: Sequence[Node]) -> Node:
+        """Of what they evaluate to."""
+        fields = [part for one in expressions for part in (self.text("_"), one)]
+        return self._expressions.CreateNamedStruct(self.seq(fields))
+
+    def tried(self, expression: Node) -> Node:
+        """Null where it throws."""
+        return self._expressions.TryEval(expression)
+
+    def field(self, struct: Node, at: int) -> Node:
+        return self._expressions.GetStructField(struct, at, self.none())
+
+    def is_null(self, expression: Node) -> Node:
+        return self._expressions.IsNull(expression)
+
+    def is_not_null(self, expression: Node) -> Node:
+        return self._expressions.IsNotNull(expression)
+
+    def either(self, one: Node, other: Node) -> Node:
+        return self._expressions.Or(one, other)
+
+    def all_of(self, conditions: Sequence[Node]) -> Node:
+        first, *others = conditions
+        for other in others:
+            first = self._expressions.And(first, other)
+        return first
+
+    def has_elements(self, collection: Node) -> Node:
+        size = self._expressions.Size(collection, False)
+        return self._expressions.GreaterThan(size, self._zero)
+
+    def alias(self, expression: Node, attribute: Node) -> Node:
+        """`expression` under the name and id of `attribute`."""
+        none, nothing = self.none(), self.seq([])
+        return self._expressions.Alias(
+            expression, attribute.name(), attribute.exprId(), nothing, none, nothing
+        )
+
+    def named(self, expression: Node, name: str) -> Node:
+        """`expression` as a new attribute."""
+        none, nothing = self.none(), self.seq([])
+        fresh = self._expressions.NamedExpression.newExprId()
+        return self._expressions.Alias(expression, name, fresh, nothing, none, nothing)
+
+    def python_udf(self, udf: Node, function: Any, children: Sequence[Node]) -> Node:
+        """As `udf`, of another function and arguments."""
+        return self._expressions.PythonUDF(
+            udf.name(),
+            function,
+            udf.dataType(),
+            self.seq(children),
+            udf.evalType(),
+            udf.udfDeterministic(),
+            udf.resultId(),
+        )
+
+    def with_children(self, node: Node, children: Sequence[Node]) -> Node:
+        return node.withNewChildren(self.seq(children))
+
+    def project(self, columns: Sequence[Node], child: Node) -> Node:
+        return self._logical.Project(self.seq(columns), child)
+
+    def filter(self, condition: Node, child: Node) -> Node:
+        return self._logical.Filter(condition, child)
+
+    def generate(self, node: Node, generator: Node, child: Node, *, outer: bool) -> Node:
+        """As `node`, of another generator and child."""
+        return self._logical.Generate(
+            generator,
+            node.unrequiredChildIndex(),
+            outer,
+            node.qualifier(),
+            node.generatorOutput(),
+            child,
+        )

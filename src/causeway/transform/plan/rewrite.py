@@ -1,0 +1,242 @@
+"""Hidden columns through a user's plan, and markers, refused records and tombstones past it.
+
+    Project(a, f(b) AS c)   becomes  Project(a, IF(live, f(b), NULL) AS c, hidden columns)
+    Filter(x AND y(value))  becomes  Filter(IF(live, x AND IF(whole, y(value), true), true))
+    explode(array)          becomes  explode_outer(IF(live, array, NULL)) behind a filter that drops
+                                     live rows of which explode makes none
+
+`live`: a record that is not refused. `whole`: that has a value, too, is no tombstone. What reads
+`value` is not asked of tombstones, unless the query itself says `value IS NULL` or IS NOT NULL.
+
+What throws would end the job, and Spark would show what it threw, with what stands in the record,
+in its log, its pages and its event log. So each step is tried first, and a record on which it
+throws is refused from there on:
+
+    Project(a, __tried.0 AS c, …, __live AND __tried IS NOT NULL AS __live)
+    └ Project(*, try(struct(IF(live, f(b), NULL))) AS __tried)
+
+What cannot throw (`catalyst.never_throws`) is spared that: it costs as much as many a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from causeway.transform.json_text import MOST_DIGITS
+from causeway.transform.plan.catalyst import (
+    Catalyst,
+    Node,
+    conjuncts,
+    each,
+    id_of,
+    name,
+    never_throws,
+    type_of,
+)
+from causeway.transform.plan.clock import NO_DATE, takes_times
+from causeway.transform.plan.prelude import HIDDEN
+from causeway.transform.plan.refusals import Facts
+from causeway.transform.udfs import guarded
+
+THROWS = "the transform fails on it"
+_TRIED = "__tried"
+_TOO_LONG = f"^.{{{MOST_DIGITS + 1}}}"  # of a text that becomes a number
+
+
+class Rewriter:
+    """For one plan that `refusals.examine` found nothing against."""
+
+    def __init__(
+        self,
+        catalyst: Catalyst,
+        facts: Facts,
+        records: Node,
+        hidden: list[Node],
+        *,
+        throws: bool = False,
+    ) -> None:
+        """`records`: the plan to stand for the view, with the view's columns by their ids and then
+        the `hidden` ones, among them `__live` and `__whole`. `throws`: no step is tried first."""
+        self._to = catalyst
+        self._facts = facts
+        self._records = records
+        self._hidden = hidden
+        self._throws = throws
+        self._tables: dict[int, Node] = {}
+
+    def rewrite(self, node: Node) -> Node:
+        """The whole plan."""
+        return self._rewrite(self._to.replaced(node) if self._facts.takes_times else node)
+
+    def _rewrite(self, node: Node) -> Node:
+        match name(node):
+            case "Project":
+                return self._project(node)
+            case "Filter":
+                return self._filter(node)
+            case "Generate":
+                return self._generate(node)
+            case "SubqueryAlias" | "View" | "PipeOperator":
+                return self._rewrite(node.child())
+            case "WithCTE":
+                self._tables |= {int(one.id()): one.child() for one in each(node.cteDefs())}
+                return self._rewrite(node.plan())
+            case "CTERelationRef":
+                return self._table(node)
+            case _:
+                return self._records
+
+    def _attribute(self, wanted: str) -> Node:
+        """A hidden column, as the steps so far have left it."""
+        return next(column for column in self._hidden if str(column.name()) == wanted)
+
+    @property
+    def _live(self) -> Node:
+        return self._attribute("__live")
+
+    @property
+    def _whole(self) -> Node:
+        return self._attribute("__whole")
+
+    def _try(self, expressions: Sequence[Node], child: Node) -> tuple[Node, Node]:
+        """`child` with one column more, what they evaluate to; and that column."""
+        found = self._to.struct(expressions)
+        tried = self._to.named(found if self._throws else self._to.tried(found), _TRIED)
+        return self._to.project([*each(child.output()), tried], child), tried.toAttribute()
+
+    def _judged(self, tried: Node) -> list[Node]:
+        """The hidden columns, where `tried` may have thrown; from here on they stand for them."""
+        worked = self._to.is_not_null(tried)
+        columns = []
+        for column in self._hidden:
+            match str(column.name()):
+                case "__live" | "__whole" as shown:
+                    judged = self._to.named(self._to.all_of([column, worked]), shown)
+                case "__reason":
+                    why = self._to.if_(worked, column, self._to.text(THROWS))
+                    judged = self._to.named(why, "__reason")
+                case _:
+                    judged = column
+            columns.append(judged)
+        self._hidden = [
+            column.toAttribute() if name(column) == "Alias" else column for column in columns
+        ]
+        return columns
+
+    def _project(self, node: Node) -> Node:
+        child = self._rewrite(node.child())
+        columns = list(each(node.projectList()))
+        made = [
+            column
+            for column in columns
+            if name(column) == "Alias" and name(column.child()) != "AttributeReference"
+        ]
+        safe = {id_of(column): column for column in made if never_throws(column.child())}
+        made = [column for column in made if id_of(column) not in safe]
+        columns = [
+            self._shielded(column) if id_of(column) in safe else column for column in columns
+        ]
+        if not made:
+            return self._to.project([*columns, *self._hidden], child)
+        child, tried = self._try([self._guarded(column) for column in made], child)
+        fields = {
+            id_of(column): self._to.with_children(column, [self._to.field(tried, at)])
+            for at, column in enumerate(made)
+        }
+        kept = [fields.get(id_of(column), column) for column in columns]
+        return self._to.project([*kept, *self._judged(tried)], child)
+
+    def _filter(self, node: Node) -> Node:
+        child = self._rewrite(node.child())
+        before = [one for one in each(child.output()) if str(one.name()) not in HIDDEN]
+        child, tried = self._try([self._passing(node)], child)
+        threw = self._to.is_null(tried)
+        child = self._to.filter(self._to.either(threw, self._to.field(tried, 0)), child)
+        return self._to.project([*before, *self._judged(tried)], child)
+
+    def _table(self, node: Node) -> Node:
+        table = self._tables[int(node.cteId())]
+        child = self._rewrite(table)
+        columns = [
+            here if id_of(here) == id_of(there) else self._to.alias(there, here)
+            for there, here in zip(each(table.output()), each(node.output()), strict=True)
+        ]
+        return self._to.project([*columns, *self._hidden], child)
+
+    def _bounded(self, expression: Node) -> Node:
+        """With no text cast to a DECIMAL that is too long for a number: Java would take half a
+        minute for one of 900 kB."""
+        before = list(each(expression.children()))
+        children = [self._bounded(child) for child in before]
+        if any(new is not old for new, old in zip(children, before, strict=True)):
+            expression = self._to.with_children(expression, children)
+        if name(expression) != "Cast" or not type_of(expression).startswith("decimal"):
+            return expression
+        if type_of(expression.child()) != "string":
+            return expression
+        text = self._to.without(expression.child(), _TOO_LONG)
+        return self._to.with_children(expression, [text])
+
+    def _calls(self, expression: Node, condition: Node) -> Node:
+        """As it may be asked: see `_bounded` and `_asked`."""
+        return self._asked(self._bounded(expression), condition)
+
+    def _asked(self, expression: Node, condition: Node) -> Node:
+        """With times only where a text has a date, and with user-defined functions asked only where
+        `condition` holds: Spark calls them for each row, also in a branch that is not taken, and
+        with values that `condition` excludes."""
+        looked_at = self._facts.calls_python or self._facts.takes_times
+        before = list(each(expression.children())) if looked_at else []
+        children = [self._asked(child, condition) for child in before]
+        if self._facts.takes_times and takes_times(expression):
+            children = [self._to.without(children[0], NO_DATE)]
+        if name(expression) == "PythonUDF":
+            given = [self._argument(child, condition) for child in children]
+            return self._to.python_udf(expression, guarded(expression), [condition, *given])
+        return self._to.with_children(expression, children) if before else expression
+
+    def _argument(self, expression: Node, condition: Node) -> Node:
+        if name(expression) == "NamedArgumentExpression":
+            value = self._to.null_unless(condition, expression.value())
+            return self._to.with_children(expression, [value])
+        return self._to.null_unless(condition, expression)
+
+    def _condition(self, expression: Node) -> Node:
+        return self._whole if self._facts.of_record(expression) else self._live
+
+    def _guarded(self, column: Node) -> Node:
+        condition = self._condition(column.child())
+        return self._to.null_unless(condition, self._calls(column.child(), condition))
+
+    def _shielded(self, column: Node) -> Node:
+        return self._to.with_children(column, [self._guarded(column)])
+
+    def _passing(self, node: Node) -> Node:
+        conditions = []
+        for part in conjuncts(node.condition()):
+            when = self._condition(part)
+            conditions.append(self._to.if_(when, self._calls(part, when), self._to.true))
+        return self._to.if_(self._live, self._to.all_of(conditions), self._to.true)
+
+    def _generate(self, node: Node) -> Node:
+        child, generator = self._rewrite(node.child()), node.generator()
+        collection, *others = each(generator.children())
+        condition = self._condition(generator)
+        collection = self._calls(collection, condition)
+        safe_collection = self._to.null_unless(condition, collection)
+        before = list(each(child.output()))
+        child, tried = self._try([safe_collection], child)
+        judged = {str(one.name()): one for one in self._judged(tried)}
+        child = self._to.project(
+            [*(judged.get(str(one.name()), one) for one in before), tried], child
+        )
+        collection = self._to.field(tried, 0)
+        others = [self._calls(other, condition) for other in others]
+        safe = self._to.with_children(generator, [collection, *others])
+        if name(generator) == "JsonTuple":  # always makes one row
+            return self._to.generate(node, safe, child, outer=False)
+        if not node.outer():
+            condition = self._condition(generator)
+            some = self._to.has_elements(collection)
+            child = self._to.filter(self._to.if_(condition, some, self._to.true), child)
+        return self._to.generate(node, safe, child, outer=True)

@@ -1,0 +1,187 @@
+"""The keys that rules name: there, and of the right length, before anything starts.
+
+Whether the paths of rules are in the schemas of key and value.
+
+Whether a record has the path of a rule, and whether a record without the path is refused.
+
+A record lacks a path if something other than null ends it too early: an object without the field,
+text, a number, or an array that is too short. All elements of `[*]` and all fields of `.*` must
+have the rest of the path. Null and an empty array or object lack nothing, because nothing is there
+to protect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from causeway.config import TransformSettings
+from causeway.errors import ConfigError
+from causeway.transform.crypto import aes_key
+from causeway.transform.rows import SCHEMA_FORMATS
+from causeway.transform.rules.model import (
+    DropRecord,
+    ElementStep,
+    Encrypt,
+    Hash,
+    Step,
+    Tokenise,
+    TransformRule,
+)
+from causeway.transform.rules.parse import parse
+from causeway.transform.rules.sql import at_path, split_wild
+
+MIN_HASH_KEY_BYTES = 16
+
+
+def check_keys(rules: tuple[TransformRule, ...], transform: TransformSettings) -> None:
+    """Raises ConfigError, which names the rule and the key but never quotes it."""
+    for rule in rules:
+        if not isinstance(rule.kind, Hash | Tokenise | Encrypt):
+            continue
+        name = rule.kind.key
+        secret = transform.secrets.get(name)
+        if secret is None:
+            raise unusable(
+                transform,
+                rule,
+                f"there is no secret {name}",
+                remedy=f"set it in the file, as in `…transform.{transform.name}.secret.{name} = "
+                "${env:…}`",
+            )
+        text = secret.reveal()
+        if isinstance(rule.kind, Hash):
+            if len(text.encode()) < MIN_HASH_KEY_BYTES:
+                raise unusable(
+                    transform,
+                    rule,
+                    f"the secret {name} is too short for a hash: with a key that can be guessed, "
+                    f"so can what was hashed",
+                    remedy=f"take {MIN_HASH_KEY_BYTES} characters or more",
+                )
+            continue
+        try:
+            aes_key(text)
+        except ValueError as error:
+            raise unusable(
+                transform,
+                rule,
+                f"the secret {name} is no AES key: {error}",
+                remedy="make one with `openssl rand -hex 32`",
+            ) from None
+
+
+def unusable(
+    transform: TransformSettings, rule: TransformRule, cause: str, *, remedy: str = ""
+) -> ConfigError:
+    where = f"rule {rule.number} ({rule.name}), character {rule.position}"
+    return ConfigError("use the rules", transform.place, f"{where}: {cause}", remedy=remedy)
+
+
+def check_paths(transform: TransformSettings) -> None:
+    """Needs a running Spark, which knows its DDL. Raises ConfigError for a path that no record can
+    have, and Spark's exceptions for a schema that is none."""
+    from pyspark.sql.types import DataType
+
+    for part, schema in (("value", transform.value_schema), ("key", transform.key_schema)):
+        if schema is None or transform.rules is None:
+            continue
+        shape = DataType.fromDDL(schema)
+        for rule in parse(transform.rules, transform.place):
+            steps = rule.path.steps if rule.path.part == part else None
+            if steps is not None and (missing := _missing(shape, steps)):
+                raise unusable(transform, rule, f"the {part}'s schema has no {missing}")
+
+
+def _missing(shape: Any, steps: Sequence[Step]) -> str | None:
+    """The first step that leads nowhere."""
+    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+    if not steps or isinstance(shape, VariantType):
+        return None
+    step, *after = steps
+    if isinstance(step, ElementStep):
+        if not isinstance(shape, ArrayType):
+            return f"array where {'[*]' if step.index is None else f'[{step.index}]'} stands"
+        return _missing(shape.elementType, after)
+    if isinstance(shape, MapType):
+        return _missing(shape.valueType, after)
+    if not isinstance(shape, StructType):
+        return f"object where .{step.name or '*'} stands"
+    if step.name is not None:
+        if step.name not in shape.names:
+            return f"field {step.name} there"
+        return _missing(shape[step.name].dataType, after)
+    found = [_missing(field.dataType, after) for field in shape.fields]
+    return None if None in found else (found or ["field there"])[0]
+
+
+OPTIONAL = "write `optional` at the end of the rule to let such records pass"
+
+
+def must_be_there(rule: TransformRule, transform: TransformSettings) -> bool:
+    """Whether a record without the rule's path is refused.
+
+    The rule's own word counts. Without a word it is refused if the rule would let it pass
+    untreated. Two kinds of rules do not: conditions that are about null, or that drop what is
+    missing (`is null`, `is not in`), and rules on JSON with a schema in Spark's DDL, because
+    nothing but the schema's fields comes out, and a missing field is null there."""
+    if rule.required is not None:
+        return rule.required
+    if by_reader(rule, transform) and not has_schemas(rule, transform):
+        return False
+    kind = rule.kind
+    return not isinstance(kind, DropRecord) or (kind.values is not None and not kind.negated)
+
+
+def by_reader(rule: TransformRule, transform: TransformSettings) -> bool:
+    """Whether the rule is on fields of a schema in Spark's DDL, which are null if they are
+    missing."""
+    schema = {"value": transform.value_schema, "key": transform.key_schema}.get(rule.path.part)
+    return rule.path.steps is not None and schema is not None
+
+
+def has_schemas(rule: TransformRule, transform: TransformSettings) -> bool:
+    """Whether each record has the id of a schema, which knows the path of a field."""
+    format = {"value": transform.value_format, "key": transform.key_format}.get(rule.path.part)
+    return rule.path.steps is not None and format in SCHEMA_FORMATS
+
+
+def check_words(rules: tuple[TransformRule, ...], transform: TransformSettings) -> None:
+    """Raises ConfigError if a rule on a whole value or key has a word about its absence."""
+    for rule in rules:
+        whole = rule.path.steps is None and (rule.path.part != "headers" or not rule.path.header)
+        if whole and rule.required is not None:
+            word = "required" if rule.required else "optional"
+            cause = f"`{word}` is for fields and headers, and {rule.path} names neither"
+            raise unusable(transform, rule, cause)
+
+
+def lacks(document: str, steps: tuple[Step, ...], within: tuple[Step, ...] = ()) -> str:
+    """SQL: whether `document`, a variant, lacks the path. `within`: where the path begins in it.
+    Never NULL."""
+    return f"NOT coalesce({_leads_on(document, steps, count(1), within)}, false)"
+
+
+def _leads_on(
+    document: str, steps: tuple[Step, ...], names: count[int], within: tuple[Step, ...] = ()
+) -> str:
+    before, wild, after = split_wild(steps)
+    here = (*within, *before)
+    nulls = " OR ".join(
+        f"is_variant_null({at_path(document, here[:end])})"
+        for end in range(len(within), len(here) + (wild is not None))
+    )
+    if wild is None:
+        found = f"{at_path(document, here)} IS NOT NULL"
+        return f"({found} OR {nulls})" if nulls else found
+    kind = "array<variant>" if isinstance(wild, ElementStep) else "map<string, variant>"
+    inside = f"try_variant_get({at_path(document, here)}, '$', '{kind}')"
+    if not isinstance(wild, ElementStep):
+        inside = f"map_values({inside})"
+    every = f"{inside} IS NOT NULL"
+    if after:
+        x = f"p{next(names)}"
+        every = f"forall({inside}, {x} -> {x} IS NULL OR {_leads_on(x, after, names)})"
+    return f"({every} OR {nulls})"

@@ -1,0 +1,226 @@
+"""Protobuf to JSON and back: Protobuf's own mapping, by the names of the .proto file, with 64-bit
+integers as numbers and with the fields that have no presence, such as a 0, told.
+
+What the registry has is the text of .proto files; protoc, of grpcio-tools, compiles it.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from grpc_tools import protoc
+
+from causeway.transform.rules import ElementStep, FieldStep, Step
+from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
+
+_MAIN = "causeway_schema.proto"
+_LONG = {FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64}
+_OWN_JSON = "google.protobuf."  # well-known types have JSON of their own
+# Messages whose JSON may have any path.
+_FREE = {f"{_OWN_JSON}{name}" for name in ("Any", "Struct", "Value", "ListValue")}
+_WRAPPED = {"google.protobuf.Int64Value", "google.protobuf.UInt64Value"}
+Fix = Callable[[Any], Any]
+Steps = tuple[Step, ...]
+
+
+class Protobuf:
+    """A .proto file; its messages are named by their indexes, as the wire format does."""
+
+    def __init__(self, text: str, references: Sequence[NamedSchema] = ()) -> None:
+        """Raises any exception for a schema that cannot be read."""
+        files = _compile(text, references)
+        pool = descriptor_pool.DescriptorPool()
+        for file in files.file:
+            pool.Add(file)
+        self._messages: dict[tuple[int, ...], _MessageCodec] = {}
+        self._indexes: dict[str, tuple[int, ...]] = {}
+        main = next(file for file in files.file if file.name == _MAIN)
+        prefix = f"{main.package}." if main.package else ""
+        for indexes, name in _names(main.message_type, prefix):
+            self._indexes[name] = indexes
+            self._messages[indexes] = _MessageCodec(pool.FindMessageTypeByName(name))
+
+    def name(self, indexes: tuple[int, ...]) -> str:
+        """Of the message. Raises MisfitError where there is none."""
+        return self._message(indexes).name
+
+    def indexes(self, name: str) -> tuple[int, ...] | None:
+        return self._indexes.get(name)
+
+    def lacks(self, indexes: tuple[int, ...], path: Steps) -> bool:
+        """Whether no JSON of the message has the path. Raises MisfitError if there is none."""
+        return self._message(indexes).lacks(path)
+
+    def decode(self, indexes: tuple[int, ...], data: bytes) -> str:
+        """The JSON of all of `data`. Raises MisfitError, also for fields that the message lacks."""
+        return self._message(indexes).decode(data)
+
+    def encode(self, indexes: tuple[int, ...], text: str) -> bytes:
+        """Raises MisfitError."""
+        return self._message(indexes).encode(text)
+
+    def _message(self, indexes: tuple[int, ...]) -> _MessageCodec:
+        if indexes not in self._messages:
+            raise MisfitError
+        return self._messages[indexes]
+
+
+class _MessageCodec:
+    def __init__(self, descriptor: Descriptor) -> None:
+        self.name: str = descriptor.full_name
+        self._class = message_factory.GetMessageClass(descriptor)
+        self._longs = _Longs()
+        self._fix = self._longs.of(descriptor)
+        self._descriptor = descriptor
+
+    def lacks(self, path: Steps) -> bool:
+        return not _leads_on(self._descriptor, path)
+
+    def decode(self, data: bytes) -> str:
+        try:
+            message = self._class.FromString(data)
+            size = message.ByteSize()
+            message.DiscardUnknownFields()
+            if message.ByteSize() != size:
+                raise MisfitError  # noqa: TRY301
+            found = json_format.MessageToDict(
+                message,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
+            if self._fix is not None:
+                found = self._fix(found)
+            return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+        except MemoryError:
+            raise  # it quotes nothing from the record
+        except Exception:  # the library raises many kinds for bytes that are something else
+            raise MisfitError from None
+
+    def encode(self, text: str) -> bytes:
+        if not text.lstrip().startswith("{"):
+            raise MisfitError  # the library takes [] for an empty message
+        try:
+            message = json_format.Parse(text, self._class())
+            data: bytes = message.SerializeToString(deterministic=True)
+        except Exception:
+            raise MisfitError from None
+        return data
+
+
+class _Longs:
+    """Protobuf's JSON has 64-bit integers as text: functions that make numbers of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {}
+        self._made: dict[str, Fix] = {}
+
+    def of(self, message: Descriptor) -> Fix | None:
+        """None where `message` has none."""
+        if message.full_name in _WRAPPED:
+            return int
+        if message.full_name.startswith(_OWN_JSON) or not self._has(message, set()):
+            return None
+        name = message.full_name
+        if name not in self._made:
+            fixes: dict[str, Fix] = {}
+
+            def fix(found: Any) -> Any:
+                for field, one in fixes.items():
+                    if field in found:
+                        found[field] = one(found[field])
+                return found
+
+            self._made[name] = fix
+            for field in message.fields:
+                if (one := self._of_field(field)) is not None:
+                    fixes[field.name] = one
+        return self._made[name]
+
+    def _of_field(self, field: FieldDescriptor) -> Fix | None:
+        kind = field.message_type
+        if kind is not None and kind.GetOptions().map_entry:
+            one = self._of_field(kind.fields_by_name["value"])
+            return None if one is None else partial(_in_map, one)
+        one = int if field.cpp_type in _LONG else self.of(kind) if kind is not None else None
+        return partial(_in_list, one) if one is not None and field.is_repeated else one
+
+    def _has(self, message: Descriptor, seen: set[str]) -> bool:
+        if message.full_name in _WRAPPED:
+            return True
+        if message.full_name in seen or message.full_name.startswith(_OWN_JSON):
+            return False
+        seen.add(message.full_name)
+        return any(
+            field.cpp_type in _LONG
+            or (field.message_type is not None and self._has(field.message_type, seen))
+            for field in message.fields
+        )
+
+
+def _leads_on(message: Descriptor, path: Steps) -> bool:
+    if not path:
+        return True
+    if message.full_name in _FREE:
+        return True
+    step = path[0]
+    if message.full_name.startswith(_OWN_JSON) or not isinstance(step, FieldStep):
+        return False
+    return any(
+        _field_leads_on(field, path[1:])
+        for field in message.fields
+        if step.name in (None, field.name)
+    )
+
+
+def _field_leads_on(field: FieldDescriptor, path: Steps) -> bool:
+    kind = field.message_type
+    if path and kind is not None and kind.GetOptions().map_entry:
+        return isinstance(path[0], FieldStep) and _field_leads_on(
+            kind.fields_by_name["value"], path[1:]
+        )
+    if path and field.is_repeated:
+        if not isinstance(path[0], ElementStep):
+            return False
+        path = path[1:]
+    return not path or (kind is not None and _leads_on(kind, path))
+
+
+def _in_map(fix: Fix, found: dict[str, Any]) -> Any:
+    return {key: fix(value) for key, value in found.items()}
+
+
+def _in_list(fix: Fix, found: list[Any]) -> Any:
+    return [fix(one) for one in found]
+
+
+def _names(messages: Any, prefix: str) -> Iterator[tuple[tuple[int, ...], str]]:
+    for index, message in enumerate(messages):
+        name = prefix + message.name
+        yield (index,), name
+        for rest, inner in _names(message.nested_type, f"{name}."):
+            yield (index, *rest), inner
+
+
+def _compile(text: str, references: Sequence[NamedSchema]) -> descriptor_pb2.FileDescriptorSet:
+    known = resources.files("grpc_tools") / "_proto"
+    with tempfile.TemporaryDirectory(prefix="causeway-") as name, resources.as_file(known) as proto:
+        folder = Path(name)
+        for one in (NamedSchema(_MAIN, text), *references):
+            path = PurePosixPath(one.name)
+            if path.is_absolute() or ".." in path.parts:
+                raise ValueError(one.name)
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(one.text, "utf-8")
+        made = folder / "made"
+        words = ["protoc", f"-I{folder}", f"-I{proto}", "--include_imports"]
+        if protoc.main([*words, f"--descriptor_set_out={made}", _MAIN]) != 0:
+            raise ValueError("protoc refuses it")
+        return descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())

@@ -1,0 +1,79 @@
+"""A lane's direct worker: treats the chunks of all its transforms that need no Spark.
+
+    python -m causeway.transform.stage.direct_worker FD VARIABLE
+
+FD: the socket to the lane, whose child this is; VARIABLE: the name of the environment variable that
+has the secret. It ends when the lane hangs up, and says nothing but frames: what else a process
+prints could quote a record.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import sys
+from typing import NoReturn
+
+# As worker.settle has it; any other would take pages first.
+os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # none is needed
+
+import msgspec  # noqa: F401  loaded before it greets
+
+import causeway.transform.stage.outcome  # noqa: F401
+from causeway.transform.channel import (
+    Chunk,
+    ChunkOutcome,
+    Greeting,
+    NeedsSpark,
+    Open,
+    SealedConnection,
+)
+from causeway.transform.queries import QueryShortcut
+from causeway.transform.rules import Shortcut
+from causeway.transform.stage.direct import Direct
+from causeway.transform.stage.source_rows import Rows
+from causeway.transform.stage.workers import limited_memory, settle
+
+
+def run(connection: SealedConnection) -> NoReturn:
+    """Raises ConnectionError once the lane is gone."""
+    connection.send(Greeting("", "", "direct"))
+    opened: dict[str, Direct | None] = {}
+    while True:
+        for frame in connection.wait(None):
+            if isinstance(frame, Open):
+                opened[frame.stage] = _opened(frame)
+            elif isinstance(frame, Chunk):
+                connection.send_all(_answer(opened[frame.stage], frame))
+
+
+def _answer(direct: Direct | None, chunk: Chunk) -> ChunkOutcome | NeedsSpark:
+    if not chunk.batches:  # it only tells how far the source was read
+        return ChunkOutcome(chunk.number, ())
+    answer = None if direct is None else direct.answer(chunk)
+    return answer if isinstance(answer, ChunkOutcome) else NeedsSpark(chunk.number)
+
+
+def _opened(frame: Open) -> Direct | None:
+    """None where that fails: it does so in the stage too, and of a stage people are told why."""
+    try:
+        shortcut: Shortcut | QueryShortcut = pickle.loads(frame.shortcut)  # noqa: S301  our own lane's
+        return Direct(shortcut.open(frame.secrets), Rows({}))
+    except Exception:
+        return None
+
+
+def main(descriptor: str, variable: str) -> int:
+    settle()
+    sock = socket.socket(fileno=int(descriptor))
+    try:
+        with limited_memory():
+            run(SealedConnection(sock, os.environ[variable], lane=False))
+    except ConnectionError:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

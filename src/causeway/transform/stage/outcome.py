@@ -1,0 +1,407 @@
+"""Record batches out of Arrow columns, without a Python object for each record.
+
+Layout of a record, from Kafka's DefaultRecord; numbers are zigzag varints, a length of -1 is null:
+
+    length | attributes 1 | timestamp delta | offset delta | key | value | count | (name | value) …
+
+Each part of it is a column: the numbers are encoded with numpy, and Arrow joins the parts of all
+records into one buffer, which is the batch's payload.
+
+What became of a chunk: its rows, back from Spark, as batches for each outlet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.config import NOT_A_PARTITION, most_partitions
+from causeway.records import Batch, pack
+from causeway.transform.channel import ChunkOutcome, OutletBatch, Refusal
+from causeway.transform.rows import MISSING, REASON, SEEN, Found, counted, plus, staying
+
+Ints = npt.NDArray[np.int64]
+RECORD_OVERHEAD, HEADER_OVERHEAD = 36, 10  # bytes, the most that lengths and numbers take
+
+
+class Columns(NamedTuple):
+    """Records of one outlet, in order. `timestamps` in ms, -1 where there is none; names in
+    `headers` are not null."""
+
+    offsets: Ints  # on the source
+    timestamps: Ints
+    keys: pa.Array
+    values: pa.Array
+    headers: pa.Array
+
+    def slice(self, start: int, stop: int) -> Columns:
+        length = stop - start
+        return Columns(
+            self.offsets[start:stop],
+            self.timestamps[start:stop],
+            self.keys.slice(start, length),
+            self.values.slice(start, length),
+            self.headers.slice(start, length),
+        )
+
+    def take(self, rows: Ints) -> Columns:
+        return Columns(
+            self.offsets[rows],
+            self.timestamps[rows],
+            self.keys.take(rows),
+            self.values.take(rows),
+            self.headers.take(rows),
+        )
+
+    def sizes(self) -> Ints:
+        """Bytes that each record takes at most, not compressed."""
+        counts = _counts(self.headers)
+        sizes = np.maximum(_lengths(self.keys), 0) + np.maximum(_lengths(self.values), 0)
+        sizes += RECORD_OVERHEAD
+        if counts.any():
+            ends = np.zeros(len(sizes) + 1, np.int64)
+            np.cumsum(counts, out=ends[1:])
+            pairs = self.headers.flatten()
+            of_pair = sum(np.maximum(_lengths(pairs.field(side)), 0) for side in (0, 1))
+            before = np.zeros(len(pairs) + 1, np.int64)
+            np.cumsum(of_pair + HEADER_OVERHEAD, out=before[1:])
+            sizes += before[ends[1:]] - before[ends[:-1]]
+        return sizes
+
+
+def encode(columns: Columns, *, codec: int, next: int, leader_epoch: int) -> Batch:
+    """One dense batch of all of `columns` (at least one record); the rest as in `Batch`."""
+    offsets, timestamps = columns.offsets, columns.timestamps
+    count, first = len(offsets), int(offsets[0])
+    payload, codec = pack(_records(columns), codec)
+    dense = offsets[-1] - first == count - 1 and bool((np.diff(offsets) == 1).all())
+    return Batch(
+        payload=payload,
+        codec=codec,
+        base_timestamp=int(timestamps[0]),
+        max_timestamp=int(timestamps.max()),
+        records=count,
+        first=first,
+        next=next,
+        leader_epoch=leader_epoch,
+        offsets=None if dense else offsets.tolist(),
+    )
+
+
+def _records(columns: Columns) -> bytes:
+    count = len(columns.offsets)
+    key_lengths, value_lengths = _lengths(columns.keys), _lengths(columns.values)
+    header_counts = _counts(columns.headers)
+    head = [
+        np.zeros((count, 1), np.uint8),  # attributes
+        _varints(columns.timestamps - columns.timestamps[0]),
+        _varints(np.arange(count)),
+        _varints(key_lengths),
+    ]
+    middle, tail = [_varints(value_lengths)], [_varints(header_counts)]
+    headers = _header_bytes(columns.headers, header_counts) if header_counts.any() else None
+    lengths = sum(_widths(part) for part in (*head, *middle, *tail))
+    lengths += np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)
+    if headers is not None:
+        lengths += _lengths(headers)
+    parts = [
+        _joined([_varints(lengths), *head]),
+        columns.keys,
+        _joined(middle),
+        columns.values,
+        _joined(tail),
+    ]
+    if headers is not None:
+        parts.append(headers)
+    joined = pc.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement=b"")
+    return bytes(joined.buffers()[2])
+
+
+def _header_bytes(headers: pa.Array, counts: Ints) -> pa.Array:
+    """What follows the count of headers, of each record."""
+    pairs = headers.flatten()
+    names, values = pairs.field(0).cast(pa.binary()), pairs.field(1)
+    one = pc.binary_join_element_wise(
+        _joined([_varints(_lengths(names))]),
+        names,
+        _joined([_varints(_lengths(values))]),
+        values,
+        b"",
+        null_handling="replace",
+        null_replacement=b"",
+    )
+    _, ends, data = one.buffers()
+    before = np.frombuffer(ends, np.int32, len(one) + 1)
+    last = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=last[1:])
+    return pa.Array.from_buffers(
+        pa.binary(), len(counts), [None, pa.py_buffer(before[last].tobytes()), data]
+    )
+
+
+def _lengths(column: pa.Array) -> Ints:
+    """Bytes of each value, -1 for null."""
+    found: Ints = pc.binary_length(column).fill_null(-1).to_numpy().astype(np.int64)
+    return found
+
+
+def _counts(headers: pa.Array) -> Ints:
+    found: Ints = pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)
+    return found
+
+
+# A column of texts of different lengths is a matrix of bytes here, a row each. Bytes of a varint
+# that are not the last have their highest bit set, so a row's end is seen by itself.
+Bytes = npt.NDArray[np.uint8]
+
+
+def _varints(numbers: Ints) -> Bytes:
+    rest = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    width = max(1, -(-int(rest.max()).bit_length() // 7))
+    found = np.empty((len(numbers), width), np.uint8)
+    for at in range(width):
+        found[:, at] = rest & np.uint64(0x7F)
+        rest = rest >> np.uint64(7)
+        if at + 1 < width:
+            found[:, at] |= (rest > 0).view(np.uint8) << 7
+    return found
+
+
+def _there(numbers: Bytes) -> npt.NDArray[np.bool_]:
+    """Which bytes belong to a number: the first, and what follows one that goes on."""
+    there = np.ones(numbers.shape, np.bool_)
+    there[:, 1:] = numbers[:, :-1] >= 0x80
+    return there
+
+
+def _widths(numbers: Bytes) -> Ints:
+    found: Ints = _there(numbers).sum(axis=1)
+    return found
+
+
+def _joined(parts: list[Bytes]) -> pa.Array:
+    """The parts of each row behind each other, as a column."""
+    there = np.hstack([_there(part) for part in parts])
+    ends = np.zeros(len(there) + 1, np.int32)
+    np.cumsum(there.sum(axis=1), out=ends[1:])
+    data = np.hstack(parts)[there]
+    return pa.Array.from_buffers(
+        pa.binary(), len(there), [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(data)]
+    )
+
+
+BATCH_BYTES = 1_000_000  # not compressed; what one record became may take more
+NO_NAME = "a header that it would get has no name"
+
+
+def outcome_of(
+    number: int,
+    mark: dict[str, Any],
+    rows: Sequence[pa.RecordBatch],
+    treated: pa.RecordBatch | None = None,
+    why_not: Callable[[str], str | None] | None = None,
+) -> ChunkOutcome:
+    """The outcome of a chunk, by its marker and the rows before it. `treated`: the outcomes of the
+    records that needed no Spark, if there were some. `why_not`: gives the reason if no record may
+    go to the topic of a name."""
+    if treated is not None:
+        rows = [*rows, _as_row(treated, rows[0].schema if rows else _ROWS)]
+    if not rows:
+        dropped = mark["records"]
+        return ChunkOutcome(
+            number, (), (), dropped, 0, dropped, mark["without_spark"], *_found(mark)
+        )
+    table = rows[0] if len(rows) == 1 else pa.concat_batches(rows)
+    if treated is not None and len(rows) > 1:
+        table = table.take(np.argsort(table.column("offset").to_numpy(), kind="stable"))
+    found, missing = map(plus, _found(mark), counted(table))
+    table, refused = _refuse(staying(table), mark, why_not)
+    refusals = np.array(sorted(refused), np.int64)
+    offsets = table.column("offset").to_numpy()
+    columns = Columns(
+        offsets,
+        table.column("timestamp").view(pa.int64()).fill_null(-1).to_numpy() // 1000,
+        table.column("key"),
+        table.column("value"),
+        table.column("headers"),
+    )
+    outputs = tuple(
+        OutletBatch(topic, partition, batch)
+        for topic, partition, part in _outlets(table, columns, mark)
+        for batch in _batches(part, mark, refusals)
+    )
+    left = len(np.unique(offsets)) + len(refused)
+    return ChunkOutcome(
+        number,
+        outputs,
+        tuple(Refusal(offset, refused[offset]) for offset in refusals.tolist()),
+        mark["records"],
+        len(offsets),
+        mark["records"] - left,
+        mark["without_spark"],
+        found,
+        missing,
+    )
+
+
+def outcome_without_spark(number: int, mark: dict[str, Any], columns: Columns) -> ChunkOutcome:
+    """The outcome of a chunk if a worker has treated all its records itself."""
+    count, records = len(columns.offsets), mark["records"]
+    none = np.array([], np.int64)
+    batches = _batches(columns, mark, none) if count else ()
+    outputs = tuple(OutletBatch(None, None, batch) for batch in batches)
+    dropped = records - count
+    return ChunkOutcome(number, outputs, (), records, count, dropped, records, *_found(mark))
+
+
+def _found(mark: dict[str, Any]) -> Found:
+    """The counts of the rules over the records that need no Spark."""
+    return tuple(mark["found"]), tuple(mark["missing"])
+
+
+def batch_of(columns: Columns) -> pa.RecordBatch:
+    """Records that a worker has treated itself, as `outcome_of` takes them."""
+    times = pa.array(columns.timestamps * 1000)
+    arrays = [pa.array(columns.offsets), times, columns.keys, columns.values, columns.headers]
+    return pa.RecordBatch.from_arrays(
+        arrays, names=["offset", "timestamp", "key", "value", "headers"]
+    )
+
+
+# Of a chunk if Spark has dropped all records that it got.
+_ROWS = pa.schema(
+    [
+        (REASON, pa.string()),
+        (SEEN, pa.int64()),
+        (MISSING, pa.int64()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+def _as_row(treated: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """As Spark's rows are; what they have besides is null, which is each record's own."""
+    there = set(treated.schema.names)
+    arrays = [
+        treated.column(one.name).cast(one.type)
+        if one.name in there
+        else pa.nulls(len(treated), one.type)
+        for one in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _refuse(
+    table: pa.RecordBatch, mark: dict[str, Any], why_not: Callable[[str], str | None] | None
+) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """The rows to be sent on, and why source offsets are refused: then nothing of them is sent."""
+    reasons = table.column(REASON)
+    refused: dict[int, str] = {}
+    if reasons.null_count < len(reasons):
+        rows = reasons.is_valid()
+        found = (table.column("offset").filter(rows), reasons.filter(rows))
+        refused.update(zip(*(column.to_pylist() for column in found), strict=True))
+    headers = table.column("headers")
+    names = headers.flatten().field(0)
+    if names.null_count:
+        rows = pc.list_parent_indices(headers).filter(names.is_null())
+        for offset in table.column("offset").take(rows).to_pylist():
+            refused.setdefault(offset, NO_NAME)
+    # Of what is refused already the names may be of any length, and `why_not` keeps them.
+    named = table.filter(reasons.is_null()) if refused else table
+    for offset, reason in _led_nowhere(named, mark, why_not):
+        refused.setdefault(offset, reason)
+    if refused:
+        kept = pc.is_in(table.column("offset"), pa.array(refused, pa.int64()))
+        table = table.filter(pc.invert(kept))
+    return table, refused
+
+
+def _led_nowhere(
+    table: pa.RecordBatch, mark: dict[str, Any], why_not: Callable[[str], str | None] | None
+) -> Iterator[tuple[int, str]]:
+    """The source offsets of records without a valid destination, with the reason."""
+    offsets = table.column("offset")
+    topics = _unless(table.column("topic"), mark["topic"])
+    if why_not is not None and topics.null_count < len(topics):
+        names = topics.dictionary_encode()
+        found = enumerate(names.dictionary.to_pylist())
+        wrong = {code: why for code, name in found if (why := why_not(name)) is not None}
+        if wrong:
+            rows = pc.is_in(names.indices, pa.array(wrong, names.indices.type))
+            codes = names.indices.filter(rows).to_pylist()
+            for offset, code in zip(offsets.filter(rows).to_pylist(), codes, strict=True):
+                yield offset, wrong[code]
+    partitions = _unless(table.column("partition"), mark["partition"])
+    if partitions.null_count < len(partitions):
+        most = most_partitions(mark["partition"])
+        rows = pc.greater_equal(partitions, most).fill_null(False)
+        for offset in offsets.filter(rows).to_pylist():
+            yield offset, NOT_A_PARTITION
+
+
+def _outlets(
+    table: pa.RecordBatch, columns: Columns, mark: dict[str, Any]
+) -> Iterator[tuple[str | None, int | None, Columns]]:
+    # Whether a query names the source's own or none: it is one outlet, so one order.
+    topics = _unless(table.column("topic"), mark["topic"])
+    partitions = _unless(table.column("partition"), mark["partition"])
+    count = len(topics)
+    if not count:
+        return
+    if topics.null_count == partitions.null_count == count:
+        yield None, None, columns
+        return
+    names = topics.dictionary_encode(null_encoding="encode")
+    codes = names.indices.to_numpy().astype(np.int64) << 32
+    codes += partitions.fill_null(-(2**31)).to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ordered = columns.take(order)
+    starts = np.flatnonzero(np.diff(codes[order], prepend=codes.min() - 1))
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), count], strict=True):
+        row = int(order[start])
+        yield topics[row].as_py(), partitions[row].as_py(), ordered.slice(start, stop)
+
+
+def _unless(column: pa.Array, own: Any) -> pa.Array:
+    """Null where it is `own`."""
+    return pc.if_else(pc.equal(column, pa.scalar(own, column.type)), None, column)
+
+
+def _batches(columns: Columns, mark: dict[str, Any], refusals: Ints) -> Iterator[Batch]:
+    """The records of one outlet as batches, cut between source records only."""
+    offsets = columns.offsets
+    count = len(offsets)
+    ends = np.cumsum(columns.sizes())
+    # Where a batch may end: behind the last of what one source record became. And where it must.
+    may = np.append(np.flatnonzero(np.diff(offsets)) + 1, count)
+    must = np.append(np.unique(np.searchsorted(offsets, refusals)), count)
+    start = 0
+    while start < count:
+        taken = int(ends[start - 1]) if start else 0
+        fits = int(np.searchsorted(ends, taken + BATCH_BYTES, "right"))
+        first, last = np.searchsorted(may, [start, fits], "right")
+        stop = int(may[max(first, last - 1)])
+        stop = min(stop, int(must[np.searchsorted(must, start, "right")]))
+        after = int(offsets[stop]) if stop < count else mark["next"]
+        refusal = int(np.searchsorted(refusals, offsets[stop - 1]))
+        if refusal < len(refusals):
+            after = min(after, int(refusals[refusal]))
+        yield encode(
+            columns.slice(start, stop),
+            codec=mark["codec"],
+            next=after,
+            leader_epoch=mark["epoch"],
+        )
+        start = stop
