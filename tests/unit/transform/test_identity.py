@@ -192,7 +192,7 @@ def test_a_link_asks_which_java_there_is(monkeypatch: pytest.MonkeyPatch) -> Non
     link = replace(LINK, transforms=(TRANSFORM,))
 
     def with_java(number: int) -> str:
-        monkeypatch.setattr("causeway.daemon.partitions.transforms.feature", lambda: number)
+        monkeypatch.setattr("causeway.daemon.partitions.transforms.java_version", lambda: number)
         return Transforms(link, {}).all[0].identity
 
     assert with_java(17) == identity_of(TRANSFORM, {}, 17)
