@@ -17,7 +17,7 @@ from pathlib import Path
 
 from causeway.config import Settings
 from causeway.formats import load
-from causeway.translation.answers import Question, translate
+from causeway.translation import Question, translate
 
 
 def move(database: sqlite3.Connection, settings: Settings, *, back: bool) -> list[str]:

@@ -12,8 +12,7 @@ from causeway.config import LinkSettings
 from causeway.link_topics import topic_log
 from causeway.link_topics.progress import Entry, OffsetMapRecord, Progress, ProgressTopic, encode
 from causeway.model import Pair, State, TopicPartition
-from causeway.records import Batch, PlainRecord, header, records_of
-from causeway.records.codec import build
+from causeway.records import Batch, PlainRecord, build, header, records_of
 from causeway.relay import log_reader
 from causeway.relay.messages import Outlet
 

@@ -14,7 +14,7 @@ from causeway.errors import CausewayError, UnreachableError
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Assign, Clusters, Drain, Outlet, Report, Throttle
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
-from causeway.relay.recovery.survey import Led, Request, place_of
+from causeway.relay.recovery.survey import Led, Request
 from tests.harness.simulated_brokers import LATE_S, SOURCE, SimulatedCluster
 from tests.harness.simulated_lane import SimulatedLane
 from tests.harness.simulated_logs import Place
@@ -116,7 +116,7 @@ class SimulatedDriver:
                 assert outlet.pair.sequence == len(series)
 
     def held(self, outlet: Outlet) -> list[int]:
-        return self.brokers.targets[place_of(outlet)].held(outlet.producer_id)
+        return self.brokers.targets[outlet.at].held(outlet.producer_id)
 
     def recover(
         self, requests: Sequence[Request], *_: SimulatedCluster
@@ -155,7 +155,7 @@ class SimulatedDriver:
         self, one: Mirrored, number: int, outlet: Outlet, request: Request
     ) -> ResumedOutlet:
         self._check(one, number, outlet.pair, "at recovery")
-        log, held = self.brokers.targets[place_of(outlet)], self.held(outlet)
+        log, held = self.brokers.targets[outlet.at], self.held(outlet)
         for batch in log.of(outlet.producer_id):
             told = batch.sequence < outlet.pair.sequence
             assert told or batch.late or request.unsettled, f"{one.key}: nobody told of {batch}"
@@ -172,7 +172,7 @@ class SimulatedDriver:
     def _check(self, one: Mirrored, number: int, pair: Pair, when: str) -> None:
         """That `pair` is true of an outlet."""
         outlet = one.outlets[number]
-        log = self.brokers.targets[place_of(outlet)]
+        log = self.brokers.targets[outlet.at]
         before = sum(offset < pair.source for offset in one.series(number))
         own = log.of(outlet.producer_id)
         places = [batch.base + at for batch in own for at in range(len(batch.offsets))]

@@ -8,7 +8,6 @@ from functools import partial
 
 from causeway.model import Pair
 from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.recovery.survey import place_of
 from tests.harness.simulated_brokers import SOURCE, Brokers
 from tests.harness.simulated_lane import STAGE, copies_of, share_of
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
@@ -161,7 +160,7 @@ class Setting:
                 exclusive=not kind.shared,
             )
             new = TargetLog(chance.randrange(kind.brokers), kind.takes)
-            held_by = self.brokers.targets.setdefault(place_of(outlet), new)
+            held_by = self.brokers.targets.setdefault(outlet.at, new)
             held_by.series[outlet.producer_id] = partial(one.series, number)
             one.outlets += (outlet,)
         self.mirrored[one.key] = one

@@ -12,9 +12,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from causeway.records import Batch, PlainRecord, Record, records_of
-from causeway.records.codec import build
-from causeway.transform.channel import (
+from causeway.records import Batch, PlainRecord, Record, build, records_of
+from causeway.transform import (
     Chunk,
     ChunkOutcome,
     Greeting,

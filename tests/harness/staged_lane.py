@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from causeway.records import Batch, PlainRecord
-from causeway.records.codec import build
+from causeway.records import Batch, PlainRecord, build
 from causeway.relay import messages
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stages import Stages

@@ -23,8 +23,7 @@ from causeway.cluster import (
 )
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import Pair, TopicPartition
-from causeway.records import CONTROL, HEADER, Batch, PlainRecord, advance, decode, records_of
-from causeway.records.codec import build
+from causeway.records import CONTROL, HEADER, Batch, PlainRecord, advance, build, decode, records_of
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import recover as recovery
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption

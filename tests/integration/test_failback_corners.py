@@ -22,7 +22,7 @@ from causeway.operate.failover.failback import failback
 from causeway.operate.failover.failback_result import Step
 from causeway.operate.failover.failover import failover
 from causeway.operate.verify import verify
-from causeway.translation.answers import Question, translate
+from causeway.translation import Question, translate
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until

@@ -11,8 +11,7 @@ from causeway.cluster import Cluster
 from causeway.dev import LocalCluster
 from causeway.link_topics.progress import Contents, ProgressTopic
 from causeway.model import State, TopicPartition
-from causeway.records import PlainRecord, header
-from causeway.records.codec import build
+from causeway.records import PlainRecord, build, header
 from causeway.status.snapshot import Role
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools

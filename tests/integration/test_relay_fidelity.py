@@ -18,8 +18,7 @@ import pytest
 from causeway.cluster import Cluster
 from causeway.dev import LocalCluster
 from causeway.model import State, TopicPartition
-from causeway.records import HEADER_SIZE, PlainRecord, header, records_of
-from causeway.records.codec import build
+from causeway.records import HEADER_SIZE, PlainRecord, build, header, records_of
 from causeway.relay import log_reader
 from causeway.relay.lane import responses
 from causeway.relay.log_reader import content_of

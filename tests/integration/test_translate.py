@@ -13,7 +13,7 @@ import pytest
 
 from causeway.dev import LocalCluster
 from causeway.formats import load
-from causeway.translation.answers import Answer, Question, Why, translate
+from causeway.translation import Answer, OffsetNote, Question, translate
 from tests.harness.command import causeway
 from tests.harness.control import Truth
 from tests.harness.kafka_tools import KafkaTools, Outgoing
@@ -105,7 +105,7 @@ def test_each_offset_there_and_back(
     assert not wrong_there(there, truth)
     assert [one for one in there if not one.exact] == []
     places = truth[torn]
-    gaps = {one.question for one in there if one.places[0].why is Why.GAP}
+    gaps = {one.question for one in there if one.places[0].why is OffsetNote.GAP}
     assert len(gaps) > 100
     for gap in gaps:
         assert gap.offset not in truth[gap.topic].source[gap.partition], gap
@@ -151,9 +151,9 @@ def without_the_source(
     exact = [one for one in answers if one.exact]
     assert exact
     assert {one.places[0].why for one in answers if not one.exact} <= {
-        Why.UNREACHABLE,
-        Why.NOT_YET,
-        Why.BEFORE,
+        OffsetNote.UNREACHABLE,
+        OffsetNote.NOT_YET,
+        OffsetNote.BEFORE,
     }
     for one in answers:
         place = one.places[0].offset

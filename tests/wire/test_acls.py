@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from causeway.cluster import ANY_TOPIC, AclBinding, AclFilter, Cluster, SecurityDisabled
 from causeway.cluster import acls as module
-from causeway.cluster.acls import ANY_TOPIC, AclBinding, AclFilter, SecurityDisabled
-from causeway.cluster.cluster import Cluster
 from causeway.config import ClientSettings, SaslSettings, Secret
 from causeway.dev import LocalCluster
 from causeway.errors import AuthorizationError, BrokerError

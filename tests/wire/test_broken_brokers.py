@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from causeway.cluster.admin import NewTopic
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import Cluster, NewTopic, OffsetAt
 from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.errors import UnreachableError

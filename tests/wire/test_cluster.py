@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from causeway.cluster import admin
-from causeway.cluster.admin import ConfigEntry, NewTopic
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt, admin
 from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.errors import BrokerError

@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.groups import Committed
+from causeway.cluster import Cluster, Committed
 from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.errors import BrokerError

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from causeway.cluster.admin import NewTopic
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster, NewTopic
 from causeway.config import (
     ClientSettings,
     OAuthSettings,
@@ -19,14 +18,9 @@ from causeway.config import (
     SecurityProtocol,
     TlsSettings,
 )
-from causeway.errors import (
-    AuthenticationError,
-    AuthorizationError,
-    CausewayError,
-    UnreachableError,
-)
+from causeway.errors import AuthenticationError, AuthorizationError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire.connection import Connection
+from causeway.wire import Connection
 from tests.harness.kafka.certificates import create_certificates
 from tests.harness.secured import ADMIN, NOBODY, ODD_USER, PASSWORD, SHORT_SESSION_MS
 from tests.harness.secured import SecuredCluster as Secured

@@ -15,15 +15,7 @@ from rich.text import Text
 
 from causeway.cli.active_directives import standing
 from causeway.cli.tables import TEXT_AT_LEAST
-from causeway.cli.words import (
-    count,
-    duration,
-    number,
-    outcomes,
-    printable,
-    size,
-    with_and_without,
-)
+from causeway.cli.words import count, duration, number, outcomes, printable, size, with_and_without
 from causeway.model import State
 from causeway.status.snapshot import LinkStatus, Role, Snapshot
 from causeway.status.states import rank

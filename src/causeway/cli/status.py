@@ -14,14 +14,7 @@ from causeway.cli.common import FileArgument, JsonOption, console, load, print_j
 from causeway.cli.directives import LinkOption, TopicOption
 from causeway.cli.tables import fits, table
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
-from causeway.cli.words import (
-    count,
-    duration,
-    number,
-    outcomes,
-    printable,
-    with_and_without,
-)
+from causeway.cli.words import count, duration, number, outcomes, printable, with_and_without
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:

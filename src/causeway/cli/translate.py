@@ -25,7 +25,7 @@ from causeway.errors import ConfigError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from causeway.translation.answers import Answer, Place, Question
+    from causeway.translation import Answer, MappedOffset, Question
 
 _NOT_EXACT = 7
 
@@ -77,15 +77,15 @@ def command(
 
     An offset is the next record to read. Exits with 7 where a place is not exact, and says why.
     """
-    from causeway.translation.answers import Why, translate
-    from causeway.translation.answers import as_json as answers_json
+    from causeway.translation import OffsetNote, translate
+    from causeway.translation import as_json as answers_json
 
     questions = _questions(topic, partition, offset, timestamp, given)
     settings = load(file, quiet=True)
     with waiting() as told:
         told("looking up where records went")
         answers = translate(settings, questions, link=link, back=back)
-    if given is None and all(each.why is Why.UNKNOWN for each in answers):
+    if given is None and all(each.why is OffsetNote.UNKNOWN for each in answers):
         side = "target" if back else "source"
         remedy = f"topics are named as on the {side}" + ("" if back else "; --back for the other")
         raise ConfigError("translate", f"{topic}-{partition}", answers[0].note or "", remedy=remedy)
@@ -103,8 +103,7 @@ def _questions(
     timestamp: str | None,
     given: str | None,
 ) -> Sequence[Question]:
-    from causeway.translation.answers import Question
-    from causeway.translation.answers.given import read
+    from causeway.translation import Question, read_questions
 
     one = (topic, partition, offset, timestamp)
     if given is not None:
@@ -112,8 +111,8 @@ def _questions(
             raise ConfigError("translate", "--input", "--topic and the like ask for one more")
         try:
             if given == "-":
-                return read(sys.stdin.read(), "stdin")
-            return read(Path(given).read_text(encoding="utf-8"), given)
+                return read_questions(sys.stdin.read(), "stdin")
+            return read_questions(Path(given).read_text(encoding="utf-8"), given)
         except (OSError, UnicodeDecodeError) as error:
             name = "stdin" if given == "-" else given
             raise ConfigError("read", name, str(error)) from error
@@ -149,7 +148,7 @@ def _show(answers: Sequence[Answer]) -> None:
     console().print(table)
 
 
-def _row(place: Place) -> tuple[str, str, Text]:
+def _row(place: MappedOffset) -> tuple[str, str, Text]:
     from rich.text import Text
 
     at = f"{place.topic}-{place.partition}"

@@ -1,12 +1,7 @@
 """Asks one cluster: topics, groups, offsets, ACLs, producers, transactions."""
 
 from causeway.cluster import parallel, transactions
-from causeway.cluster.acls import (
-    ANY_TOPIC,
-    AclBinding,
-    AclFilter,
-    SecurityDisabled,
-)
+from causeway.cluster.acls import ANY_TOPIC, AclBinding, AclFilter, SecurityDisabled
 from causeway.cluster.admin import (
     BROKER_MESSAGE_FORMAT,
     KNOWN_MESSAGE_FORMAT,
@@ -20,13 +15,7 @@ from causeway.cluster.client import GROUP, TRANSACTION, ClusterClient, Leader
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.groups import CommitResults, Committed, GroupListing
 from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from causeway.cluster.offsets import (
-    EARLIEST,
-    LATEST,
-    FetchedPartition,
-    OffsetAt,
-    bytes_an_offset,
-)
+from causeway.cluster.offsets import EARLIEST, LATEST, FetchedPartition, OffsetAt, bytes_an_offset
 from causeway.cluster.parallel import Connect, clusters
 from causeway.cluster.pool import moved_remedy, one_cluster
 from causeway.cluster.producers import (

@@ -19,6 +19,7 @@ from causeway.config.keys import (
     Keys,
     RunKeys,
 )
+from causeway.config.link_choice import links_of, reverse_of, unknown
 from causeway.config.rereading import Rereading, Stamp, note, rereadable, stamp_of
 from causeway.config.routes import (
     INTERNAL,
@@ -111,10 +112,13 @@ __all__ = [
     "from_wire",
     "is_local",
     "is_loopback",
+    "links_of",
     "most_partitions",
     "note",
     "read",
     "rereadable",
+    "reverse_of",
     "stamp_of",
     "to_wire",
+    "unknown",
 ]

@@ -17,14 +17,7 @@ from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.errors import CausewayError
 from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import (
-    THE_LINK,
-    Change,
-    Directive,
-    Kind,
-    Plan,
-    Standing,
-)
+from causeway.link_topics.directives import THE_LINK, Change, Directive, Kind, Plan, Standing
 
 KINDS = frozenset({Kind.MIRROR, Kind.ORIGIN})
 _WITH_IT = frozenset({Kind.MIRROR, Kind.PAUSE, Kind.THROTTLE})

@@ -19,6 +19,7 @@ from functools import partial
 
 from causeway.config import LinkSettings, RunSettings
 from causeway.control import Sharer
+from causeway.control.transforms import Transforms
 from causeway.daemon.brokers import Brokers
 from causeway.daemon.directive_executor import Directing
 from causeway.daemon.discoverer import Discoverer
@@ -29,7 +30,6 @@ from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.tally import Tally
-from causeway.daemon.partitions.transforms import Transforms
 from causeway.daemon.patience import Patience
 from causeway.daemon.staging import Staging
 from causeway.daemon.tasks.control_plane import ControlPlane

@@ -22,6 +22,7 @@ from types import FrameType
 from causeway.cluster import Cluster
 from causeway.config import HeartbeatSettings, LinkSettings, Settings
 from causeway.control import Heartbeats, Sharer
+from causeway.control.transforms import Transform, Transforms
 from causeway.daemon.clients import Clients
 from causeway.daemon.connectivity import await_clusters
 from causeway.daemon.lanes.first import FirstLane
@@ -30,7 +31,6 @@ from causeway.daemon.link import Link
 from causeway.daemon.partitions.assigning import treatments_of
 from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.transforms import Transform, Transforms
 from causeway.daemon.renewal import Renewal
 from causeway.daemon.spark.context import Spark, not_importable, wanted_lanes
 from causeway.daemon.spark.engine import Engine

@@ -14,13 +14,7 @@ from causeway.dev.cluster import LocalCluster, start_all
 from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment, state_directory
 from causeway.dev.ports import Ports
 from causeway.dev.process import Process, spawn
-from causeway.dev.versions import (
-    DEFAULT_VERSION,
-    OLDEST,
-    TESTED,
-    KafkaVersion,
-    kafka_version,
-)
+from causeway.dev.versions import DEFAULT_VERSION, OLDEST, TESTED, KafkaVersion, kafka_version
 
 __all__ = [
     "DEFAULT_VERSION",

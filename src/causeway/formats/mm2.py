@@ -392,7 +392,7 @@ def _policy(
 
 
 def _custom(name: str, config: Mapping[str, str]) -> CustomPolicy:
-    from causeway.config.reading.policies import load  # looks through all installed packages
+    from causeway.config.reading.policies import load
 
     return load(name, config)
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from causeway.cluster import LATEST, Cluster, OffsetAt, clusters
-from causeway.config import LinkSettings, RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings, unknown
 from causeway.control import geo_topics
 from causeway.errors import BrokerError, ConfigError
 from causeway.geo import claims
@@ -24,7 +24,6 @@ from causeway.model import ENDED, TopicPartition
 from causeway.naming import is_legal_name
 from causeway.operate.directives import act
 from causeway.operate.directives.act import WAIT_S, Asking, Outcome, wish_of
-from causeway.operate.directives.scopes import unknown
 from causeway.wire import codes
 
 MOST: Final = 1000  # topics at once

@@ -21,7 +21,7 @@ from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.http import shapes
 from causeway.http.answers import answer
 from causeway.http.threads import in_thread
-from causeway.translation.answers import Answer, Question, Why, answer_json, translate
+from causeway.translation import Answer, OffsetNote, Question, answer_json, translate
 
 _MOST_WAITING: Final = 1000
 _REST: Final = 4.0  # times what answering took
@@ -118,7 +118,7 @@ def router(translating: Translating, names: tuple[str, ...]) -> APIRouter:
             found = await translating.one(question, link, back=back)
         except CausewayError as error:
             raise HTTPException(_status(error), str(error)) from error
-        if found.why is Why.UNKNOWN:
+        if found.why is OffsetNote.UNKNOWN:
             raise HTTPException(404, f"{topic}-{partition}: {found.note}")
         return answer(shapes.Translation.model_validate(answer_json(found)))
 

@@ -86,6 +86,11 @@ class Progress(Value):
         return TopicPartition(self.topic, self.partition)
 
     @property
+    def is_mapped(self) -> bool:
+        """Whether it has outlets, and keys do not decide which."""
+        return len(self.outlets) == 1 or (self.transform is not None and bool(self.outlets))
+
+    @property
     def first_unmirrored(self) -> int:
         """The timestamp (ms) of the first record that is not mirrored; -1 if it is unknown."""
         dated = self.dated

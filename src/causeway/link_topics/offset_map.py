@@ -79,7 +79,7 @@ class OffsetMap:
     ) -> None:
         self._points: list[Pair] = []
         self._most = most
-        self._multiplied = multiplied
+        self.multiplied = multiplied
         self.since = since
         self.rewinds = 0
         for point in points:
@@ -154,7 +154,7 @@ class OffsetMap:
         span = Span(points[at], points[at + 1])
         if not span.records:
             return span.end.target
-        if span.straight and not self._multiplied:
+        if span.straight and not self.multiplied:
             return span.start.target + source - span.start.source
         if source == span.start.source and not span.foreign:
             return span.start.target
@@ -174,7 +174,7 @@ class OffsetMap:
         span = Span(points[at], points[at + 1])
         if not span.records:
             return span.end.source
-        if span.straight and not self._multiplied:
+        if span.straight and not self.multiplied:
             return span.start.source + target - span.start.target
         return span
 
@@ -215,7 +215,7 @@ class OffsetMap:
         one, other = Span(before, last), Span(last, point)
         if not one.records and not other.records:
             return last.target == point.target
-        return one.straight and other.straight and not self._multiplied
+        return one.straight and other.straight and not self.multiplied
 
 
 def encode(points: Sequence[Pair]) -> list[int]:

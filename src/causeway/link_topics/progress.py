@@ -12,6 +12,7 @@ grows with every leader: once a leader has written, the broker refuses what an o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,9 +34,11 @@ from causeway.link_topics.entries import (
     decode,
     encode,
 )
+from causeway.link_topics.offset_map import MOST_POINTS, OffsetMap
 from causeway.link_topics.topic_log import TopicLog
 from causeway.model import TopicPartition
 from causeway.records import records_of
+from causeway.relay.messages import Outlet
 
 __all__ = [
     "ClusterIds",
@@ -47,6 +50,7 @@ __all__ = [
     "LeadershipLostError",
     "LeaseRecord",
     "MapRecords",
+    "Maps",
     "OffsetMapRecord",
     "Progress",
     "ProgressTopic",
@@ -54,9 +58,15 @@ __all__ = [
     "TransformRecord",
     "decode",
     "encode",
+    "offset_maps_of",
+    "read_progress",
+    "recognise",
 ]
 # Of one source partition, by `to`.
 MapRecords = dict[TopicPartition | None, OffsetMapRecord]
+Maps = dict[TopicPartition, OffsetMap]  # of one source partition, by target partition
+# Points of one map of a transformed partition: there each report may bring one.
+_MOST_TRANSFORMED = 256
 
 
 class ClusterIds(NamedTuple):
@@ -212,8 +222,18 @@ class ProgressTopic:
         self.reached = offset + 1
 
 
+def read_progress(link: LinkSettings, connect: Connect) -> Contents:
+    """The contents of the link's progress topic, empty if the topic does not exist.
+
+    From then on all clients of the link accept only the clusters that the topic names. Raises
+    CausewayError.
+    """
+    progress = ProgressTopic(connect(link.target_admin), link.progress_topic)
+    return recognise(link, connect, progress.read() if progress.exists() else Contents())
+
+
 def recognise(link: LinkSettings, connect: Connect, contents: Contents) -> Contents:
-    """Make all clients of the link accept only the clusters in `contents`, which is returned."""
+    """Makes all clients of the link accept only the clusters in `contents`; returns `contents`."""
     known = contents.clusters
     for cluster_id, clients in (
         (known.source, (link.source, link.source_admin)),
@@ -223,3 +243,46 @@ def recognise(link: LinkSettings, connect: Connect, contents: Contents) -> Conte
             if cluster_id is not None:
                 connect(client).expect(cluster_id)
     return contents
+
+
+def offset_maps_of(
+    progress: Progress,
+    records: Mapping[TopicPartition | None, OffsetMapRecord],
+    *,
+    since: int | None = None,
+    multiplied: bool = True,
+) -> Maps:
+    """The offset maps of a source partition, from its progress and its map `records`.
+
+    `since`: see OffsetMap, for maps without a record. `multiplied`: see OffsetMap; it counts only
+    if the partition is transformed. Empty if offsets cannot be mapped: keys decide the partition,
+    or the records have no sequences.
+    """
+    if len(progress.outlets) > 1 and progress.transform is None:
+        return {}
+    return {
+        outlet.at: _map_of(
+            outlet,
+            records.get(outlet.at if index else None),
+            multiplied=multiplied and progress.transform is not None,
+            since=since,
+        )
+        for index, outlet in enumerate(progress.outlets)
+        if outlet.producer_id >= 0
+    }
+
+
+def _map_of(
+    outlet: Outlet, record: OffsetMapRecord | None, *, multiplied: bool, since: int | None
+) -> OffsetMap:
+    if record is not None and record.producer_id != outlet.producer_id:
+        record = None
+    found = OffsetMap(
+        () if record is None else record.points,
+        most=_MOST_TRANSFORMED if multiplied else MOST_POINTS,
+        multiplied=multiplied,
+        since=since if record is None else record.since,
+    )
+    found.reach(outlet.pair)
+    found.changed = False
+    return found

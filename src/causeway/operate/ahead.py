@@ -18,9 +18,8 @@ from operator import attrgetter
 from typing import Final
 
 from causeway.control import Commits
-from causeway.daemon.partitions.rows import offset_maps_of
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Contents
+from causeway.link_topics.progress import Contents, offset_maps_of
 from causeway.model import Pair, TopicPartition
 from causeway.records import distance
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from causeway.cluster import Connect, clusters, parallel
-from causeway.config import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings, unknown
 from causeway.errors import (
     CausewayError,
     ConfigError,
@@ -94,7 +94,7 @@ def wait(
     the first look, or at the last.
     """
     if want.state is not None and want.state not in _STATES:
-        raise scopes.unknown("wait", "state", want.state, _STATES, fixed=True)
+        raise unknown("wait", "state", want.state, _STATES, fixed=True)
     begun = time.monotonic()
     deadline = None if timeout_s is None else begun + timeout_s
     last: Waiting | None = None

@@ -57,6 +57,10 @@ class Outlet(_Message):
     # Producer ids of earlier claims of the same partition here, newest last.
     earlier: tuple[int, ...] = ()
 
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
 
 class Assignment(_Message):
     """One source partition, with all a lane needs to relay it."""
@@ -189,7 +193,7 @@ class Lease(_Message, tag="lease"):
 
 class Lookup(_Message, tag="lookup"):
     """Where did these source offsets of a partition (`key`) go, in the outlet with this producer
-    id? See relay.lookup.Sought. The driver waits for the answer `patience_s` at the most."""
+    id? See relay.offset_lookup.Sought. The driver waits for the answer `patience_s` at the most."""
 
     id: int
     key: tuple[str, str, int]

@@ -21,12 +21,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from causeway import __version__
 from causeway.config import ClientSettings
-from causeway.errors import (
-    AuthenticationError,
-    CausewayError,
-    ProtocolError,
-    UnreachableError,
-)
+from causeway.errors import AuthenticationError, CausewayError, ProtocolError, UnreachableError
 from causeway.wire import codes
 from causeway.wire.apis import Versions, unsupported
 from causeway.wire.buffers import Buffers

@@ -10,15 +10,7 @@ from causeway.cli.common import console
 from causeway.operate.cutover import report
 from causeway.operate.cutover.outcome import End, result_of
 from causeway.operate.cutover.plan import plan
-from causeway.operate.cutover.values import (
-    Act,
-    Checklist,
-    Look,
-    Producer,
-    State,
-    Step,
-    Wishes,
-)
+from causeway.operate.cutover.values import Act, Checklist, Look, Producer, State, Step, Wishes
 from tests.unit.operate.test_scopes import link
 
 NAME = "a-topic-with-quite-a-long-name.of-a-team.in-a-region"

@@ -11,19 +11,20 @@ from typing import Any
 
 import pytest
 
+from causeway import translation as answering
 from causeway.cli.main import main
-from causeway.translation import answers as answering
-from causeway.translation.answers import Answer, Place, Question, Why
+from causeway.model import TopicPartition
+from causeway.translation import Answer, MappedOffset, OffsetNote, Question
 from tests.unit.cli.test_verify import FILE
 
 ASK = Question(topic="t", partition=0, offset=5)
 
 
-def _place(why: Why | None) -> Place:
-    return Place(topic="A.t", partition=0, offset=4, exact=why is None, why=why, note="so")
+def _place(why: OffsetNote | None) -> MappedOffset:
+    return MappedOffset(TopicPartition("A.t", 0), 4, why, "so")
 
 
-def _answer(*places: Place, why: Why | None = None) -> Answer:
+def _answer(*places: MappedOffset, why: OffsetNote | None = None) -> Answer:
     return Answer(question=ASK, link="A->B", offset=5, places=places, why=why, note="so")
 
 
@@ -49,10 +50,10 @@ ONE = ("--topic", "t", "--partition", "0", "--offset", "5")
     ("answer", "code"),
     [
         (_answer(_place(None)), 0),
-        (_answer(_place(Why.RETENTION)), 7),
-        (_answer(_place(None), _place(Why.SHARED)), 7),
-        (_answer(why=Why.BY_KEY), 7),
-        (_answer(why=Why.UNKNOWN), 2),
+        (_answer(_place(OffsetNote.RETENTION)), 7),
+        (_answer(_place(None), _place(OffsetNote.SHARED)), 7),
+        (_answer(why=OffsetNote.BY_KEY), 7),
+        (_answer(why=OffsetNote.UNKNOWN), 2),
     ],
 )
 def test_the_exit_code_tells_whether_all_is_exact(
@@ -68,7 +69,7 @@ def test_of_many_one_that_is_unknown_is_an_answer(
     given = tmp_path / "offsets.csv"
     given.write_text("t,0,5\n")
     options = ("--input", str(given), "--json")
-    assert _end(monkeypatch, tmp_path, [_answer(why=Why.UNKNOWN)], *options) == 7
+    assert _end(monkeypatch, tmp_path, [_answer(why=OffsetNote.UNKNOWN)], *options) == 7
     (said,) = json.loads(capsys.readouterr().out)["answers"]
     assert (said["exact"], said["why"], said["places"]) == (False, "unknown", [])
 

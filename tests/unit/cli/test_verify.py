@@ -10,10 +10,8 @@ import pytest
 
 from causeway.cli import verify as command
 from causeway.cli.main import main
-from causeway.operate.verify import run
+from causeway.operate.verify import Progress, Report, run
 from causeway.operate.verify.outcome import Difference, Kind
-from causeway.operate.verify.report import Report
-from causeway.operate.verify.run import Progress
 from tests.unit.operate.verify.test_page import BAD, GOOD, LEFT, _report
 
 FILE = """\

@@ -10,19 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.cluster.acls import AclBinding, SecurityDisabled
+from causeway.cluster import AclBinding, SecurityDisabled
 from causeway.config import ClientSettings, ControlSettings, LinkSettings, SaslSettings
-from causeway.control.acls import (
-    EVERYBODY,
-    AclPlan,
-    ObservedAcls,
-    apply,
-    lift,
-    lifts,
-    observe,
-    plan,
-)
-from causeway.control.topics import MirroredTopic
+from causeway.control import AclPlan, MirroredTopic
+from causeway.control.acls import EVERYBODY, ObservedAcls, apply, lift, lifts, observe, plan
 from causeway.errors import CausewayError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.cluster.offsets import OffsetAt
+from causeway.cluster import OffsetAt
 from causeway.config import LinkSettings
-from causeway.control import collisions
-from causeway.control.topics import ObservedTopics, TopicPlan, plan
+from causeway.control import ObservedTopics, TopicPlan, collisions
+from causeway.control.topics import plan
 from causeway.errors import CausewayError
 from causeway.link_topics.progress import Progress
 from causeway.model import Pair, State, TopicPartition

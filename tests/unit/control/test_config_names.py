@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.control.topic_configs import known_configs
 from causeway.errors import AuthorizationError
 from tests.unit.control.test_topics import entries, link

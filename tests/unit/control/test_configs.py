@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.cluster.admin import ConfigEntry
+from causeway.cluster import ConfigEntry
 from causeway.config import ClientSettings, LinkSettings
-from causeway.control.configs import ConfigPlan, ObservedConfigs, SyncConfigs, apply, plan, undone
+from causeway.control import ConfigPlan, MirroredTopic, SyncConfigs
+from causeway.control.configs import ObservedConfigs, apply, plan, undone
 from causeway.control.topic_configs import LIMIT_NAMES
-from causeway.control.topics import MirroredTopic
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
+from causeway.cluster import Cluster
 from causeway.link_topics import directive_log
 from causeway.link_topics.directive_json import encode
 from causeway.link_topics.directive_log import DirectiveLog

@@ -9,15 +9,7 @@ import pytest
 from causeway.errors import ConfigError, ConflictError, RefusedError
 from causeway.link_topics.cuts import Cut, CutPoint
 from causeway.link_topics.directive_json import decode, encode
-from causeway.link_topics.directives import (
-    THE_LINK,
-    Directive,
-    Kind,
-    Plan,
-    Scope,
-    Standing,
-    plan,
-)
+from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing, plan
 from causeway.link_topics.ending import back, begin, cuts_of, finish, let_go
 from causeway.model import State, TopicPartition
 

@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.acls import AclBinding, SecurityDisabled
-from causeway.control import fences
-from causeway.control.fences import DENY_WRITE, Sharer
+from causeway.cluster import AclBinding, SecurityDisabled
+from causeway.control import DENY_WRITE, Sharer, fences
 from causeway.errors import (
     AuthorizationError,
     CausewayError,

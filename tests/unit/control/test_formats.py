@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.control.mm2_topics import Checkpoint, Heartbeat, OffsetSync
+from causeway.control import Checkpoint, OffsetSync
+from causeway.control.mm2_topics import Heartbeat
 from causeway.errors import ProtocolError
 from causeway.model import TopicPartition
 

@@ -9,20 +9,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.cluster.groups import Committed, GroupListing
+from causeway.cluster import Committed, GroupListing
 from causeway.config import ClientSettings, ControlSettings, LinkSettings
-from causeway.control.groups import (
+from causeway.control import (
+    Checkpoint,
     CommitPlan,
     Followed,
     LeftOutReason,
     TranslatedOffset,
     UnreadRecord,
-    checkpoints,
-    choose,
-    commits,
-    follow,
 )
-from causeway.control.mm2_topics import Checkpoint
+from causeway.control.groups import checkpoints, choose, commits, follow
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition

@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
-from causeway.cluster.offsets import OffsetAt
-from causeway.cluster.producers import OpenTransaction
-from causeway.control.open_transactions import Held, both_ends, explain, reason
+from causeway.cluster import OffsetAt, OpenTransaction
+from causeway.control import Held
+from causeway.control.open_transactions import both_ends, explain, reason
 from causeway.errors import AuthorizationError
 from causeway.model import TopicPartition
 

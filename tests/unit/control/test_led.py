@@ -9,16 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.admin import ConfigEntry, NewTopic
-from causeway.cluster.metadata import ClusterMetadata, TopicMetadata
+from causeway.cluster import ClusterMetadata, ConfigEntry, NewTopic, TopicMetadata
 from causeway.config import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION, RouteError, Routes
+from causeway.control import RoutedTopic, RouteNeed
 from causeway.control.acls import ObservedAcls as ObservedAcls
 from causeway.control.acls import plan as plan_acls
-from causeway.control.routed_topics import RoutedTopic, RouteNeed, make_ready, target_of
+from causeway.control.routed_topics import make_ready, target_of
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, broker_error
+from causeway.wire import broker_error
+from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 from tests.unit.control.test_acls import acl, mirrored
 from tests.unit.control.test_acls import link as acl_link
 from tests.unit.control.test_topics import DEFAULTS, entries, entry, link, topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets, UnconfirmedCopy
+from causeway.control import Copied, MirrorMakerOffsets, UnconfirmedCopy
 from causeway.link_topics.topic_log import KeyValue, TopicLog
 from causeway.model import TopicPartition
 

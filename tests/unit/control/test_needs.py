@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster.cluster import Cluster
-from causeway.control import required_apis
-from causeway.control.required_apis import NEEDS, ApiNeed, lacking
+from causeway.cluster import Cluster
+from causeway.control import NEEDS, ApiNeed, required_apis
+from causeway.control.required_apis import lacking
 from causeway.errors import UnreachableError
 from causeway.wire import apis
 from tests.harness.daemon import link

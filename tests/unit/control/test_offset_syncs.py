@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.control.mm2_topics import OffsetSync, OffsetSyncs
+from causeway.control import OffsetSync, OffsetSyncs
 from causeway.link_topics.topic_log import KeyValue, TopicLog
 from causeway.model import TopicPartition
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from causeway.control import CreateTopic, GrowTopic
 from causeway.control.topic_changes import PAUSED, without_changes_if_paused
-from causeway.control.topics import CreateTopic, GrowTopic, plan
+from causeway.control.topics import plan
 from tests.unit.control.test_topics import link, observed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from causeway.cluster.admin import NewTopic
+from causeway.cluster import NewTopic
 from causeway.control.topic_changes import accepted_configs
 from causeway.errors import BrokerError, CausewayError
 

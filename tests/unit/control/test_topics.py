@@ -8,19 +8,12 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster.admin import ConfigEntry, NewTopic
-from causeway.cluster.metadata import PartitionMetadata, TopicMetadata
+from causeway.cluster import ConfigEntry, NewTopic, PartitionMetadata, TopicMetadata
 from causeway.config import ClientSettings, LinkSettings
+from causeway.control import AlterTopicConfigs, Change, CreateTopic, GrowTopic, ObservedTopics
 from causeway.control.topic_changes import apply
 from causeway.control.topic_configs import LONG_MAX
-from causeway.control.topics import (
-    AlterTopicConfigs,
-    Change,
-    CreateTopic,
-    GrowTopic,
-    ObservedTopics,
-    plan,
-)
+from causeway.control.topics import plan
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import NO_TOPIC_ID

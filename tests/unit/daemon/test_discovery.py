@@ -14,6 +14,7 @@ import pytest
 from causeway.cluster import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.config import ChosenTopics, RunSettings
 from causeway.control import CreateTopic, MirroredTopic, topics
+from causeway.control.transforms import Transforms
 from causeway.daemon.partitions import discovery, identity
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import Wish
@@ -21,7 +22,6 @@ from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import CausewayError
 from causeway.link_topics.directives import THE_LINK
 from causeway.link_topics.progress import ClusterIds, Contents, Progress

@@ -10,7 +10,6 @@ import pytest
 from causeway.cluster import ClusterMetadata, Committed, GroupListing, OffsetAt
 from causeway.config import ClientSettings, ControlSettings, LinkSettings
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.tasks import groups as module
 from causeway.daemon.tasks.groups import Groups
@@ -18,9 +17,8 @@ from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.translation.places import Place, Translation
-from causeway.translation.translator import Translator
-from tests.unit.daemon.test_unread import fed, outlet
+from causeway.translation import Course, CourseKey, CourseOffsets, MappedOffset, OffsetTranslator
+from tests.unit.translation.test_unread import fed, outlet
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 HIDDEN = AuthorizationError("look up topic", "A.checkpoints.internal on B", "not allowed")
@@ -98,6 +96,10 @@ class EmptyTopic:
         pass
 
 
+def _mirror(at: TopicPartition) -> TopicPartition:
+    return TopicPartition(f"A.{at.topic}", at.partition)
+
+
 class AsItIs:
     """Every offset is the same on both sides."""
 
@@ -106,14 +108,14 @@ class AsItIs:
     def shared(self) -> dict[TopicPartition, set[TopicPartition]]:
         return {}
 
-    def translate(self, wanted: Mapping[TopicPartition, Collection[int]]) -> Translation:
+    def translate(self, wanted: Mapping[TopicPartition, Collection[int]]) -> CourseOffsets:
         places = {
-            Feed(at, TopicPartition(f"A.{at.topic}", at.partition)): {
-                offset: Place(offset) for offset in wanted[at]
+            CourseKey(at, _mirror(at)): {
+                offset: MappedOffset(_mirror(at), offset) for offset in wanted[at]
             }
             for at in wanted
         }
-        return Translation(places, {})
+        return CourseOffsets(places, {})
 
 
 def groups_of(
@@ -142,7 +144,7 @@ def groups_of(
     sides = Sides(
         source=at_source, target=at_target, source_admin=at_source, target_admin=at_target
     )
-    return Groups(link, sides, cast(Translator, translator or AsItIs()), term, registry)
+    return Groups(link, sides, cast(OffsetTranslator, translator or AsItIs()), term, registry)
 
 
 def test_offsets_are_committed_where_checkpoints_are_refused() -> None:
@@ -271,10 +273,10 @@ class Rows:
     def __init__(self, *present: bool) -> None:
         self.present = list(present)
 
-    def fed(self) -> list[Mirrored]:
+    def courses(self) -> list[Course]:
         return [fed(SOURCE, outlet(topic=TARGET.topic))] if self.present.pop(0) else []
 
-    def alone_until(self, feed: object, offset: int) -> int:
+    def alone_until(self, key: object, offset: int) -> int:
         return 99
 
     def ended(self) -> set[TopicPartition]:
@@ -304,7 +306,7 @@ def test_a_group_whose_mirrors_have_ended_is_no_news() -> None:
             return {SOURCE}
 
     class NoMaps(AsItIs):
-        def translate(self, wanted: Mapping[TopicPartition, Collection[int]]) -> Translation:
+        def translate(self, wanted: Mapping[TopicPartition, Collection[int]]) -> CourseOffsets:
             return super().translate({at: each for at, each in wanted.items() if at != SOURCE})
 
     source, target = FakeCluster(billing="Empty", audit="Empty"), FakeCluster()

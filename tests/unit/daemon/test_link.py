@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from causeway.config import RunSettings
+from causeway.control.transforms import Transforms
 from causeway.daemon import patience
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.transforms import Transforms
 from causeway.daemon.staging import Staging
 from causeway.errors import BrokerError, TooFewBrokersError
 from causeway.link_topics.directives import Directive, Kind

@@ -13,7 +13,7 @@ from causeway.link_topics.offset_map import Span
 from causeway.model import Pair, TopicPartition
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import LookedUp, Lookup, decode, encode
-from causeway.translation.lookup import Sought
+from causeway.relay.offset_lookup import Sought
 from tests.harness.waiting import await_until
 
 KEY = ("A->B", "orders", 0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from causeway.daemon.partitions.mirrored import Feed
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row, offset_maps_of
-from causeway.link_topics.progress import Deletion, OffsetMapRecord
+from causeway.daemon.partitions.rows import Row
+from causeway.link_topics.progress import Deletion, OffsetMapRecord, offset_maps_of
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet, Trace
+from causeway.translation import CourseKey
 from tests.unit.daemon.test_rows import outlet, row, says
 
 SOURCE = TopicPartition("orders", 0)
@@ -48,11 +48,10 @@ def test_each_outlet_is_told_of_by_its_own_trace() -> None:
     assert it.newest == (99, 39), "for offset syncs: what the mirror itself has"
     registry = Registry("A->B")
     registry.add([it])
-    assert registry.place(Feed(SOURCE, PAID), [0, 100]) == {0: 30, 100: 36}
-    assert registry.end(Feed(SOURCE, PAID)) == 36
+    assert registry.place(CourseKey(SOURCE, PAID), [0, 100]) == {0: 30, 100: 36}
+    assert registry.end(CourseKey(SOURCE, PAID)) == 36
     assert registry.transforms
-    assert [m.target for m in registry.mirrored()] == [OWN]
-    assert [m.target for m in registry.fed()] == [OWN, PAID]
+    assert [m.target for m in registry.courses()] == [OWN, PAID]
 
     lost = (Trace(), Trace(resumed=Pair(50, 33, 3)))
     hear(it, mine, paid(Pair(50, 33, 3)), traces=lost)

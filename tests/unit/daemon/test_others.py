@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.daemon.partitions import others
-from causeway.daemon.partitions.others import OthersHere, feeds
+from causeway.daemon.partitions.others import OthersHere
 from causeway.errors import AuthorizationError
+from causeway.link_topics import other_links
 from causeway.link_topics.progress import Contents, LeaseRecord, Progress
 from causeway.model import Pair, TopicPartition
 from tests.unit.daemon import test_claims
@@ -55,7 +55,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Contents | AuthorizationE
                 raise answer
             return answer
 
-    monkeypatch.setattr(others, "ProgressTopic", Topic)
+    monkeypatch.setattr(other_links, "ProgressTopic", Topic)
     return found
 
 
@@ -69,7 +69,9 @@ def test_their_feeds_are_found_and_those_that_cannot_be_read_left_out(
 ) -> None:
     told["__causeway.C.B.progress"] = contents(other(0, earlier=(3,)))
     told["__causeway.D.B.progress"] = AuthorizationError("read", "it")
-    found = feeds(cluster("__causeway.C.B.progress", "__causeway.D.B.progress"), OWN)
+    found = other_links.feeds_of_other_links(
+        cluster("__causeway.C.B.progress", "__causeway.D.B.progress"), OWN
+    )
     ((feed,),) = found.values()
     assert list(found) == [AT]
     assert (feed.source, feed.producers) == ("C", (3, 5))

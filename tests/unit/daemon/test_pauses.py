@@ -173,13 +173,13 @@ def test_what_has_ended_is_told_of_also_where_it_had_stopped(
 
 
 def test_nothing_is_done_for_what_has_ended(pauses: Pauses, registry: Registry) -> None:
-    assert {each.source for each in registry.mirrored()} == {at(0), at(1), at(2), at(3)}
+    assert {each.source for each in registry.courses()} == {at(0), at(1), at(2), at(3)}
     pauses.stand(ended(State.PROMOTING, ORDERS))
     pauses.pause()
-    assert registry.mirrored(), "its groups are still brought over"
+    assert registry.courses(), "its groups are still brought over"
     pauses.stand(ended(State.PROMOTED, ORDERS))
     pauses.pause()
-    assert not registry.mirrored()
+    assert not registry.courses()
     assert not registry.topics()
     assert not registry.live()
     assert pauses.has_ended("orders")

@@ -7,13 +7,13 @@ import pytest
 
 from causeway.control import Held, MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
-from causeway.daemon.partitions.mirrored import Feed
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.link_topics.offset_map import OffsetMap
 from causeway.link_topics.progress import OffsetMapRecord, Progress
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Outlet, PartitionReport
+from causeway.translation import CourseKey
 
 MIRROR = TopicPartition("A.orders", 0)
 
@@ -190,10 +190,10 @@ def test_what_the_target_lost_is_forgotten_at_once_though_it_has_got_more_since(
     )
     registry.hear([says(State.RUNNING, 60).replace(report=report)])
 
-    places = registry.place(Feed(it.progress.source, MIRROR), [20, 35, 60])
+    places = registry.place(CourseKey(it.progress.source, MIRROR), [20, 35, 60])
     assert places is not None
     assert places[35] != 35
-    assert [m.rewinds for m in registry.mirrored()] == [1]
+    assert [m.rewinds for m in registry.courses()] == [1]
     rows, entries = registry.take_dirty()
     assert any(isinstance(entry, OffsetMapRecord) for entry in entries)
     registry.give_back(rows)

@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 
 from causeway.config import RegistrySettings, RunSettings, TransformSettings
+from causeway.control.transforms import Transform, _pickled
 from causeway.daemon import staging
 from causeway.daemon.lanes import fleet as fleets
 from causeway.daemon.lanes import gathering
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.stage_placement import Homes
-from causeway.daemon.partitions.transforms import Transform, _pickled
 from causeway.daemon.spark import stages as spark_stages
 from causeway.daemon.spark.stages import Ended
 from causeway.daemon.staging import Staging

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from causeway.config import TransformSettings
+from causeway.control.transforms import Transforms
 from causeway.daemon.partitions import tally as tallies
 from causeway.daemon.partitions.tally import Counted, Tally
-from causeway.daemon.partitions.transforms import Transforms
 from causeway.filters import compile_patterns
 from causeway.link_topics.progress import TransformRecord
 from causeway.relay.messages import Transformed

@@ -10,6 +10,7 @@ import pytest
 
 from causeway.config import Secret, TransformSettings
 from causeway.control.recreated import why_another
+from causeway.control.transforms import Transforms
 from causeway.daemon.partitions import claiming, discovery
 from causeway.daemon.partitions.claiming import Claimer, Taken
 from causeway.daemon.partitions.claims import decide, transform_change
@@ -17,7 +18,6 @@ from causeway.daemon.partitions.decisions import Begin, BeginBehind, GoOn, Offse
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.routing import among_others, is_other, led_to
 from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
-from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.filters import compile_patterns
 from causeway.link_topics.directives import Start

@@ -79,7 +79,7 @@ def test_it_ends_at_once_though_connections_are_open() -> None:
 def test_a_look_that_hangs_holds_up_no_end() -> None:
     code = (
         "import socket, threading, causeway.http.server as s\n"
-        "from causeway.config.settings import HttpSettings, RunSettings, Settings\n"
+        "from causeway.config import HttpSettings, RunSettings, Settings\n"
         "run = RunSettings(http=HttpSettings(port=0))\n"
         "looks, held = threading.Event(), threading.Event()\n"
         "with s.served(Settings(links=(), run=run, spark={})) as serving:\n"
@@ -101,7 +101,7 @@ def test_nothing_is_loaded_before_somebody_calls() -> None:
     """The command line knows nothing of the framework, and no run that is left alone."""
     code = (
         "import sys, time, urllib.request, causeway.cli.run, causeway.http.server as s\n"
-        "from causeway.config.settings import HttpSettings, RunSettings, Settings\n"
+        "from causeway.config import HttpSettings, RunSettings, Settings\n"
         "run = RunSettings(http=HttpSettings(port=0))\n"
         "names = {'fastapi', 'uvicorn', 'starlette', 'prometheus_client'}\n"
         "with s.served(Settings(links=(), run=run, spark={})) as serving:\n"

@@ -16,7 +16,8 @@ from causeway.config import RunSettings, Settings
 from causeway.errors import CausewayError, UnreachableError
 from causeway.http import translating as module
 from causeway.http.translating import Translating
-from causeway.translation.answers import Answer, Place, Question, Why
+from causeway.model import TopicPartition
+from causeway.translation import Answer, MappedOffset, OffsetNote, Question
 from tests.unit.http.served import client
 
 PATH = "/api/v1/links/A-%3EB/translate"
@@ -30,7 +31,7 @@ class Clusters:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.error: CausewayError | None = None
-        self.why: Why | None = None
+        self.why: OffsetNote | None = None
         self.gate = threading.Event()
         self.gate.set()
 
@@ -54,7 +55,7 @@ class Clusters:
         if self.why is not None:
             return Answer(question=question, link=link, offset=None, why=self.why, note="no")
         offset = (question.offset or 0) + 10
-        place = Place(topic="A.orders", partition=0, offset=offset, exact=True)
+        place = MappedOffset(TopicPartition("A.orders", 0), offset)
         return Answer(question=question, link=link, offset=question.offset, places=(place,))
 
 
@@ -122,9 +123,9 @@ def test_what_makes_no_sense_is_refused(
 
 
 def test_what_is_unknown_and_what_fails(api: TestClient, clusters: Clusters) -> None:
-    clusters.why = Why.UNKNOWN
+    clusters.why = OffsetNote.UNKNOWN
     assert api.get(PATH, params=ORDERS).status_code == 404
-    clusters.why = Why.NOT_MIRRORED
+    clusters.why = OffsetNote.NOT_MIRRORED
     found = api.get(PATH, params=ORDERS)
     assert (found.status_code, found.json()["why"]) == (200, "not mirrored")
     clusters.error = UnreachableError("reach", "B", "no broker answers")

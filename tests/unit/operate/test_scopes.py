@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import Connect
-from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
+from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, links_of, unknown
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.link_topics.directives import Directive, Kind, Scope, Standing
@@ -17,7 +17,7 @@ from causeway.link_topics.progress import Contents
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import scopes
-from causeway.operate.directives.scopes import Wanted, choose, choose_answering, links_of
+from causeway.operate.directives.scopes import Wanted, choose, choose_answering
 
 SOURCE = {"orders": 2, "bills": 1, "secrets": 1}  # as A has them; B has none
 MIRRORED = {TopicPartition("gone", 0), TopicPartition("orders", 0)}
@@ -125,7 +125,7 @@ def test_a_link_whose_sign_the_shell_took_is_to_be_quoted() -> None:
 
 def test_of_many_names_the_first_are_listed() -> None:
     names = [f"topic-{number:02}" for number in range(40)]
-    said = scopes.unknown("wait", "topic", "zebra", names).cause
+    said = unknown("wait", "topic", "zebra", names).cause
     assert said.endswith("there is " + ", ".join(names[:10]) + " and 30 more")
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from causeway.producer import encode
+from causeway.producer import ID_HEADER, encode
 from causeway.producer.encode import CODECS, Packer, batch_of
-from causeway.producer.ids import ID_HEADER, first_position, prefix, record_id
+from causeway.producer.ids import first_position, prefix, record_id
 from causeway.producer.journal import Chunk, Record
 from causeway.producer.lanes import Lane
 from causeway.producer.message import messages

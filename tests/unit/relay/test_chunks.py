@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from causeway.records import Batch, PlainRecord, records_of
-from causeway.records.codec import build
+from causeway.records import Batch, PlainRecord, build, records_of
 from causeway.relay.lane import chunks as module
 from causeway.relay.lane.chunks import (
     ALONE_S,

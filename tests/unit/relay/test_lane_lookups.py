@@ -10,8 +10,7 @@ import pytest
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
 from causeway.model import Pair
-from causeway.records import Batch, records_of
-from causeway.records.codec import build
+from causeway.records import Batch, build, records_of
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lookups import AT_ONCE, LookUps, look_for
 from causeway.relay.messages import Assignment, LookedUp, Lookup, Outlet, decode, encode
@@ -107,7 +106,7 @@ def test_an_outlet_of_another_claim_is_not_looked_at() -> None:
 def test_nobody_is_looked_for_who_waits_no_longer() -> None:
     late = look(asks(patience_s=0.0))
     assert late is not None
-    with pytest.raises(CausewayError, match="nobody asks any more"):
+    with pytest.raises(CausewayError, match="the answer is no longer needed"):
         late()
 
 

@@ -14,8 +14,8 @@ from causeway.cluster import Cluster
 from causeway.errors import CausewayError
 from causeway.link_topics.offset_map import Span
 from causeway.model import TopicPartition
-from causeway.translation import lookup
-from causeway.translation.lookup import Sought
+from causeway.relay import offset_lookup as lookup
+from causeway.relay.offset_lookup import Sought
 from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import (
@@ -125,7 +125,7 @@ def test_a_long_stretch_of_rolled_back_records_is_read_no_further_than_somebody_
         asked.append(len(asked) < 3)
         return asked[-1]
 
-    with pytest.raises(CausewayError, match="nobody asks any more"):
+    with pytest.raises(CausewayError, match="the answer is no longer needed"):
         find(world, 0, go_on=go_on)
     assert len(asked) == 4
 

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from causeway.cluster import Cluster
 from causeway.link_topics.offset_map import OffsetMap, Span, decode, encode
 from causeway.model import Pair, TopicPartition
-from causeway.records import Batch, advance, records_of
+from causeway.records import Batch, advance, build, records_of
 from causeway.records import decode as records_in
-from causeway.records.codec import build
+from causeway.relay import offset_lookup as lookup
 from causeway.relay.lane.flow import OutletState
 from causeway.relay.messages import Outlet
-from causeway.translation import lookup
-from causeway.translation.lookup import Sought
+from causeway.relay.offset_lookup import Sought
 from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import FOREIGN, SOURCE, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log

@@ -11,8 +11,7 @@ import pytest
 
 from causeway.errors import CausewayError
 from causeway.model import Pair, State
-from causeway.records import Batch, PlainRecord
-from causeway.records.codec import build
+from causeway.records import Batch, PlainRecord, build
 from causeway.relay import messages
 from causeway.relay.lane import transforming
 from causeway.relay.lane.chunks import DIES, HANGS, Piece, Work

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from causeway.errors import ProtocolError
-from causeway.records import PlainRecord, header
-from causeway.records.codec import build
+from causeway.records import PlainRecord, build, header
 from causeway.spark.log import runs
 
 

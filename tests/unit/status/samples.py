@@ -16,13 +16,7 @@ from causeway.relay.messages import RuleCounts, Transformed
 from causeway.status.from_clusters import Driver
 from causeway.status.from_clusters import LinkStatus as FromClusters
 from causeway.status.from_clusters import PartitionStatus as Asked_
-from causeway.status.snapshot import (
-    GroupStatus,
-    LinkStatus,
-    Role,
-    Snapshot,
-    Trouble,
-)
+from causeway.status.snapshot import GroupStatus, LinkStatus, Role, Snapshot, Trouble
 from tests.unit.daemon.test_claims import link as settings
 from tests.unit.metrics import snapshots
 

@@ -13,12 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from causeway.config import RegistrySettings, Secret, TransformSettings
-from causeway.daemon.partitions.transforms import Transforms
+from causeway.control.transforms import Transforms
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.transform import identity as identities
-from causeway.transform import rules
-from causeway.transform.identity import identity_of
+from causeway.transform import identity_of, rules
 from tests.unit.daemon.test_claims import LINK
 
 TRANSFORM = TransformSettings(
@@ -192,7 +191,7 @@ def test_a_link_asks_which_java_there_is(monkeypatch: pytest.MonkeyPatch) -> Non
     link = replace(LINK, transforms=(TRANSFORM,))
 
     def with_java(number: int) -> str:
-        monkeypatch.setattr("causeway.daemon.partitions.transforms.java_version", lambda: number)
+        monkeypatch.setattr("causeway.control.transforms.java_version", lambda: number)
         return Transforms(link, {}).all[0].identity
 
     assert with_java(17) == identity_of(TRANSFORM, {}, 17)

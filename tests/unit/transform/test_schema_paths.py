@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.transform.rules.model import Step
-from causeway.transform.rules.parse import parse
+from causeway.transform.rules import Step, parse
 from causeway.transform.schema_formats.avro import Avro
 from causeway.transform.schema_formats.protobuf import Protobuf
 from causeway.transform.schema_formats.registry import MisfitError

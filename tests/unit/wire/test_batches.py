@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 
 from causeway.errors import ProtocolError
-from causeway.records.batches import (
+from causeway.records import (
     CRC_START,
     HEADER,
     HEADER_SIZE,

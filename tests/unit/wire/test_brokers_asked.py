@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster import disks
-from causeway.cluster.producers import transactional_ids
+from causeway.cluster import disks, transactional_ids
 from causeway.errors import BrokerError, CausewayError, UnreachableError
 
 

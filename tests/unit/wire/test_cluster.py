@@ -13,11 +13,8 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
+from causeway.cluster import LATEST, Cluster, ClusterClient, NewTopic, OffsetAt
 from causeway.cluster import client as module
-from causeway.cluster.admin import NewTopic
-from causeway.cluster.client import ClusterClient
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.offsets import LATEST, OffsetAt
 from causeway.cluster.pool import cluster_ids_of
 from causeway.config import ClientSettings
 from causeway.errors import BrokerError, UnreachableError

@@ -4,8 +4,7 @@ import pytest
 from kafka.errors import RetriableError, kafka_errors
 
 from causeway.errors import AuthenticationError, AuthorizationError, BrokerError
-from causeway.wire import codes
-from causeway.wire.codes import broker_error
+from causeway.wire import broker_error, codes
 
 
 def test_a_retriable_code() -> None:

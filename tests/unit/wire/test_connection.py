@@ -14,8 +14,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from causeway.config import ClientSettings, SaslSettings, Secret
 from causeway.errors import BrokerError, ProtocolError, UnreachableError
-from causeway.wire import round_trip_s
-from causeway.wire.connection import Connection
+from causeway.wire import Connection, round_trip_s
 from tests.harness.scripted import ScriptedBroker, response_class, scripted_broker
 
 MetadataResponse = response_class(MetadataRequest)

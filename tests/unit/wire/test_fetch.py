@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from causeway.wire.fetch import FetchPosition, FetchSession
+from causeway.wire import FetchPosition, FetchSession
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2**127 + 5)
 VERSIONS = pytest.mark.parametrize("version", [12, 13])

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from causeway.config import TlsSettings
 from causeway.errors import AuthenticationError, ProtocolError
-from causeway.wire import buffers, frames
-from causeway.wire.frames import FrameReader, SendQueue, wait
-from causeway.wire.security import ssl_context
+from causeway.wire import SendQueue, buffers, frames, ssl_context, wait
+from causeway.wire.frames import FrameReader
 from tests.harness.examples import examples
 from tests.harness.kafka.certificates import create_certificates
 

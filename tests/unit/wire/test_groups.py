@@ -13,9 +13,9 @@ from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
+from causeway.cluster import Cluster, Committed
 from causeway.cluster import groups as module
-from causeway.cluster.cluster import Cluster
-from causeway.cluster.groups import Committed, committed_offsets_of
+from causeway.cluster.groups import committed_offsets_of
 from causeway.config import ClientSettings
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition

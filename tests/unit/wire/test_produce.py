@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from causeway.wire.produce import Produced, Stamped, build, parse
+from causeway.wire import Produced, Stamped
+from causeway.wire.produce import build, parse
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 VERSIONS = pytest.mark.parametrize("version", [9, 10, 11, 12, 13])

@@ -12,7 +12,7 @@ from kafka.protocol.metadata import MetadataRequest
 from causeway.cluster.pool import Pool
 from causeway.config import ClientSettings
 from causeway.errors import BrokerError
-from causeway.wire.deadline import MOST_WAIT_S, Deadline, QuotaWaits
+from causeway.wire import MOST_WAIT_S, Deadline, QuotaWaits
 from tests.harness.scripted import response_class, scripted_broker
 
 FETCH, PRODUCE = 1, 0

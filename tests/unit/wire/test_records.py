@@ -15,19 +15,20 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 
 from causeway.errors import ProtocolError, TooLargeError
-from causeway.records.batches import Batch, header
-from causeway.records.codec import (
+from causeway.records import (
+    Batch,
     as_is,
     build,
     decode,
     decode_legacy,
     densify,
+    header,
     join,
     merge,
     records_of,
     split,
+    unpacked_total,
 )
-from causeway.records.unpack import unpacked_total
 from tests.harness.examples import examples
 from tests.harness.raw_batches import CODECS, Rec, damaged, raw_batch, wrapped
 

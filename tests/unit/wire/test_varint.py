@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from kafka.protocol.schemas.fields.codecs import UnsignedVarInt32
 
 from causeway.errors import ProtocolError
-from causeway.wire import produce
-from causeway.wire.fetch import FetchSession
+from causeway.wire import FetchSession, produce
 from causeway.wire.varint import put_uvarint, skip_tags, uvarint
 
 

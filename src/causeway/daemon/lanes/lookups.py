@@ -16,7 +16,7 @@ from causeway.daemon.lanes.tracked import Key
 from causeway.errors import CausewayError
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import LookedUp, Lookup
-from causeway.translation.lookup import Sought
+from causeway.relay.offset_lookup import Sought
 
 PATIENCE_S = 300.0
 
@@ -33,7 +33,7 @@ class LookUps:
         self._asked: dict[int, tuple[LaneConnection, Future[_Answer]]] = {}
 
     def find(self, key: Key, sought: Sought, patience_s: float = PATIENCE_S) -> dict[int, int]:
-        """See relay.lookup.find. Waits for the answer. Raises CausewayError."""
+        """See relay.offset_lookup.find. Waits for the answer. Raises CausewayError."""
         connection = self._connect(key)
         if connection is None:
             raise _error(sought, "no lane has the partition now")

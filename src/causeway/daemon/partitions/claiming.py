@@ -15,6 +15,7 @@ from causeway.control import (
     mm2_offsets,
     recreated,
 )
+from causeway.control.transforms import Transforms
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import after_failback, claims, discovery, routing
 from causeway.daemon.partitions.adopt import find_place
@@ -33,12 +34,11 @@ from causeway.daemon.partitions.decisions import (
 )
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.others import OthersHere
-from causeway.daemon.partitions.rows import Row, offset_maps_of
+from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.transform_upgrade import Behind, not_alone, places_behind
-from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.directives import Start
-from causeway.link_topics.progress import Entry, MapRecords, Progress
+from causeway.link_topics.progress import Entry, MapRecords, Progress, offset_maps_of
 from causeway.model import State, TopicPartition
 from causeway.wire import codes
 

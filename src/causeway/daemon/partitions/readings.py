@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from causeway.control import Held, MirroredTopic
-from causeway.daemon.partitions.mirrored import Feed, Mirrored
 from causeway.daemon.partitions.rows import Row
 from causeway.link_topics.offset_map import Span
 from causeway.link_topics.progress import Progress
 from causeway.model import ENDED, HELD, State, TopicPartition
 from causeway.relay.messages import Transformed
 from causeway.status.snapshot import PartitionStatus
+from causeway.translation import Course, CourseKey
 
 IDLE = HELD | {State.STOPPED}  # they want nothing
 OVER = ENDED | {State.STOPPED}  # nothing of them is brought up to date
@@ -90,12 +90,9 @@ class Readings:
 
     # -- for the control plane --------------------------------------------------------------------
 
-    def mirrored(self) -> list[Mirrored]:
-        """The partitions whose keys don't decide where they go, with their first outlets."""
-        return [Mirrored.of(row, known, known.outlets[0]) for row, known in self._mapped()]
-
     def positions(self) -> dict[TopicPartition, int]:
-        """Of `mirrored`, but for what is stopped: below which source offset all is mirrored."""
+        """Of partitions with an offset map that are not stopped: below which source offset all is
+        mirrored."""
         return {
             at: row.progress.position
             for at, row in self._all().items()
@@ -103,8 +100,8 @@ class Readings:
         }
 
     def newest(self, *, moved: bool) -> dict[TopicPartition, tuple[int, int]]:
-        """Of `mirrored`, but for what is stopped: `Row.newest`; with `moved`, of those alone that
-        lanes reported since the last call."""
+        """`Row.newest` of the same partitions; with `moved`, only of partitions that lanes reported
+        since the last call."""
         with self._lock:
             moving, self._moved = self._moved, {}
             rows = moving if moved else dict(self._rows)
@@ -116,10 +113,12 @@ class Readings:
             and (newest := row.newest) is not None
         }
 
-    def fed(self) -> list[Mirrored]:
-        """The same with all their outlets."""
+    def courses(self) -> list[Course]:
+        """See translation.course.Courses."""
         return [
-            Mirrored.of(row, known, at) for row, known in self._mapped() for at in known.outlets
+            Course.of(known, outlet, placed=row.placed, rewinds=row.rewinds)
+            for row, known in self._mapped()
+            for outlet in known.outlets
         ]
 
     def ended(self) -> set[TopicPartition]:
@@ -164,24 +163,24 @@ class Readings:
         with self._lock:
             return {at: held for at, row in self._rows.items() if (held := row.held(now))}
 
-    def place(self, feed: Feed, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
+    def place(self, key: CourseKey, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
         """Where each source offset of a partition went, see OffsetMap.place; None where it has no
         map (not mirrored, keys decide, at-least-once)."""
         with self._lock:
-            row = self._rows.get(feed.source)
-            known = None if row is None else row.maps.get(feed.target)
+            row = self._rows.get(key.source)
+            known = None if row is None else row.maps.get(key.target)
             return None if known is None else {offset: known.place(offset) for offset in offsets}
 
-    def alone_until(self, feed: Feed, target: int) -> int:
-        """See OffsetMap.alone_until; `target` if `feed` has no map."""
+    def alone_until(self, key: CourseKey, target: int) -> int:
+        """See OffsetMap.alone_until; `target` if `key` has no map."""
         with self._lock:
-            row = self._rows.get(feed.source)
-            known = None if row is None else row.maps.get(feed.target)
+            row = self._rows.get(key.source)
+            known = None if row is None else row.maps.get(key.target)
             return target if known is None else known.alone_until(target)
 
-    def end(self, feed: Feed) -> int | None:
-        """The target offset up to which the map of `feed` goes: what follows is not there yet."""
+    def end(self, key: CourseKey) -> int | None:
+        """The target offset up to which the map of `key` goes: what follows is not there yet."""
         with self._lock:
-            row = self._rows.get(feed.source)
-            known = None if row is None else row.maps.get(feed.target)
+            row = self._rows.get(key.source)
+            known = None if row is None else row.maps.get(key.target)
             return known.points[-1].target if known is not None and known.points else None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from causeway.config import LinkSettings, RunSettings, directives_topic
+from causeway.control.transforms import Transforms
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, identity, routing
@@ -25,12 +26,12 @@ from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.outlets import Outlets, bereft
 from causeway.daemon.partitions.pauses import Pauses, by_file
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row, offset_maps_of
-from causeway.daemon.partitions.transforms import Transforms
+from causeway.daemon.partitions.rows import Row
 from causeway.errors import AuthorizationError
 from causeway.filters import Verdict
 from causeway.link_topics.directive_log import DirectiveLog
 from causeway.link_topics.directives import Kind, Scope
+from causeway.link_topics.progress import offset_maps_of
 from causeway.model import ENDED, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")

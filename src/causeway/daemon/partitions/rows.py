@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from causeway.control import Held, MirroredTopic, losses, open_transactions
+from causeway.control.transforms import Transform
 from causeway.daemon.lanes.tracked import Standing
-from causeway.daemon.partitions.transforms import Transform
 from causeway.daemon.recent import RECENT_S, Recent, with_more
-from causeway.link_topics.offset_map import MOST_POINTS, OffsetMap
-from causeway.link_topics.progress import Entry, OffsetMapRecord, Progress
+from causeway.link_topics.progress import Entry, Maps, OffsetMapRecord, Progress, offset_maps_of
 from causeway.model import ENDED, HELD, Dated, State, TopicPartition, age_ms
 from causeway.relay.messages import Outlet, PartitionReport, Trace, Transformed, Want
 from causeway.status.snapshot import PartitionStatus
 
-# Of an outlet of a transformed partition, where each report may bring a point.
-_MOST_POINTS = 256
 # These states last a moment, and a later start finds out by itself.
 NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
 AT_REST = frozenset({State.STOPPED, State.DONE})  # nothing goes on by itself
-
-Maps = dict[TopicPartition, OffsetMap]  # by target partition
 
 
 @dataclass(slots=True)
@@ -124,7 +119,7 @@ class Row:
         self.newest = traces[0].newest or self.newest
         # Partitions that go by key have no maps.
         for outlet, trace in zip(report.outlets, traces, strict=False):
-            if (known := self.maps.get(place_of(outlet))) is None:
+            if (known := self.maps.get(outlet.at)) is None:
                 continue
             if trace.resumed is not None:
                 known.rewind(trace.resumed)
@@ -154,9 +149,7 @@ class Row:
 
     @property
     def is_mapped(self) -> bool:
-        """It has outlets, and keys don't decide which."""
-        outlets, transform = self.progress.outlets, self.progress.transform
-        return len(outlets) == 1 or (transform is not None and bool(outlets))
+        return self.progress.is_mapped
 
     def grow(self, progress: Progress) -> list[Entry]:
         """It has more outlets in `progress`. What has to be written before a lane sends to them."""
@@ -170,7 +163,7 @@ class Row:
 
     def _since(self) -> int | None:
         """The source offset from which on all was sent by this claim, as far as is known."""
-        first = self.maps.get(place_of(self.progress.outlets[0]))
+        first = self.maps.get(self.progress.outlets[0].at)
         if first is None or not first.points:
             return None
         return first.points[0].source if first.since is None else first.since
@@ -188,12 +181,11 @@ class Row:
                 partition=self.progress.partition,
                 producer_id=outlet.producer_id,
                 points=tuple(known.points),
-                to=place_of(outlet) if index else None,
+                to=outlet.at if index else None,
                 since=known.since,
             )
             for index, outlet in enumerate(self.progress.outlets)
-            if (known := self.maps.get(place_of(outlet))) is not None
-            and (known.changed or not changed)
+            if (known := self.maps.get(outlet.at)) is not None and (known.changed or not changed)
         ]
 
     def _position(self, report: PartitionReport) -> int:
@@ -362,50 +354,6 @@ class Row:
                 if outlet.routed is not None
             ),
         )
-
-
-def offset_maps_of(
-    progress: Progress,
-    records: Mapping[TopicPartition | None, OffsetMapRecord],
-    *,
-    since: int | None = None,
-    multiplied: bool = True,
-) -> Maps:
-    """What is known of where its records went. `records`: what an earlier leader has left of that;
-    `since`: see OffsetMap, of those of which there is nothing; `multiplied`: see there, where they
-    are transformed. Empty where offsets can't be mapped: keys decide, or there are no sequences."""
-    if len(progress.outlets) > 1 and progress.transform is None:
-        return {}
-    return {
-        place_of(outlet): _map_of(
-            outlet,
-            records.get(place_of(outlet) if index else None),
-            multiplied=multiplied and progress.transform is not None,
-            since=since,
-        )
-        for index, outlet in enumerate(progress.outlets)
-        if outlet.producer_id >= 0
-    }
-
-
-def _map_of(
-    outlet: Outlet, record: OffsetMapRecord | None, *, multiplied: bool, since: int | None
-) -> OffsetMap:
-    if record is not None and record.producer_id != outlet.producer_id:
-        record = None
-    found = OffsetMap(
-        () if record is None else record.points,
-        most=_MOST_POINTS if multiplied else MOST_POINTS,
-        multiplied=multiplied,
-        since=since if record is None else record.since,
-    )
-    found.reach(outlet.pair)
-    found.changed = False
-    return found
-
-
-def place_of(outlet: Outlet) -> TopicPartition:
-    return TopicPartition(outlet.topic, outlet.partition)
 
 
 def _producers(outlets: Sequence[Outlet]) -> list[int]:

@@ -38,7 +38,7 @@ from causeway.link_topics.topic_log import TopicLog
 from causeway.model import Dated
 from causeway.status import lag
 from causeway.status.snapshot import CheckpointTiming, GroupStatus
-from causeway.translation.translator import Translator
+from causeway.translation import OffsetTranslator
 
 _log = logging.getLogger("causeway.control")
 _ACLS = "ACLs"
@@ -66,13 +66,13 @@ class ControlPlane:
         self._term = term
         self._sides = sides
         self._registry = registry
-        self.translator = Translator(
-            sides,
+        self.translator = OffsetTranslator(
+            sides.source,
+            sides.target,
             registry,
-            link=link.name,
             read_committed=link.fetch.read_committed,
             term=term,
-            lookups=lookups,
+            lane=lambda sought: lookups.find((link.name, *sought.source), sought),
         )
         self._syncs = self._offset_syncs()
         self._groups = Groups(link, sides, self.translator, term, registry)
@@ -106,7 +106,7 @@ class ControlPlane:
             interval_s = control.sync_topic_acls_interval_s
             yield Task(name=_ACLS, interval_s=interval_s, work=self._sync_acls)
         if self._link.schemas is not None:
-            from causeway.daemon.tasks import schemas  # HTTP, which others do without
+            from causeway.daemon.tasks import schemas
 
             yield schemas.task(self._link.schemas, self._topics)
         if control.mm2_offsets:

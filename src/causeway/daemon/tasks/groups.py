@@ -28,9 +28,13 @@ from causeway.errors import CausewayError
 from causeway.link_topics.topic_log import TopicLog
 from causeway.model import Spread, TopicPartition
 from causeway.status.snapshot import CheckpointTiming, GroupStatus
-from causeway.translation.places import inexact, stands, wanted
-from causeway.translation.translator import Translator
-from causeway.translation.unread import UnreadRecords
+from causeway.translation import (
+    OffsetTranslator,
+    UnreadRecords,
+    group_offsets,
+    inexact,
+    offsets_to_translate,
+)
 
 # What a person should know of; the other reasons are as the file has it.
 _WORTH_KNOWING = frozenset(
@@ -59,18 +63,15 @@ class Groups:
         self,
         link: LinkSettings,
         sides: Sides,
-        translator: Translator,
+        translator: OffsetTranslator,
         term: Callable[[], int | None],
         registry: Readings | None = None,
     ) -> None:
         """`term`: see Leadership.term; `registry`: knows the target partitions to which others may
         write, and whose mirror has ended; None: there are none."""
         self._link = link
-        self._unread = (
-            None
-            if registry is None
-            else UnreadRecords(sides.target, link, registry.fed, registry.alone_until)
-        )
+        self._registry = registry
+        self._unread = None if registry is None else UnreadRecords(sides.target, link)
         self._ended = set[TopicPartition] if registry is None else registry.ended
         self._term = term
         self._begun_in: int | None = None  # of the run that is under way
@@ -110,14 +111,15 @@ class Groups:
         """What is due of both. Raises CausewayError."""
         control, now = self._link.control, time.monotonic() + _EARLY_S
         self._begun_in = self._term()
-        if self._unread is not None:
-            self._unread.take()
+        self._take_courses()
         chosen = groups.choose(self._source_groups(), self._link)
         read_at = time.monotonic()
         found = self._sides.source_admin.committed_offsets_of(chosen.groups)
         followed = groups.follow(found, self._link, self._ended())
-        places = self._translator.translate(wanted(followed, self._translator.shared()))
-        translated = stands(followed, places)
+        places = self._translator.translate(
+            offsets_to_translate(followed, self._translator.shared())
+        )
+        translated = group_offsets(followed, places)
         # What cannot be told now may be told soon, and then it is due.
         unfinished = self._translator.unfinished or any(map(_may_answer_soon, found.values()))
         failure: CausewayError | None = None
@@ -249,7 +251,7 @@ class Groups:
             some = {group: followed.commits[group] for group in names}
             asked_at = time.monotonic()
             there = target.committed_offsets_of(list(some))
-            unknown = set() if self._unread is None else self._unread.take()
+            unknown = self._take_courses()
             told = {at: end for at, end in ends.items() if at not in unknown}
             unread = self._look(some, translated, there, told)
             planned = groups.commits(
@@ -279,6 +281,12 @@ class Groups:
         self._slow = frozenset(slow)
         return left_out, failed
 
+    def _take_courses(self) -> set[TopicPartition]:
+        """See UnreadRecords.take."""
+        if self._unread is None or self._registry is None:
+            return set()
+        return self._unread.take(self._registry.courses(), self._registry.alone_until)
+
     def _look(
         self,
         followed: Mapping[str, Commits],
@@ -290,8 +298,7 @@ class Groups:
         if self._unread is None:
             return {}
         places = {group: translated.get(group, {}) for group in followed}
-        stretches = self._unread.stretches(places, there, ends)
-        return self._unread.look(stretches, followed)
+        return self._unread.look(self._unread.ranges(places, there, ends), followed)
 
 
 def _standing(

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, TopicMetadata
-from causeway.config import ClientSettings, LinkSettings, Settings
+from causeway.config import ClientSettings, LinkSettings, Settings, links_of
 from causeway.errors import CausewayError, ConfigError, DivergedError
 from causeway.filters import Verdict
 from causeway.model import TopicPartition, same_topic
 from causeway.operate.archive.store import ArchivedTopic, Manifest, Share, Store, ends
-from causeway.operate.directives.scopes import links_of
 from causeway.patterns import Pattern
 
 Say = Callable[[str], None]

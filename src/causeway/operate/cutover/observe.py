@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from causeway.cluster import AclFilter, Committed, Connect, Leader, OffsetAt
-from causeway.config import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings, reverse_of
 from causeway.control import Commits, Ends, TranslatedOffset, fences, groups, open_transactions
 from causeway.errors import CausewayError
 from causeway.link_topics.directive_log import DirectiveLog
@@ -32,8 +32,7 @@ from causeway.operate.cutover.values import (
 )
 from causeway.operate.cutover.watch import Watch
 from causeway.operate.cutover.writers import writers
-from causeway.operate.directives.scopes import reverse_of
-from causeway.translation.unread_by_progress import UnreadByProgress
+from causeway.translation import UnreadRecords
 
 _DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")
 _IDLE = ("Empty", "Dead")
@@ -75,7 +74,7 @@ class Observer:
         self._clock = DriverClock()
         self._watch = Watch(self.source)
         self._places = Places(settings, link)
-        self._unread = UnreadByProgress(link, self.target)
+        self._unread = UnreadRecords(self.target, link)
         self._groups: tuple[Group, ...] = ()
         self._groups_at = 0.0
         self.commits: dict[str, dict[TopicPartition, Committed]] = {}  # to be made on the target
@@ -358,7 +357,7 @@ class Observer:
             }
             for group, (wanted, _) in stands.items()
         }
-        unread = self._unread.look(
+        unread = self._unread.look_by_progress(
             self._contents.partitions.values(),
             self._contents.maps,
             places,

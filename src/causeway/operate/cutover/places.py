@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from causeway.cluster import Committed
 from causeway.config import LinkSettings, Settings
 from causeway.model import TopicPartition
-from causeway.translation.answers import Place, Question, translate
+from causeway.translation import MappedOffset, Question, translate
 
 Commits = Mapping[TopicPartition, Committed]
 
@@ -18,7 +18,7 @@ class Places:
     def __init__(self, settings: Settings, link: LinkSettings) -> None:
         self._settings = settings
         self._link = link
-        self._known: dict[tuple[TopicPartition, int], tuple[Place, ...]] = {}
+        self._known: dict[tuple[TopicPartition, int], tuple[MappedOffset, ...]] = {}
 
     def of(
         self, groups: Mapping[str, Commits]
@@ -50,7 +50,7 @@ class Places:
                 for place in self._known.get((at, each.offset), ()):
                     if place.offset is None:
                         continue
-                    there = TopicPartition(place.topic, place.partition)
+                    there = place.at
                     before = stands.get(there)
                     # The first record, by any of the source partitions, that it has not read.
                     if before is None or place.offset < before.offset:

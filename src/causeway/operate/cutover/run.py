@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from causeway.cluster import clusters
-from causeway.config import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings, reverse_of
 from causeway.control import TopicPlan, fences
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.link_topics.directives import Directive, Standing
@@ -25,7 +25,6 @@ from causeway.operate.cutover.plan import BEFORE_THE_END, plan
 from causeway.operate.cutover.values import Act, Checklist, Look, State, Step, Wishes
 from causeway.operate.cutover.watch import AGO_S
 from causeway.operate.directives.act import whoever
-from causeway.operate.directives.scopes import reverse_of
 from causeway.operate.failover.ending import refuse_mingled
 from causeway.operate.failover.failback import failback
 from causeway.operate.failover.failback_result import Step as Back

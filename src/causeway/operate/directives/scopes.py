@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import NamedTuple
 
 from causeway.cluster import Connect, parallel
-from causeway.config import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.errors import CausewayError, ConfigError, UnreachableError
 from causeway.link_topics.directive_log import DirectiveLog
 from causeway.link_topics.progress import Contents, ProgressTopic
 
-_NEAR = 3  # names that are offered
-_LISTED = 10  # known names that are listed where none is like the one that was given
 _AHEAD = ("pause", "throttle")  # can be asked of a topic before it is there
-_FIXED = 30  # words that are not people's own: all are listed
 
 
 class Wanted(NamedTuple):
@@ -51,29 +48,6 @@ class Answering(NamedTuple):
     links: tuple[LinkSettings, ...]
     left: Mapping[str, CausewayError]
     silent: Mapping[str, UnreachableError]
-
-
-def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSettings, ...]:
-    """The one that is named, or all. Raises ConfigError, with the names that there are."""
-    if not settings.links:
-        raise ConfigError(action, cause="no flow is enabled", remedy="set A->B.enabled = true")
-    found = tuple(each for each in settings.links if link in (None, each.name))
-    if not found:
-        names = [each.name for each in settings.links]
-        raise unknown(action, "flow", str(link), names, _unquoted(str(link), names))
-    return found
-
-
-def _unquoted(link: str, names: Iterable[str]) -> str:
-    """The remedy if a shell took the `>` of a link's name for a redirection, and left `A-`."""
-    meant = next((each for each in names if link and each.startswith(f"{link}>")), None)
-    if meant is None:
-        return ""
-    written = meant.removeprefix(f"{link}>")
-    return (
-        f"quote it: --link '{meant}'; without quotes the shell takes > for a redirection, and has"
-        f" written to the file {written}"
-    )
 
 
 def choose(
@@ -171,36 +145,6 @@ def _having(
     if action in _AHEAD:
         more += "; --ahead if it is yet to come"
     raise unknown(action, "topic", wanted.topic, known_names, more)
-
-
-def reverse_of(settings: Settings, link: LinkSettings) -> LinkSettings | None:
-    """The link of the file that goes the other way."""
-    ends = link.target.alias, link.source.alias
-    found = (each for each in settings.links if (each.source.alias, each.target.alias) == ends)
-    return next(found, None)
-
-
-def unknown(
-    action: str,
-    kind: str,
-    name: str,
-    names: Collection[str],
-    more: str = "",
-    *,
-    fixed: bool = False,
-) -> ConfigError:
-    """That there is no such `kind`, with those like it; else with all, or the first of many; of
-    `fixed` words always with all."""
-    known = sorted(names)
-    near = get_close_matches(name, known, _NEAR)
-    cause = f"there is no {kind} of that name"
-    if near:
-        cause += f"; like it: {', '.join(near)}"
-    else:
-        listed = known[: _FIXED if fixed else _LISTED]
-        rest = f" and {len(known) - len(listed):,} more" if len(known) > len(listed) else ""
-        cause += f"; there is {', '.join(listed) or 'none'}{rest}"
-    return ConfigError(action, f"{kind} {name}", cause, remedy=more)
 
 
 def _known(

@@ -10,10 +10,9 @@ from functools import partial as bound
 from typing import Final
 
 from causeway.cluster import clusters, parallel
-from causeway.config import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings, links_of
 from causeway.errors import ConfigError
 from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
-from causeway.operate.directives import scopes
 from causeway.operate.explain.groups import decide
 from causeway.operate.explain.known import Known
 from causeway.operate.explain.values import Explanation, Kind
@@ -37,7 +36,7 @@ def explain(
     Raises ConfigError where no cluster knows the name, with those like it, or where none can have
     it. A cluster that cannot be asked raises nothing: `Explanation.unknown` has the reason.
     """
-    links = scopes.links_of(settings, link, "explain")
+    links = links_of(settings, link, "explain")
     kinds = [kind] if kind is not None else list(Kind)
     possible = _possible(name, kinds)
     with clusters() as connect:

@@ -22,13 +22,7 @@ from typing import Final
 from causeway.cluster import LATEST, Connect
 from causeway.config import LinkSettings
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions.rows import place_of
-from causeway.errors import (
-    AuthorizationError,
-    CausewayError,
-    ConfigError,
-    NobodyLeadsError,
-)
+from causeway.errors import AuthorizationError, CausewayError, ConfigError, NobodyLeadsError
 from causeway.link_topics import directive_log, ending
 from causeway.link_topics.cuts import Cut, CutPoint
 from causeway.link_topics.directive_log import DirectiveLog, Written
@@ -297,7 +291,7 @@ class Ending:
         """The last sequence of each of the link's producers, by target partition, as far as its
         leader tells: also outside of the scope, as the lead is that of the link."""
         ours = {
-            (place_of(outlet), outlet.producer_id)
+            (outlet.at, outlet.producer_id)
             for outlet in _outlets(self.contents.partitions.values())
             if outlet.producer_id >= 0
         }
@@ -316,11 +310,11 @@ class Ending:
         would be none."""
         progress = {at: each for at, each in self.progress().items() if at.topic not in without}
         outlets = list(_outlets(progress.values()))
-        ends = offsets_at(self.target, {place_of(outlet) for outlet in outlets}, LATEST)
+        ends = offsets_at(self.target, {outlet.at for outlet in outlets}, LATEST)
         mine: dict[TopicPartition, int] = {}  # several may feed one
         exact: set[Outlet] = set()
         for outlet in outlets:
-            at = place_of(outlet)
+            at = outlet.at
             end, surely = self._end_of(outlet, value_of(ends[at]))
             mine[at] = max(end, mine.get(at, 0))
             if surely:
@@ -331,7 +325,7 @@ class Ending:
                 CutPoint(
                     partition=each.partition,
                     source=each.position,
-                    targets=tuple((at, mine[at]) for at in map(place_of, each.outlets)),
+                    targets=tuple((at, mine[at]) for at in (outlet.at for outlet in each.outlets)),
                     exact=exact.issuperset(each.outlets),
                 )
             )
@@ -354,10 +348,10 @@ class Ending:
             return end, end == known
         if outlet.producer_id < 0:
             return end, False  # nothing tells whose a record is
-        self._say(f"{self.link.name}: looking through what {place_of(outlet)} got last")
+        self._say(f"{self.link.name}: looking through what {outlet.at} got last")
         mine = known
         try:
-            for raw in log_reader.raw_batches(self.target, place_of(outlet), known, end):
+            for raw in log_reader.raw_batches(self.target, outlet.at, known, end):
                 fields = HEADER.unpack_from(raw)
                 if fields[9] == outlet.producer_id:
                     mine = fields[0] + fields[6] + 1

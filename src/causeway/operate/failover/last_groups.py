@@ -21,19 +21,18 @@ from causeway.control import (
     UnreadRecord,
     groups,
 )
-from causeway.daemon.lanes.lookups import LookUps
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row, offset_maps_of
+from causeway.daemon.partitions.rows import Row
 from causeway.daemon.tasks.groups import Groups
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Contents, Progress, ProgressTopic
+from causeway.link_topics.progress import Contents, Progress, ProgressTopic, offset_maps_of
 from causeway.link_topics.topic_log import TopicLog
 from causeway.model import State, TopicPartition
 from causeway.operate import ahead
+from causeway.relay.offset_lookup import Sought
 from causeway.status.snapshot import GroupStatus
-from causeway.translation.translator import Translator
-from causeway.translation.unread_by_progress import UnreadByProgress
+from causeway.translation import OffsetTranslator, UnreadRecords
 
 _PAUSE_S = 0.5
 _LOOK_S = 120.0  # the time of a failover's look for records that groups have not read
@@ -78,13 +77,13 @@ def sync(
     )
     control = replace(link.control, sync_group_offsets_enabled=True)
     link = replace(link, control=control)
-    translator = Translator(
-        sides,
+    translator = OffsetTranslator(
+        sides.source,
+        sides.target,
         registry,
-        link=link.name,
         read_committed=link.fetch.read_committed,
         term=lambda: 1,
-        lookups=LookUps(lambda _: None),
+        lane=_no_lane,
     )
     task = Groups(link, sides, translator, lambda: 1, registry)
     deadline = time.monotonic() + wait_s
@@ -94,6 +93,11 @@ def sync(
         if not outcome.unfinished or time.monotonic() > deadline:
             return task.standing
         time.sleep(_PAUSE_S)
+
+
+def _no_lane(sought: Sought) -> dict[int, int]:
+    cause = "no lane has the partition now"
+    raise CausewayError("look up offsets in", str(sought.source), cause, retriable=True)
 
 
 def ahead_of(
@@ -159,8 +163,8 @@ def remembered(
     unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] = {}
     if stands and not all(outlet.exclusive for each in progress for outlet in each.outlets):
         maps = ProgressTopic(target, link.progress_topic).read().maps
-        records = UnreadByProgress(link, target)
-        unread = records.look(progress, maps, stands, there, None, wait_s=_LOOK_S)
+        records = UnreadRecords(target, link)
+        unread = records.look_by_progress(progress, maps, stands, there, None, wait_s=_LOOK_S)
     plan = groups.commits(followed, stands, target.list_groups(), there, ends, link, unread)
     why = {
         each.group: each.reason

@@ -20,7 +20,6 @@ from causeway.records import CONTROL, HEADER, SEQUENCE_SPACE
 from causeway.relay import log_reader
 from causeway.relay.log_reader import offsets_at, value_of
 from causeway.relay.messages import Outlet
-from causeway.relay.recovery.survey import place_of
 
 _NO_PRODUCER: Final = -1
 
@@ -43,7 +42,7 @@ def look(
     writers: dict[TopicPartition, list[Outlet]] = {}
     for each in back:
         for outlet in each.outlets:
-            writers.setdefault(place_of(outlet), []).append(outlet)
+            writers.setdefault(outlet.at, []).append(outlet)
     found = []
     for at, first in sorted(looked.items()):
         ours = writers.get(at, [])

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from causeway.cluster import Connect, clusters, parallel
-from causeway.config import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings, links_of
 from causeway.link_topics.progress import EventRecord, ProgressTopic
-from causeway.operate.directives import scopes
 from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
 
 LEVELS: Final = ("info", "warning", "error")
@@ -33,7 +32,7 @@ def events(
     any case; `levels`: info, warning, error. Only targets are asked. Raises as `topics` does, and
     ConfigError for a level that there is not."""
     refuse_unknown("list events", "level", levels, LEVELS)
-    chosen = scopes.links_of(settings, link, "list events")
+    chosen = links_of(settings, link, "list events")
     with clusters() as connect:
         found = listed(
             chosen,

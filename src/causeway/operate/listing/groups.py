@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from causeway.cluster import Connect, clusters, parallel
-from causeway.config import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings, links_of
 from causeway.errors import CausewayError
-from causeway.operate.directives import scopes
 from causeway.operate.explain.groups import CODES
 from causeway.operate.explain.known import Known
 from causeway.operate.explain.values import Explanation
@@ -25,7 +24,7 @@ def groups(
     the name, in any case; `codes`: of these explanations' codes. Raises as `topics` does, and
     ConfigError for a code that there is not."""
     refuse_unknown("list groups", "code", codes, CODES)
-    chosen = scopes.links_of(settings, link, "list groups")
+    chosen = links_of(settings, link, "list groups")
     with clusters() as connect:
         away = parallel.silent(chosen, connect)
         return listed(

@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from causeway.cluster import parallel
-from causeway.config import LinkSettings
+from causeway.config import LinkSettings, unknown
 from causeway.errors import CausewayError
-from causeway.operate.directives import scopes
 
 T = TypeVar("T")
 
@@ -39,7 +38,7 @@ def refuse_unknown(action: str, kind: str, given: Collection[str], words: Collec
     """Raises ConfigError where one of those `given` is no such word, with words like it."""
     for each in given:
         if each not in words:
-            raise scopes.unknown(action, kind, each, words, fixed=True)
+            raise unknown(action, kind, each, words, fixed=True)
 
 
 def fits(text: str, match: str) -> bool:

@@ -6,9 +6,8 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from causeway.config import Settings
+from causeway.config import Settings, links_of, unknown
 from causeway.link_topics.progress import TaskRecord
-from causeway.operate.directives import scopes
 from causeway.status.from_clusters import LinkStatus, status
 
 _ACTION = "show the status of"
@@ -20,7 +19,7 @@ def narrowed(settings: Settings, link: str | None, topic: str | None) -> tuple[L
     ConfigError for a name that is unknown, with the names that there are; else as `status`."""
     chosen = settings
     if link is not None:
-        chosen = replace(settings, links=scopes.links_of(settings, link, _ACTION))
+        chosen = replace(settings, links=links_of(settings, link, _ACTION))
     if topic is None:
         return status(chosen)
     looked = status(chosen, {topic})
@@ -28,7 +27,7 @@ def narrowed(settings: Settings, link: str | None, topic: str | None) -> tuple[L
     if not found:
         known = {name for each in status(chosen) for name in _topics(each)}
         more = "topics are named as on the source"
-        raise scopes.unknown(_ACTION, "topic", topic, known, more)
+        raise unknown(_ACTION, "topic", topic, known, more)
     return tuple(_of_topic(each, topic) for each in found)
 
 

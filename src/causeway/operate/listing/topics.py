@@ -9,8 +9,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from causeway.cluster import clusters
-from causeway.config import Settings
-from causeway.operate.directives import scopes
+from causeway.config import Settings, links_of
 from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
 from causeway.status import from_clusters
 from causeway.status.from_clusters import LinkStatus, PartitionStatus
@@ -47,7 +46,7 @@ def topics(
     with a partition in one of these. Raises ConfigError for a link or state that is unknown;
     CausewayError where no link can be asked."""
     refuse_unknown("list topics", "state", states, _STATES)
-    chosen = scopes.links_of(settings, link, "list topics")
+    chosen = links_of(settings, link, "list topics")
     retention_s = settings.run.deleted_topics_retention_s
     with clusters() as connect:
         return listed(

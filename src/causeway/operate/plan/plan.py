@@ -29,10 +29,10 @@ from causeway.control import (
     topic_changes,
     topics,
 )
+from causeway.control.transforms import Transforms
 from causeway.daemon.partitions import identity
 from causeway.daemon.partitions.claims import transform_change
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.transforms import Transforms
 from causeway.errors import (
     AuthorizationError,
     BrokerError,

@@ -24,7 +24,7 @@ def plan(link: LinkSettings, mirrored: Iterable[MirroredTopic]) -> SchemaPlan:
     """Asks both registries; writes nothing. One that does not answer is a problem."""
     if link.schemas is None:
         return SchemaPlan()
-    from causeway.schemas import LinkSchemas  # HTTP, which others do without
+    from causeway.schemas import LinkSchemas
 
     try:
         due = LinkSchemas(link.schemas).due([(each.source, each.target) for each in mirrored])

@@ -77,7 +77,7 @@ def plan(
     identity_of: Callable[[str], str | None] = lambda _: None,
 ) -> Starts:
     """`there`: how many partitions each target topic has by now; `identity_of`: what the records of
-    a topic go through, see daemon.partitions.transforms. Raises CausewayError where a
+    a topic go through, see control.transforms. Raises CausewayError where a
     cluster cannot be asked at all."""
     wanted = [(topic, number) for topic in topics for number in range(topic.partitions)]
     if not wanted:

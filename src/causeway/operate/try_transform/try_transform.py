@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, clusters
-from causeway.config import LinkSettings, Routes, Settings
+from causeway.config import LinkSettings, Routes, Settings, links_of
 from causeway.errors import CausewayError, ConfigError, ProtocolError
 from causeway.model import TopicPartition
-from causeway.operate.directives.scopes import links_of
 from causeway.operate.plan.transforms import Told, prepared
 from causeway.operate.try_transform.local_spark import local_spark
 from causeway.operate.try_transform.records import Read, Trials

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, bytes_an_offset
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic, open_transactions
-from causeway.daemon.partitions.rows import place_of
 from causeway.errors import CausewayError
 from causeway.link_topics.progress import Contents
 from causeway.model import TopicPartition
@@ -39,10 +38,7 @@ class Ends:
         }
         there = {topic.source for topic in topics if topic.target_id is not None}
         targets = [
-            place_of(outlet)
-            for at, one in known.items()
-            for outlet in one.outlets
-            if at.topic in there
+            outlet.at for at, one in known.items() for outlet in one.outlets if at.topic in there
         ]
         targets += beyond
         self._starts = source.list_offsets(list(known), EARLIEST) if known else {}

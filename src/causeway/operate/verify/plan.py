@@ -13,17 +13,21 @@ from enum import StrEnum
 from typing import Any
 
 from causeway.cluster import ConfigEntry, Connect
-from causeway.config import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.control import MirroredTopic, collisions, recreated
 from causeway.control import topics as planning
+from causeway.control.transforms import with_treatments
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.assigning import assignment, steps_of
-from causeway.daemon.partitions.rows import offset_maps_of, place_of
-from causeway.daemon.partitions.transforms import with_treatments
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Contents, Progress, ProgressTopic, recognise
+from causeway.link_topics.progress import (
+    Contents,
+    Progress,
+    ProgressTopic,
+    offset_maps_of,
+    recognise,
+)
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
-from causeway.operate.directives.scopes import links_of, unknown
 from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.ranges import Feed, Range
 from causeway.operate.verify.state import Agreed
@@ -124,7 +128,7 @@ class _Link:
         every = self._contents.partitions.values()
         self._planned = planning.plan(observed, link, collisions.begun_by(every))
         self._led = routing.led_to(every)
-        self._fed = {place_of(outlet) for one in every for outlet in one.outlets}
+        self._fed = {outlet.at for one in every for outlet in one.outlets}
         driver = driver_of(self._contents.leases, int(time.time() * 1000))
         self._runs = driver is not None and driver.running
 
@@ -269,7 +273,7 @@ class _Link:
         behind: Sequence[Left],
     ) -> Share:
         link, at, outlet = self._link, progress.source, progress.outlets[index]
-        target = place_of(outlet)
+        target = outlet.at
         alone = outlet.exclusive and link.sole_writer
         alone &= target not in self._led
         several = len(progress.outlets) > 1
@@ -315,7 +319,7 @@ class _Link:
     def _points(self, progress: Progress, outlet: Outlet) -> tuple[list[Pair], int | None]:
         """What is known of where its records went, up to where all of them are there."""
         records = self._contents.maps.get(progress.source, {})
-        known = offset_maps_of(progress, records, multiplied=False).get(place_of(outlet))
+        known = offset_maps_of(progress, records, multiplied=False).get(outlet.at)
         if known is None:
             return [outlet.pair], None
         return list(known.points), known.since

@@ -26,14 +26,7 @@ from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.figures import Figures
 from causeway.relay.lane.on_the_way import OnTheWay
 from causeway.relay.lane.waiting import Waiting
-from causeway.relay.messages import (
-    Assignment,
-    Outlet,
-    PartitionReport,
-    Trace,
-    Want,
-    sayable,
-)
+from causeway.relay.messages import Assignment, Outlet, PartitionReport, Trace, Want, sayable
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.treatment import Treatment
 

@@ -22,7 +22,6 @@ from causeway.model import State, TopicPartition
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.log_reader import offsets_at
-from causeway.relay.recovery.survey import place_of
 
 # Ends are used a look later, of outlets that sent nothing meanwhile: the newest records are those
 # that a target may lose, and a pair beyond its end takes more to recover from.
@@ -70,7 +69,7 @@ class IdlePairs:
                     looked_at[flow] = None
                 idle.setdefault(flow.assignment.target, {})[outlet] = mark
         for key, marks in idle.items():
-            places = {place_of(outlet.spec) for outlet in marks}
+            places = {outlet.spec.at for outlet in marks}
             self._helpers.submit(
                 partial(offsets_at, cluster(key), places, LATEST), partial(self._heard, marks)
             )
@@ -84,7 +83,7 @@ class IdlePairs:
         if isinstance(ends, CausewayError):
             return  # they are asked for again at the next look
         for outlet, mark in marks.items():
-            end = ends.get(place_of(outlet.spec))
+            end = ends.get(outlet.spec.at)
             if isinstance(end, int):
                 self._seen[outlet] = _Seen(mark, end)
 

@@ -1,5 +1,5 @@
 """Places that the driver cannot look up: what a transform makes of a partition is walked again,
-through its stage, in a helper's thread. See relay.lookup."""
+through its stage, in a helper's thread. See relay.offset_lookup."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from causeway.cluster import Cluster
 from causeway.errors import CausewayError
 from causeway.link_topics.offset_map import Span
 from causeway.records import Batch
+from causeway.relay import offset_lookup as lookup
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.messages import Assignment, LookedUp, Lookup, sayable
-from causeway.relay.recovery.survey import place_of
+from causeway.relay.offset_lookup import Sought
 from causeway.relay.series import Series
-from causeway.translation import lookup
-from causeway.translation.lookup import Sought
 
 AT_ONCE = 2  # of those that wait for stages, which have records to treat as well
 
@@ -67,7 +66,7 @@ def look_for(
     which = ids.index(message.producer_id)
     sought = Sought(
         source=assignment.source_partition,
-        target=place_of(assignment.outlets[which]),
+        target=assignment.outlets[which].at,
         producer_id=message.producer_id,
         read_committed=assignment.read_committed,
         span=Span(message.start, message.end),

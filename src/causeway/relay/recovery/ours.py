@@ -36,7 +36,7 @@ from causeway.records import (
 from causeway.relay import log_reader
 from causeway.relay.log_reader import Content, content_of, offsets_at, value_of
 from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.recovery.survey import cleanup_policy, place_of
+from causeway.relay.recovery.survey import cleanup_policy
 
 # Where others write and the broker has forgotten our producer, so much of the log is looked through
 # for our last batch: an unclean election loses a log's newest records, and cheap it must be.
@@ -105,7 +105,7 @@ def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clust
     following: int | None = None
     first: tuple[int, int] | None = None  # offset and sequence of the first batch of ours
     lacking: str | None = None
-    for batch in log_reader.raw_batches(target, place_of(outlet), pair.target, end):
+    for batch in log_reader.raw_batches(target, outlet.at, pair.target, end):
         fields = HEADER.unpack_from(batch)
         if not _is_ours(fields, outlet):
             foreign = True
@@ -131,7 +131,7 @@ def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clust
     if alone and foreign:
         raise DivergedError(
             "resume",
-            str(place_of(outlet)),
+            str(outlet.at),
             f"somebody else wrote to it after offset {pair.target}",
             remedy="end the other writer and start with --adopt, or allow it with "
             "causeway.sole.writer=false",
@@ -216,7 +216,7 @@ def lowered(outlet: Outlet, end: int, target: Cluster) -> Outlet | None:
         return None
     before, _ = last_before(outlet, stop, target, upto=pair.sequence)
     start, following = (before.end, before.following) if before else (0, 0)
-    for raw in log_reader.raw_batches(target, place_of(outlet), start, stop):
+    for raw in log_reader.raw_batches(target, outlet.at, start, stop):
         fields = HEADER.unpack_from(raw)
         if not _is_ours(fields, outlet):
             continue
@@ -265,7 +265,7 @@ def _last_batch(outlet: Outlet, end: int, target: Cluster) -> memoryview | None:
     stop, window = end, 1
     while True:
         start, last = max(0, end - window), None
-        for raw in log_reader.raw_batches(target, place_of(outlet), start, stop):
+        for raw in log_reader.raw_batches(target, outlet.at, start, stop):
             last = raw
         if last is not None or not start:
             return last
@@ -280,7 +280,7 @@ def _check_unbroken(outlet: Outlet, newest: tuple[int, ...], target: Cluster) ->
     begun = not newest[11]
     while stop > 0 and not begun:
         start = max(0, stop - window)
-        for raw in log_reader.raw_batches(target, place_of(outlet), start, stop):
+        for raw in log_reader.raw_batches(target, outlet.at, start, stop):
             fields = HEADER.unpack_from(raw)
             if not _is_ours(fields, outlet):
                 continue
@@ -312,7 +312,7 @@ def last_before(
     while True:
         start = max(0, end - window)
         found = None
-        for raw in log_reader.raw_batches(target, place_of(outlet), start, stop):
+        for raw in log_reader.raw_batches(target, outlet.at, start, stop):
             read += len(raw)
             fields = HEADER.unpack_from(raw)
             if _is_ours(fields, outlet) and (upto is None or not is_past(upto, _following(fields))):
@@ -331,7 +331,7 @@ def fingerprints(outlet: Outlet, end: int, last: LastOfOurs, target: Cluster) ->
     the target did not change of it."""
     pair = outlet.pair
     found: dict[int, int] = {}
-    for raw in log_reader.raw_batches(target, place_of(outlet), pair.target, end):
+    for raw in log_reader.raw_batches(target, outlet.at, pair.target, end):
         fields = HEADER.unpack_from(raw)
         if not _is_ours(fields, outlet):
             continue
@@ -344,7 +344,7 @@ def fingerprints(outlet: Outlet, end: int, last: LastOfOurs, target: Cluster) ->
 
 
 def log_start(target: Cluster, outlet: Outlet) -> int:
-    place = place_of(outlet)
+    place = outlet.at
     return value_of(offsets_at(target, [place], EARLIEST)[place])
 
 
@@ -384,7 +384,7 @@ def _decoded(raw: memoryview) -> list[Record]:
 def not_as_sent(outlet: Outlet, cause: str) -> DivergedError:
     return DivergedError(
         "resume",
-        str(place_of(outlet)),
+        str(outlet.at),
         f"what the target got since offset {outlet.pair.target} is not what was sent, in its order "
         f"({cause}): it holds some twice, or lacks some, or holds somebody else's",
         remedy="compare both topics, then start with --adopt or --from",

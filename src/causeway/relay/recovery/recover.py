@@ -27,7 +27,7 @@ from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours, retrace
 from causeway.relay.recovery.damage import loss_by
 from causeway.relay.recovery.retrace import Found, SourceLog
-from causeway.relay.recovery.survey import KEEPS_MOVING, Led, Request, Survey, not_settled, place_of
+from causeway.relay.recovery.survey import KEEPS_MOVING, Led, Request, Survey, not_settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +117,11 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
     )
     resumed, epochs, starts = [], [], []
     for outlet in assignment.outlets:
-        node = value_of(survey.target_leaders[place_of(outlet)]).node
-        end = value_of(survey.target_ends[place_of(outlet)])
+        node = value_of(survey.target_leaders[outlet.at]).node
+        end = value_of(survey.target_ends[outlet.at])
         remembered = None
-        if place_of(outlet) in survey.remembered:
-            remembered = value_of(survey.remembered[place_of(outlet)]).get(outlet.producer_id)
+        if outlet.at in survey.remembered:
+            remembered = value_of(survey.remembered[outlet.at]).get(outlet.producer_id)
         found = _find_place(request, outlet, log, end, target, remembered)
         epochs.append(found.epoch)
         starts.append(found.pair.source if found.lost_from is None else found.lost_from)
@@ -214,7 +214,7 @@ def _count_on(
         if moved != 0 and ours.log_start(target, outlet) > pair.target:
             last = replace(last, count=_deleted_since(outlet, moved))
         elif moved:
-            raise ours.PairTooHighError(not_settled(place_of(outlet), KEEPS_MOVING))
+            raise ours.PairTooHighError(not_settled(outlet.at, KEEPS_MOVING))
     if last.count == 0:
         moved_on = Pair(source=pair.source, target=end, sequence=pair.sequence)
         return Found(moved_on, epoch, exclusive)
@@ -235,7 +235,7 @@ def _deleted_since(outlet: Outlet, moved: int | None) -> int:
     if moved is None:
         raise DivergedError(
             "resume",
-            str(place_of(outlet)),
+            str(outlet.at),
             f"the target has deleted what came after offset {outlet.pair.target}, and nothing "
             "tells how much of that was ours",
             remedy="start with --adopt or --from",

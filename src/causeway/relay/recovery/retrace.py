@@ -27,7 +27,7 @@ from causeway.relay.log_reader import Content, content_of
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.recovery import ours
 from causeway.relay.recovery.ours import LastOfOurs
-from causeway.relay.recovery.survey import KEEPS_MOVING, cleanup_policy, not_settled, place_of
+from causeway.relay.recovery.survey import KEEPS_MOVING, cleanup_policy, not_settled
 from causeway.relay.series import Series, as_relayed
 
 
@@ -236,11 +236,11 @@ def count_back(
     else:
         raise _diverged(
             assignment,
-            f"the target ({place_of(outlet)}) lost records before offset {pair.target}, and "
+            f"the target ({outlet.at}) lost records before offset {pair.target}, and "
             "nothing tells how many of them were ours",
         )
     if lost > SEQUENCE_SPACE // 2:  # none: the last record of ours comes after the pair
-        raise ours.PairTooHighError(not_settled(place_of(outlet), KEEPS_MOVING))
+        raise ours.PairTooHighError(not_settled(outlet.at, KEEPS_MOVING))
     # One more, which the target still has, shows that the count is right.
     wanted = lost + 1
     window = wanted

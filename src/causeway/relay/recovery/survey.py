@@ -14,7 +14,7 @@ from causeway.model import TopicPartition, same_topic
 from causeway.records import HEADER
 from causeway.relay import log_reader
 from causeway.relay.log_reader import offsets_at
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.series import Series, as_relayed
 from causeway.wire import codes, is_unsupported, user_timeout_of
@@ -80,9 +80,9 @@ class Survey:
     @classmethod
     def take(cls, requests: Sequence[Request], source: Cluster, target: Cluster) -> Survey:
         sources = {r.assignment.source_partition: r.assignment.topic_id for r in requests}
-        targets = {place_of(o): o.topic_id for r in requests for o in r.assignment.outlets}
+        targets = {o.at: o.topic_id for r in requests for o in r.assignment.outlets}
         unsettled = {
-            place_of(o)
+            o.at
             for r in requests
             if r.unsettled
             for o in r.assignment.outlets
@@ -90,7 +90,7 @@ class Survey:
         }
         producers = {o.producer_id for r in requests for o in r.assignment.outlets}
         shared = {
-            place_of(o)
+            o.at
             for r in requests
             for o in r.assignment.outlets
             if o.producer_id >= 0 and not r.assignment.is_ours_alone(o)
@@ -99,7 +99,7 @@ class Survey:
         for request in requests:
             one = request.assignment
             source.note_leader_epoch(one.topic_id, one.partition, one.leader_epoch)
-            for place in map(place_of, one.outlets):
+            for place in (each.at for each in one.outlets):
                 late_by[place] = max(request.late_by, late_by.get(place, 0.0))
         read_committed = all(r.assignment.read_committed for r in requests)
         source_leaders = _leaders(source, sources, "source")
@@ -312,7 +312,3 @@ def cleanup_policy(cluster: Cluster, topic: str) -> str:
         raise entries
     entry = entries.get("cleanup.policy")
     return (entry.value or "") if entry else ""
-
-
-def place_of(outlet: Outlet) -> TopicPartition:
-    return TopicPartition(outlet.topic, outlet.partition)

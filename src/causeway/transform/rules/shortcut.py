@@ -17,13 +17,7 @@ from typing import Any, NamedTuple
 from causeway.config import TransformSettings
 from causeway.transform.json_text import NeedsSparkError, plain_objects
 from causeway.transform.rules.checks import must_be_there
-from causeway.transform.rules.leaves import (
-    Maker,
-    can_make,
-    drops,
-    maker,
-    maker_of_bytes,
-)
+from causeway.transform.rules.leaves import Maker, can_make, drops, maker, maker_of_bytes
 from causeway.transform.rules.model import (
     DropRecord,
     FieldStep,

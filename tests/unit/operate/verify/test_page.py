@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from causeway.operate.verify import PartitionReport, Report, Verdict, as_json
 from causeway.operate.verify.outcome import Difference, Kind
 from causeway.operate.verify.page import render
 from causeway.operate.verify.plan import Left, Why
-from causeway.operate.verify.report import PartitionReport, Report, Verdict, as_json
 
 GOOD = PartitionReport(
     link="A->B",

@@ -13,13 +13,11 @@ import pytest
 from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError
 from causeway.model import Pair
-from causeway.operate.verify import run
+from causeway.operate.verify import PartitionReport, Report, Verdict, run, verify
 from causeway.operate.verify.job import Part, Told
 from causeway.operate.verify.outcome import Difference, Kind, Outcome
 from causeway.operate.verify.plan import Share, Why
 from causeway.operate.verify.ranges import Range
-from causeway.operate.verify.report import PartitionReport, Report, Verdict
-from causeway.operate.verify.run import verify
 from causeway.operate.verify.state import Agreed
 from causeway.operate.verify.task import Answer
 from tests.unit.operate.verify.test_stretches import FEED

@@ -1,4 +1,4 @@
-"""Places as people have them in a file: CSV or JSON lines."""
+"""Reads questions about offsets from a file: CSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from causeway.errors import ConfigError
-from causeway.translation.answers.values import Question
+from causeway.translation.values import Question
 
 _COLUMNS: Final = ("topic", "partition", "offset")
 _REMEDY: Final = (
@@ -17,7 +17,7 @@ _REMEDY: Final = (
 )
 
 
-def read(text: str, name: str) -> list[Question]:
+def read_questions(text: str, name: str) -> list[Question]:
     """Raises ConfigError, with `name` and the line."""
     lines = text.removeprefix("\ufeff").splitlines()
     first = next((line for line in lines if line.strip()), "")
@@ -84,7 +84,7 @@ def _number(row: Mapping[str, Any], name: str, where: str) -> int | None:
     if value is None or value == "":
         return None
     text = str(value)
-    # Ten digits and nine more: all that Kafka's 64 bits hold. No float, no True.
+    # At most 19 digits, as in Kafka's 64 bits. No float, no True.
     if isinstance(value, str | int) and text.isascii() and text.isdecimal() and len(text) <= 19:
         return int(text)
     raise ConfigError("read", where, f"{name} {text[:40]!r} is no whole number of 0 or more")

@@ -15,8 +15,8 @@ from causeway.errors import UnreachableError
 from causeway.link_topics.offset_map import OffsetMap
 from causeway.model import TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.translation.answers import Place, Why, back, forward
-from causeway.translation.answers.courses import Course, Doubt, Side
+from causeway.translation import Course, MappedOffset, OffsetNote, forward, reverse
+from causeway.translation.logs import ClusterLogs, CourseProblem, LinkLogs, MappedCourse
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec
 from tests.harness.world import (
@@ -45,13 +45,14 @@ def course(
     *,
     shared: bool = False,
     transformed: bool = False,
-    doubt: Doubt | None = None,
-) -> Course:
+    problem: CourseProblem | None = None,
+) -> MappedCourse:
     """`points`: the records (by index) of which the map knows; the last is the outlet's pair."""
     pairs = [world.pair(0, index, 0) for index in sorted(points)]
-    return Course(
+    known = Course(
         source=SOURCE,
-        target=THERE,
+        topic_id=SOURCE_ID,
+        transformed=transformed,
         outlet=Outlet(
             topic=TARGET,
             partition=0,
@@ -61,19 +62,22 @@ def course(
             pair=pairs[-1],
             exclusive=world.exclusive,
         ),
+    )
+    return MappedCourse(
+        course=known,
         map=OffsetMap(pairs, multiplied=transformed),
-        transformed=transformed,
-        multiplied=transformed,
         shared=shared,
-        doubt=doubt,
+        problem=problem,
     )
 
 
-def sides(world: World, *, source_gone: bool = False) -> tuple[Side, Side]:
-    def side(topic: str, topic_id: str, log: Log) -> Side:
+def logs(
+    world: World, *, source_gone: bool = False, check: Callable[[], None] = lambda: None
+) -> LinkLogs:
+    def side(topic: str, topic_id: str, log: Log) -> ClusterLogs:
         cluster = FakeCluster(topic, topic_id, {0: log}, compacted=False)
         at = TopicPartition(topic, 0)
-        return Side(
+        return ClusterLogs(
             cluster=cast(Cluster, cluster),
             ids={topic: topic_id},
             starts={at: log.start},
@@ -82,41 +86,42 @@ def sides(world: World, *, source_gone: bool = False) -> tuple[Side, Side]:
 
     source = side("t", SOURCE_ID, world.source)
     if source_gone:
-        source = Side(cluster=source.cluster, error=GONE)
-    return source, side(TARGET, TARGET_ID, world.targets[0])
+        source = ClusterLogs(cluster=source.cluster, error=GONE)
+    target = side(TARGET, TARGET_ID, world.targets[0])
+    return LinkLogs(source=source, target=target, check=check, read_committed=True)
 
 
 def there(
     world: World,
-    known: Course,
+    known: MappedCourse,
     *,
     source_gone: bool = False,
     check: Callable[[], None] = lambda: None,
-) -> dict[int, Place]:
+) -> dict[int, MappedOffset]:
     """A place for each source offset, and some behind the end."""
     asked = range(world.source.end + 3)
-    both = sides(world, source_gone=source_gone)
-    found = forward.places(known, asked, *both, check, read_committed=True)
+    both = logs(world, source_gone=source_gone, check=check)
+    found = forward.translate(known, asked, both)
     assert found.keys() == set(asked)
     return found
 
 
 def home(
     world: World,
-    known: Course,
+    known: MappedCourse,
     *,
     source_gone: bool = False,
     check: Callable[[], None] = lambda: None,
-) -> dict[int, Place]:
+) -> dict[int, MappedOffset]:
     """A place for each target offset, and some behind the end."""
     asked = range(world.targets[0].end + 3)
-    both = sides(world, source_gone=source_gone)
-    found = back.places(known, asked, *both, check, read_committed=True)
+    both = logs(world, source_gone=source_gone, check=check)
+    found = reverse.translate(known, asked, both)
     assert found.keys() == set(asked)
     return found
 
 
-def check_there(world: World, found: dict[int, Place]) -> None:
+def check_there(world: World, found: dict[int, MappedOffset]) -> None:
     copied = list(zip(world.series, world.places[0], strict=False))
     due = [record.offset for record in world.series[len(copied) :]]
     for offset, place in found.items():
@@ -128,19 +133,19 @@ def check_there(world: World, found: dict[int, Place]) -> None:
             assert unread == read, (offset, place)
             assert not any(one < offset for one in due), (offset, place)  # nothing comes again
             is_record = any(record.offset == offset for record in world.series)
-            assert not (place.why is Why.GAP and is_record)
+            assert not (place.why is OffsetNote.GAP and is_record)
         else:
             assert place.why is not None
             assert place.note
 
 
-def check_home(world: World, found: dict[int, Place]) -> None:
+def check_home(world: World, found: dict[int, MappedOffset]) -> None:
     copied = list(zip(world.series, world.places[0], strict=False))
     due = {record.offset for record in world.series[len(copied) :]}
     for offset, place in found.items():
         if place.offset is None:
             assert not place.exact
-            assert place.why is Why.BEFORE
+            assert place.why is OffsetNote.BEFORE
             continue
         unread = {record.offset for record, at in copied if at >= offset} | due
         read = {record.offset for record in world.series if record.offset >= place.offset}
@@ -259,13 +264,13 @@ def test_what_the_places_say() -> None:
     assert [(place.offset, place.exact, place.why) for place in found.values()] == [
         (0, True, None),
         (1, True, None),
-        (2, True, Why.GAP),
+        (2, True, OffsetNote.GAP),
         (2, True, None),
         (3, True, None),
         (4, True, None),  # the end of the mirror, as the target's log has it
-        (4, False, Why.NOT_YET),
-        (4, False, Why.BEYOND_END),
-        (4, False, Why.BEYOND_END),
+        (4, False, OffsetNote.NOT_YET),
+        (4, False, OffsetNote.BEYOND_END),
+        (4, False, OffsetNote.BEYOND_END),
     ]
     assert "mirrored up to offset 5" in (found[6].note or "")
     assert "the source ends at 6" in (found[7].note or "")
@@ -279,7 +284,7 @@ def test_the_source_is_gone() -> None:
     world = gapped()
     found = there(world, course(world, [0, 2]), source_gone=True)
     assert [place.exact for place in found.values()] == [True] + [False] * 2 + [True] + [False] * 5
-    assert found[1].why is Why.UNREACHABLE
+    assert found[1].why is OffsetNote.UNREACHABLE
     assert "no broker answers" in (found[1].note or "")
     assert found[2].offset == 1  # one record at the most can lie between it and the one at 2
     back_home = home(world, course(world, [0, 2]), source_gone=True)
@@ -297,7 +302,7 @@ def test_nobody_waits_any_more() -> None:
     world = gapped()
     found = there(world, course(world, [0, 2, 4]), check=over)
     assert [place.exact for place in found.values()][:5] == [True, False, False, True, True]
-    assert found[1].why is Why.UNREACHABLE
+    assert found[1].why is OffsetNote.UNREACHABLE
     back_home = home(world, course(world, [0, 2, 4]), check=over)
     assert [place.exact for place in back_home.values()][:4] == [True, False, True, True]
 
@@ -306,18 +311,26 @@ def test_what_the_target_no_longer_has() -> None:
     world = gapped()
     world.targets[0].start = 2
     found = there(world, course(world, [0, 2, 4]))
-    assert [found[offset].why for offset in (0, 1, 3)] == [Why.RETENTION, Why.RETENTION, None]
+    assert [found[offset].why for offset in (0, 1, 3)] == [
+        OffsetNote.RETENTION,
+        OffsetNote.RETENTION,
+        None,
+    ]
     assert found[0].offset == 2
     assert not found[0].exact
 
 
-def test_a_course_in_doubt_is_never_exact() -> None:
+def test_a_course_with_a_problem_is_never_exact() -> None:
     world = gapped()
-    stopped = course(world, [0, 2], doubt=Doubt(Why.STOPPED, "truncated"))
-    assert {place.why for place in there(world, stopped).values() if place.why} >= {Why.STOPPED}
+    stopped = course(world, [0, 2], problem=CourseProblem(OffsetNote.STOPPED, "truncated"))
+    assert {place.why for place in there(world, stopped).values() if place.why} >= {
+        OffsetNote.STOPPED
+    }
     assert not any(place.exact for place in there(world, stopped).values())
     assert not any(place.exact for place in home(world, stopped).values())
-    anew = course(world, [0, 2], doubt=Doubt(Why.MADE_ANEW, "anew", astray=True))
+    anew = course(
+        world, [0, 2], problem=CourseProblem(OffsetNote.RECREATED, "anew", other_log=True)
+    )
     assert {place.offset for place in there(world, anew).values()} == {None}
     shared = course(world, [0, 2], shared=True)
     assert {place.exact for place in there(world, shared).values()} == {False}
@@ -358,7 +371,7 @@ def test_what_was_compacted_away_since_is_not_counted() -> None:
         (1, False),  # that record is gone, and nothing tells which one it was
         *((2, True), (3, True), (5, True), (6, True), (7, True)),
     ]
-    assert found[1].why is Why.UNTOLD
+    assert found[1].why is OffsetNote.LOGS_INCOMPLETE
     places = there(world, course(world, [0, 6]))
     assert [place.offset for place in places.values()][:8] == [0, 2, 2, 3, 4, 4, 5, 6]
 
@@ -375,16 +388,16 @@ def test_what_the_source_had_before_the_mirror_began() -> None:
         log.append([Rec(offset=3)], 10)  # nothing else before offset 10
         log.append([Rec(offset=10 + one.offset, value=one.value) for one in world.series], 6)
     found = there(world, later)
-    assert found[2].why is Why.BEFORE
-    assert "from 3 on was never mirrored" in (found[2].note or "")
-    assert (found[4].why, found[4].exact, found[4].offset) == (Why.GAP, True, 0)
-    assert there(world, later, source_gone=True)[4].why is Why.BEFORE
+    assert found[2].why is OffsetNote.BEFORE
+    assert "from 3 on were never mirrored" in (found[2].note or "")
+    assert (found[4].why, found[4].exact, found[4].offset) == (OffsetNote.GAP, True, 0)
+    assert there(world, later, source_gone=True)[4].why is OffsetNote.BEFORE
 
 
 def test_what_lies_before_the_mirror() -> None:
     world = gapped()
     known = course(world, [2])
     found = there(world, known)
-    assert found[1].why is Why.BEFORE
+    assert found[1].why is OffsetNote.BEFORE
     assert found[1].offset == 0  # the target's start: nothing is skipped
     assert found[3].exact

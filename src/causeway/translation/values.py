@@ -1,30 +1,33 @@
-"""What is asked, and what is answered."""
+"""Questions about offsets, and answers: offsets on the other cluster, and why one is not exact."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from causeway.model import TopicPartition
 
+LOGS_INCOMPLETE = "the logs no longer show the exact offset"
+ONLY_A_LANE = "only a lane can count the output of the transform"
 
-class Why(StrEnum):
-    """Why there is no exact place, or what is to be known of one that is."""
 
-    GAP = "gap"  # exact: no mirrored record has the offset itself, the next one is meant
+class OffsetNote(StrEnum):
+    """Why an offset is not exact, or a remark on one that is. A stable code for machines."""
+
+    GAP = "gap"  # exact: no mirrored record has the offset itself, the next record counts
     NOT_YET = "not mirrored yet"
     BEYOND_END = "beyond the end"
     RETENTION = "behind the retention"
     BEFORE = "before the mirror"
     SHARED = "several feed it"
-    TRANSFORMED = "transformed"  # what lies between two known places takes the transform to count
-    UNTOLD = "logs no longer tell"
+    TRANSFORMED = "transformed"  # only a lane can count what the transform makes of the records
+    LOGS_INCOMPLETE = "logs no longer tell"
     UNREACHABLE = "not reachable"
     LOST = "lost on the target"
     STOPPED = "stopped"
-    MADE_ANEW = "made anew"
+    RECREATED = "made anew"
     BY_KEY = "keys decide"
     AT_LEAST_ONCE = "at least once"
     NOT_BEGUN = "not begun"
@@ -34,8 +37,8 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A place in a log: the next record to read. One of `offset` and `timestamp` (ms since 1970:
-    the first record of that time or later) is set."""
+    """The next record to read in a log, by exactly one of `offset` and `timestamp` (ms since 1970:
+    the first record of that time or later)."""
 
     topic: str
     partition: int
@@ -47,31 +50,45 @@ class Question:
         return TopicPartition(self.topic, self.partition)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where to read on, on the other side. `exact`: exactly the mirrored records come that have not
-    been read. Else `offset` lies at or before that place, so that nothing is skipped, or is None
-    where not even that is known; `why` and `note` (for people) say what is the matter."""
+class MappedOffset(NamedTuple):
+    """The offset in partition `at` from which on a consumer reads on the other cluster.
 
-    topic: str
-    partition: int
+    If it is exact, the consumer gets exactly the mirrored records that it has not read. Otherwise
+    `offset` is at or before the exact one, so that no record is skipped, or None if not even that
+    is known; `why` and `note` (for people) give the reason. `mirrored`: the next record is known to
+    be there; otherwise `offset` is the end of the mirror, and the record may come behind it.
+    """
+
+    at: TopicPartition
     offset: int | None
-    exact: bool
-    why: Why | None = None
+    why: OffsetNote | None = None
     note: str | None = None
+    mirrored: bool = True
+
+    @property
+    def exact(self) -> bool:
+        return self.offset is not None and self.why in (None, OffsetNote.GAP)
+
+    @property
+    def topic(self) -> str:
+        return self.at.topic
+
+    @property
+    def partition(self) -> int:
+        return self.at.partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """To one question, by one link. `offset`: what was asked for, or what a timestamp stands for;
-    None where that is unknown. `places`: several where a transform, or several source partitions,
-    lead to several; where there is none, `why` and `note` say it."""
+    """The answer of one link to one question. `offset`: the offset of the question, or the offset
+    that its timestamp leads to; None if that is unknown. `places`: several if a transform, or
+    several source partitions, lead to several; if there is none, `why` and `note` say why."""
 
     question: Question
     link: str | None
     offset: int | None
-    places: tuple[Place, ...] = ()
-    why: Why | None = None
+    places: tuple[MappedOffset, ...] = ()
+    why: OffsetNote | None = None
     note: str | None = None
 
     @property

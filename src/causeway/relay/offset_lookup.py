@@ -1,13 +1,13 @@
-"""Exact places inside a span of an offset map: the logs tell what the map has left out.
+"""Finds exact target offsets inside a span of an offset map, by counting records in the logs.
 
 The relayed records from a source offset to the span's end are counted in the source's log, as
-lanes count them. Where nobody else writes to the target, so many before the span's end there is
-the place; where others do, it is where the record with that sequence lies. Either way the record
-found must be the same as the source's, else nothing is said: compaction may have taken records
-away since they were relayed, and then counts mislead.
+lanes count them. If only the mirror writes to the target, the offset lies that many records before
+the span's end. If others write there as well, it is the offset of the record with that sequence.
+Either way, the record found must equal the source's record; otherwise the offset is left out.
+Compaction may have removed records since they were relayed, and then counts mislead.
 
-Where a transform lies between the two, the records that the source's become are counted, so it
-takes a lane to look (relay/lane/lookups.py). All that one record became is compared.
+If a transform lies between the logs, its output is counted. Only a lane can run it
+(relay/lane/lookups.py). All output records of one source record are compared.
 
 Each log is read once, for all offsets of the span.
 """
@@ -18,7 +18,7 @@ import hashlib
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -29,19 +29,19 @@ from causeway.model import TopicPartition
 from causeway.records import HEADER, SEQUENCE_SPACE, Batch, Record, decode, distance, records_of
 from causeway.relay import log_reader
 from causeway.relay.log_reader import content_of
-from causeway.wire import codes
+from causeway.wire.codes import OFFSET_OUT_OF_RANGE
 
 # What the relayed batches of a source partition become for one outlet.
 Becomes = Callable[[Iterator[Batch]], Iterator[Batch]]
-# Offsets of the target: to pass over so many costs less than to ask once more.
+# Target offsets: passing over so many costs less than another request.
 _NEAR = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """One partition's source offsets to look up, ascending. All lie before the end of `span`, and
-    no relayed record lies between the first of them and its start. `floor`: a target offset that is
-    known to lie at or before all of their places."""
+    """Source offsets of one partition to look up, ascending. All lie before the end of `span`, and
+    no relayed record lies between the first offset and the start of `span`. `floor`: a target
+    offset that is known to lie at or before all results."""
 
     source: TopicPartition
     target: TopicPartition
@@ -51,18 +51,22 @@ class Sought:
     offsets: Sequence[int]
     floor: int = 0
 
+    def of(self, offsets: Sequence[int]) -> Sought:
+        """The same for some of the offsets."""
+        return replace(self, offsets=offsets)
+
 
 class _Counted(NamedTuple):
-    """The first relayed record from a source offset on: how many are `left` from it to the span's
-    end, and what is in all that the same record of the source has become; empty where it need not
-    be compared."""
+    """The first relayed record from a source offset on. `left`: the number of records from there to
+    the span's end. `digests`: of all output records of the same source record; empty if they need
+    not be compared."""
 
     left: int
     digests: Sequence[bytes]
 
 
 class _Written(NamedTuple):
-    """A batch of ours in the target."""
+    """A batch in the target that the mirror wrote."""
 
     base: int
     last_delta: int
@@ -80,24 +84,23 @@ def find(
     go_on: Callable[[], bool] = lambda: True,
     becomes: Becomes = lambda batches: batches,
 ) -> dict[int, int]:
-    """The target offset of the first relayed record from each source offset on; those that the
-    logs do not tell for certain are missing. Reads the source from the first offset to the end of
-    the span; asks `go_on` before each fetch whether anybody still wants to know. Raises
-    CausewayError."""
+    """The target offset of the first relayed record from each source offset on. Offsets that the
+    logs do not show for certain are missing. Reads the source from the first offset to the end of
+    the span. Ends with an error if `go_on` returns False before a fetch. Raises CausewayError."""
     try:
         counted = _count(sought, source, lambda: _check(go_on, sought.source), becomes)
         return _places(sought, counted, target, lambda: _check(go_on, sought.target))
     except BrokerError as error:
-        if error.code == codes.OFFSET_OUT_OF_RANGE:
-            return {}  # a log no longer holds what would have to be seen
+        if error.code == OFFSET_OUT_OF_RANGE:
+            return {}  # a log no longer holds the records
         raise
 
 
 def find_start(
     sought: Sought, target: Cluster, go_on: Callable[[], bool] = lambda: True
 ) -> dict[int, int]:
-    """As `find`, where no offset lies behind the span's start: its own sequence tells which record
-    it is, so the source is not read."""
+    """As `find`, if no offset lies behind the span's start. The sequence at the start identifies
+    the record, so the source is not read."""
     counted = {offset: _Counted(sought.span.records, ()) for offset in sought.offsets}
     return _places(sought, counted, target, lambda: _check(go_on, sought.target))
 
@@ -109,8 +112,8 @@ def first_of(
     start: int,
     end: int,
 ) -> dict[int, int]:
-    """Of each producer id, the target offset of its first record in `start` to `end` - 1 that has
-    the sequence in `sequences` or a later one; those that have none are missing. Raises
+    """By producer id, the target offset of its first record in `start` to `end` - 1 that has the
+    sequence in `sequences` or a later one. Producers without such a record are missing. Raises
     CausewayError."""
     found: dict[int, int] = {}
     for raw in log_reader.raw_batches(target, at, start, end):
@@ -129,7 +132,7 @@ def first_of(
 def _count(
     sought: Sought, source: Cluster, check: Callable[[], None], becomes: Becomes
 ) -> dict[int, _Counted | None]:
-    """For each offset; None where no relayed record comes before the span's end."""
+    """By offset; None if no relayed record comes before the span's end."""
     end = sought.span.end.source
     waiting = deque(sought.offsets)
     begun: dict[int, tuple[int, Sequence[bytes]]] = {}  # how many records come before it
@@ -157,7 +160,7 @@ def _count(
 
 
 def _index(batch: Batch, offset: int) -> int:
-    """How many of its records lie below source offset `offset`."""
+    """The number of records of the batch below source offset `offset`."""
     if batch.offsets is not None:
         return bisect_left(batch.offsets, offset)
     return max(0, min(offset - batch.first, batch.records))
@@ -169,7 +172,7 @@ def _places(
     target: Cluster,
     check: Callable[[], None],
 ) -> dict[int, int]:
-    """Where each lies on the target. Offsets ascend, and so do their places."""
+    """The target offset of each. Source offsets ascend, and so do target offsets."""
     span = sought.span
     found: dict[int, int] = {}
     batches: Iterator[_Written] | None = None
@@ -213,10 +216,12 @@ def _written(
 
 
 def _digest(record: Record) -> bytes:
-    """Of what makes two records the same: many are kept at once, and they may be large."""
+    """A digest of the content that equal records share. Many are kept, and records may be large."""
     return hashlib.blake2b(repr(content_of(record)).encode(), digest_size=16).digest()
 
 
 def _check(go_on: Callable[[], bool], at: TopicPartition) -> None:
     if not go_on():
-        raise CausewayError("look up offsets in", str(at), "nobody asks any more", retriable=True)
+        raise CausewayError(
+            "look up offsets in", str(at), "the answer is no longer needed", retriable=True
+        )

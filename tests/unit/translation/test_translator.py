@@ -5,27 +5,24 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from causeway.cluster import ClusterMetadata, OffsetAt, TopicMetadata
-from causeway.daemon.lanes import lookups as lane_lookups
-from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.mirrored import Feed, Mirrored
-from causeway.daemon.partitions.registry import Registry
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.offset_map import OffsetMap
 from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.translation import translator as module
-from causeway.translation.lookup import Sought
-from causeway.translation.places import Place
-from causeway.translation.translator import Translator
+from causeway.relay.offset_lookup import Sought
+from causeway.translation import Course, CourseKey, MappedOffset, OffsetTranslator
+from causeway.translation import lookups as module
 from tests.harness.waiting import await_until
 
 DARK, LIGHT = TopicPartition("orders", 0), TopicPartition("orders", 1)
+dark, light = (partial(MappedOffset, TopicPartition("A.orders", n)) for n in (0, 1))
 
 
 def metadata_of(names: Collection[str], topic_id: str = "a" * 32) -> ClusterMetadata:
@@ -50,7 +47,7 @@ NO_LEADER = BrokerError("fetch", "orders-0", code=5, name="LEADER_NOT_AVAILABLE"
 
 
 class Mapped:
-    """A registry of two partitions whose source has gaps between offsets 0 and 10."""
+    """Two courses of partitions whose source has gaps between offsets 0 and 10."""
 
     transforms = False
 
@@ -61,9 +58,9 @@ class Mapped:
         self.placed = True
         self.points = [Pair(0, 0, 0), Pair(10, 5, 5), Pair(20, 15, 15)]
 
-    def fed(self) -> list[Mirrored]:
+    def courses(self) -> list[Course]:
         return [
-            Mirrored(
+            Course(
                 source=at,
                 outlet=Outlet(
                     topic="A.orders",
@@ -74,7 +71,6 @@ class Mapped:
                     pair=Pair(source=20, target=15, sequence=15),
                     exclusive=self.exclusive,
                 ),
-                position=20,
                 topic_id="a" * 32,
                 stopped=self.stopped,
                 placed=self.placed,
@@ -83,9 +79,12 @@ class Mapped:
             for at in (DARK, LIGHT)
         ]
 
-    def place(self, _: Feed, offsets: set[int]) -> dict[int, Any]:
+    def place(self, _: CourseKey, offsets: Iterable[int]) -> dict[int, Any]:
         known = OffsetMap(self.points)
         return {offset: known.place(offset) for offset in offsets}
+
+    def end(self, _: CourseKey) -> int | None:
+        return self.points[-1].target
 
     def trim(self, _: Any) -> None:
         pass
@@ -93,13 +92,15 @@ class Mapped:
 
 def test_a_partition_without_a_leader_is_told_and_the_others_are_translated() -> None:
     logs = cast(Any, DarkLogs())
-    sides = Sides(source=logs, target=logs, source_admin=logs, target_admin=logs)
-    translator = translator_at(sides, Mapped())
+    translator = translator_at(logs, logs, Mapped())
 
     found = places_of(translator, {DARK: {7}, LIGHT: {12, 25}})
 
-    assert found[LIGHT] == {12: Place(7), 25: Place(15, mirrored=False)}
-    assert found[DARK][7].target is None
+    assert found[LIGHT] == {
+        12: light(7),
+        25: light(15, mirrored=False),
+    }
+    assert found[DARK][7].offset is None
     assert "cannot be looked up" in (found[DARK][7].note or "")
 
 
@@ -138,35 +139,31 @@ class LookUps:
 @pytest.fixture
 def look_ups(monkeypatch: pytest.MonkeyPatch) -> Iterator[LookUps]:
     them = LookUps()
-    monkeypatch.setattr("causeway.translation.lookup.find", them)
+    monkeypatch.setattr("causeway.relay.offset_lookup.find", them)
     yield them
     them.release.set()
 
 
-def translator_of(registry: Mapped, term: Callable[[], int | None] = lambda: 1) -> Translator:
+def translator_of(registry: Mapped, term: Callable[[], int | None] = lambda: 1) -> OffsetTranslator:
     logs = cast(Any, LitLogs())
-    sides = Sides(source=logs, target=logs, source_admin=logs, target_admin=logs)
-    return translator_at(sides, registry, term)
+    return translator_at(logs, logs, registry, term)
+
+
+def no_lane(sought: Sought) -> dict[int, int]:
+    raise AssertionError(f"nothing is transformed: {sought}")
 
 
 def translator_at(
-    sides: Sides, registry: Mapped, term: Callable[[], int | None] = lambda: 1
-) -> Translator:
-    return Translator(
-        sides,
-        cast(Registry, registry),
-        link="A->B",
-        read_committed=True,
-        term=term,
-        lookups=lane_lookups.LookUps(lambda _: None),
-    )
+    source: Any, target: Any, courses: Mapped, term: Callable[[], int | None] = lambda: 1
+) -> OffsetTranslator:
+    return OffsetTranslator(source, target, courses, read_committed=True, term=term, lane=no_lane)
 
 
 def places_of(
-    translator: Translator, wanted: Mapping[TopicPartition, Collection[int]]
-) -> dict[TopicPartition, Mapping[int, Place]]:
+    translator: OffsetTranslator, wanted: Mapping[TopicPartition, Collection[int]]
+) -> dict[TopicPartition, Mapping[int, MappedOffset]]:
     """By source partition."""
-    return {at.source: places for at, places in translator.translate(wanted).places.items()}
+    return {at.source: places for at, places in translator.translate(wanted).offsets.items()}
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
@@ -177,13 +174,19 @@ def test_what_was_looked_up_is_remembered_until_the_target_has_lost_something(
     registry = Mapped(exclusive=exclusive)
     translator = translator_of(registry)
     for _ in range(3):
-        assert places_of(translator, {DARK: {6, 8}})[DARK] == {6: Place(3), 8: Place(4)}
+        assert places_of(translator, {DARK: {6, 8}})[DARK] == {
+            6: dark(3),
+            8: dark(4),
+        }
     assert look_ups.asked == {(DARK, (6, 8)): 1}, "once, and in one pass"
 
     registry.rewinds += 1
-    assert places_of(translator, {DARK: {8}})[DARK] == {8: Place(4)}
+    assert places_of(translator, {DARK: {8}})[DARK] == {8: dark(4)}
     assert look_ups.asked[DARK, (8,)] == 1
-    assert places_of(translator, {DARK: {6, 8}})[DARK] == {6: Place(3), 8: Place(4)}
+    assert places_of(translator, {DARK: {6, 8}})[DARK] == {
+        6: dark(3),
+        8: dark(4),
+    }
     assert look_ups.asked[DARK, (6,)] == 1, "what nobody asks for is forgotten"
 
 
@@ -191,30 +194,31 @@ def test_what_was_looked_up_is_not_remembered_into_another_term(look_ups: LookUp
     """Another driver may have led in between, and have seen the target lose what we had found."""
     term: list[int | None] = [1]
     translator = translator_of(Mapped(), lambda: term[0])
-    assert places_of(translator, {DARK: {6}})[DARK] == {6: Place(3)}
+    assert places_of(translator, {DARK: {6}})[DARK] == {6: dark(3)}
     term[0] = None
     with pytest.raises(CausewayError, match="another driver may lead"):
         translator.translate({DARK: {6}})
     term[0], look_ups.shift = 2, -1
-    assert places_of(translator, {DARK: {6}})[DARK] == {6: Place(2)}
+    assert places_of(translator, {DARK: {6}})[DARK] == {6: dark(2)}
 
 
 def test_a_long_look_up_goes_on_while_the_others_are_answered(
     look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOKUPS_S", 0.2)
+    monkeypatch.setattr(module, "ROUND_S", 0.2)
     look_ups.held = {DARK}
     translator = translator_of(Mapped())
 
     found = places_of(translator, {DARK: {8}, LIGHT: {6}})
-    assert found[LIGHT] == {6: Place(3)}
-    assert found[DARK][8].target == 0, "at or before the true place"
+    assert found[LIGHT] == {6: light(3)}
+    assert found[DARK][8].offset == 0, "at or before the true place"
     assert "being looked up" in (found[DARK][8].note or "")
     assert translator.unfinished
 
     look_ups.release.set()
     await_until(
-        lambda: places_of(translator, {DARK: {8}})[DARK] == {8: Place(4)}, what="the exact place"
+        lambda: places_of(translator, {DARK: {8}})[DARK] == {8: dark(4)},
+        what="the exact place",
     )
     assert look_ups.asked[DARK, (8,)] == 1
     assert not translator.unfinished
@@ -224,7 +228,7 @@ def test_a_group_that_moves_while_its_place_is_looked_up_gets_the_one_before(
     look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long a look-up takes: the next one begins where that one has ended."""
-    monkeypatch.setattr(module, "_LOOKUPS_S", 0.2)
+    monkeypatch.setattr(module, "ROUND_S", 0.2)
     look_ups.held = {DARK}
     translator = translator_of(Mapped())
     translator.translate({DARK: {6}})
@@ -234,14 +238,15 @@ def test_a_group_that_moves_while_its_place_is_looked_up_gets_the_one_before(
 
     for offset in (8, 9, 9):
         place = places_of(translator, {DARK: {offset}})[DARK][offset]
-        assert (place.target, place.certain) == (3, False), "that of 6"
+        assert (place.offset, place.exact) == (3, False), "that of 6"
         assert "being looked up" in (place.note or "")
         assert translator.unfinished
 
     assert look_ups.asked.total() == 2, "one at a time"
     look_ups.release.set()
     await_until(
-        lambda: places_of(translator, {DARK: {9}})[DARK] == {9: Place(4)}, what="the exact place"
+        lambda: places_of(translator, {DARK: {9}})[DARK] == {9: dark(4)},
+        what="the exact place",
     )
     assert look_ups.floors[:2] == [0, 3]
 
@@ -249,7 +254,7 @@ def test_a_group_that_moves_while_its_place_is_looked_up_gets_the_one_before(
 def test_a_look_up_is_not_begun_again_where_the_map_was_thinned_out(
     look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOKUPS_S", 0.2)
+    monkeypatch.setattr(module, "ROUND_S", 0.2)
     look_ups.held = {DARK}
     registry = Mapped()
     translator = translator_of(registry)
@@ -258,7 +263,8 @@ def test_a_look_up_is_not_begun_again_where_the_map_was_thinned_out(
     assert "being looked up" in (places_of(translator, {DARK: {8}})[DARK][8].note or "")
     look_ups.release.set()
     await_until(
-        lambda: places_of(translator, {DARK: {8}})[DARK] == {8: Place(4)}, what="the exact place"
+        lambda: places_of(translator, {DARK: {8}})[DARK] == {8: dark(4)},
+        what="the exact place",
     )
     assert look_ups.asked == {(DARK, (8,)): 1}
 
@@ -272,13 +278,11 @@ def test_nothing_is_said_where_the_map_may_be_another_logs(what: str) -> None:
     registry.placed = what != "not placed"
     for logs in {"source made anew": [source], "target made anew": [target]}.get(what, []):
         logs.topic_id = "c" * 32
-    one, other = cast(Any, source), cast(Any, target)
-    sides = Sides(source=one, target=other, source_admin=one, target_admin=other)
-    translator = translator_at(sides, registry)
+    translator = translator_at(source, target, registry)
 
     (place,) = places_of(translator, {LIGHT: {12}})[LIGHT].values()
 
-    assert place.target is None
+    assert place.offset is None
     assert (place.note is None) == (what == "not placed")
     assert translator.unfinished == (what == "not placed")
     assert translator.fallbacks == 0

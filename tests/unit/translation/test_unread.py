@@ -9,13 +9,13 @@ import pytest
 
 from causeway.cluster import Committed
 from causeway.control import UnreadRecord
-from causeway.daemon.partitions.mirrored import Feed, Mirrored
-from causeway.daemon.partitions.others import OtherFeed
 from causeway.errors import BrokerError
+from causeway.link_topics.other_links import OtherFeed
 from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.translation import unread as module
-from causeway.translation.unread import Stretch, UnreadRecords
+from causeway.translation import Course, CourseKey, UnreadRecords
+from causeway.translation import unread_look as module
+from causeway.translation.unread_look import UnreadRange
 from tests.harness.raw_batches import COMMIT, Rec, marker
 from tests.harness.world import TARGET, TARGET_ID, FakeCluster, Log
 from tests.unit.daemon.test_claims import link
@@ -56,16 +56,19 @@ def outlet(producer_id: int = OURS, **changes: Any) -> Outlet:
     return known.replace(**changes)
 
 
-def fed(source: TopicPartition, at: Outlet) -> Mirrored:
-    return Mirrored(source=source, topic_id="", outlet=at, position=0, stopped=False, placed=True)
+def fed(source: TopicPartition, at: Outlet) -> Course:
+    return Course(source=source, topic_id="", outlet=at)
 
 
-def records(
-    target: Target, *feeding: Mirrored, straight: Any = lambda _, offset: offset
-) -> UnreadRecords:
+def alone(_: CourseKey, offset: int) -> int:
+    """Nothing is known of the offsets."""
+    return offset
+
+
+def records(target: Target, *feeding: Course, straight: Any = alone) -> UnreadRecords:
     known = feeding or (fed(SOURCE, outlet()),)
-    found = UnreadRecords(cast(Any, target), SHARED, lambda: known, straight)
-    assert not found.take()
+    found = UnreadRecords(cast(Any, target), SHARED)
+    assert not found.take(known, straight)
     return found
 
 
@@ -78,15 +81,15 @@ def others(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         told["asked"] += 1
         return told["feeds"]
 
-    monkeypatch.setattr(module, "feeds", feeds)
-    monkeypatch.setattr(module, "_places", lambda topic: told[topic.topic.partition(".")[0]])
+    monkeypatch.setattr(module, "feeds_of_other_links", feeds)
+    monkeypatch.setattr(module, "_checkpoints", lambda topic: told[topic.topic.partition(".")[0]])
     return told
 
 
 def look(
     found: UnreadRecords, start: int, place: int, commits: Any = READ
 ) -> Mapping[TopicPartition, UnreadRecord]:
-    return found.look({"g": {AT: Stretch(start, place)}}, commits).get("g", {})
+    return found.look({"g": {AT: UnreadRange(start, place)}}, commits).get("g", {})
 
 
 def test_what_others_wrote_holds_a_group_back_until_it_has_read_it() -> None:
@@ -163,8 +166,8 @@ def test_the_log_is_not_read_where_the_offset_map_tells() -> None:
     for producer_id, count in ((OURS, 5), (LOCAL, 1), (OURS, 5)):
         target.append(producer_id, count)
 
-    def straight(feed: Feed, offset: int) -> int:
-        assert feed == Feed(SOURCE, AT)
+    def straight(feed: CourseKey, offset: int) -> int:
+        assert feed == CourseKey(SOURCE, AT)
         return 5 if offset < 5 else 11 if offset >= 6 else offset
 
     found = records(target, straight=straight)
@@ -191,10 +194,10 @@ def test_groups_that_stand_elsewhere_share_a_look() -> None:
     for producer_id, count in ((OURS, 5), (LOCAL, 1), (OURS, 5), (LOCAL, 1)):
         target.append(producer_id, count)
     stretches = {
-        "a": {AT: Stretch(0, 12)},
-        "b": {AT: Stretch(6, 12)},
-        "c": {AT: Stretch(6, 11)},
-        "d": {AT: Stretch(12, 12)},
+        "a": {AT: UnreadRange(0, 12)},
+        "b": {AT: UnreadRange(6, 12)},
+        "c": {AT: UnreadRange(6, 11)},
+        "d": {AT: UnreadRange(12, 12)},
     }
     commits = dict.fromkeys(stretches, READ["g"])
     found = records(target).look(stretches, commits)
@@ -214,9 +217,9 @@ def replace_exclusive(at: Outlet) -> Outlet:
 def test_a_partition_that_is_taken_up_again_just_now_gets_no_commit() -> None:
     """A restart lets go of it for the length of a look."""
     known = [fed(SOURCE, outlet())]
-    found = UnreadRecords(cast(Any, Target()), SHARED, lambda: tuple(known), lambda _, at: at)
-    assert found.take() == set()
+    found = UnreadRecords(cast(Any, Target()), SHARED)
+    assert found.take(known, alone) == set()
     known.clear()
-    assert found.take() == {AT}
+    assert found.take(known, alone) == {AT}
     known.append(fed(SOURCE, outlet()))
-    assert found.take() == set()
+    assert found.take(known, alone) == set()

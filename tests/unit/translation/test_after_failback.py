@@ -12,17 +12,15 @@ from causeway.errors import UnreachableError
 from causeway.link_topics.directives import Directive, Kind, Scope, Standing
 from causeway.link_topics.progress import Contents
 from causeway.model import Pair, TopicPartition
-from causeway.translation.answers import after_failback
-from causeway.translation.answers.courses import Book
-from causeway.translation.answers.values import Place, Why
+from causeway.translation import MappedOffset, OffsetNote, after_failback
 from tests.unit.daemon.test_claims import LINK
 from tests.unit.daemon.test_rows import row
 from tests.unit.operate.test_failback import BACK
 
 AT = TopicPartition("orders", 0)
 TURNED = 55  # where the way back had come to on A
-BEFORE = Place(topic="orders", partition=0, offset=None, exact=False, why=Why.BEFORE)
-EXACT = Place(topic="orders", partition=0, offset=17, exact=True)
+BEFORE = MappedOffset(AT, None, OffsetNote.BEFORE)
+EXACT = MappedOffset(AT, 17)
 
 
 @pytest.fixture
@@ -39,15 +37,15 @@ def other(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     def read(*_: object) -> Any:
         if found.error is not None:
             raise found.error
-        return SimpleNamespace(contents=found.contents)
+        return found.contents
 
     log = SimpleNamespace(look=lambda: None, standing=found.standing)
     monkeypatch.setattr(after_failback, "DirectiveLog", lambda *_: log)
-    monkeypatch.setattr(after_failback, "Book", SimpleNamespace(read=read))
-    monkeypatch.setattr(after_failback, "sides", lambda *_: (None, None))
-    monkeypatch.setattr(after_failback, "courses", lambda *_: {AT: [None]})
+    monkeypatch.setattr(after_failback, "read_progress", read)
+    monkeypatch.setattr(after_failback, "logs_of", lambda *_: None)
+    monkeypatch.setattr(after_failback, "mapped_courses", lambda *_: {AT: [None]})
     monkeypatch.setattr(
-        after_failback, "back", SimpleNamespace(places=lambda *_, **__: found.places)
+        after_failback, "reverse", SimpleNamespace(translate=lambda *_: found.places)
     )
     return found
 
@@ -59,12 +57,13 @@ def contents(begun: int, end: int) -> Contents:
     return Contents(partitions={AT: known.replace(begun=begun, outlets=(outlet,))})
 
 
-def filled(begun: int = 7) -> dict[int, Place]:
+def filled(begun: int = 7) -> dict[int, MappedOffset]:
     settings = Settings(links=(LINK, BACK), run=RunSettings(), spark={})
     places = {AT: [{20: BEFORE, 60: EXACT}]}
-    courses = {AT: [cast(Any, SimpleNamespace(target=AT))]}
-    book = Book(LINK, contents(begun=begun, end=70))
-    after_failback.fill(places, courses, book, settings, cast(Any, lambda _: None), lambda: None)
+    courses = {AT: [cast(Any, SimpleNamespace(course=SimpleNamespace(target=AT)))]}
+    known = contents(begun=begun, end=70)
+    connect = cast(Any, lambda _: None)
+    after_failback.fill(places, courses, known, LINK, settings, connect, lambda: None)
     return places[AT][0]
 
 

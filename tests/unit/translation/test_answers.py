@@ -12,11 +12,12 @@ from causeway.cluster import LATEST, ClusterMetadata, FetchedPartition, OffsetAt
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, TransformSettings
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
+from causeway.link_topics import progress as progress_topic
 from causeway.link_topics.progress import Contents, OffsetMapRecord, Progress
 from causeway.model import Pair, State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.relay.messages import Outlet
-from causeway.translation.answers import Answer, Question, Why, answers, courses, translate
+from causeway.translation import Answer, OffsetNote, Question, answers, logs, translate
 
 IDS = {"orders": "a" * 32, "A.orders": "b" * 32, "other": "c" * 32, "secret": "d" * 32}
 GONE = UnreachableError("reach", "A", "no broker answers")
@@ -98,7 +99,7 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
             return them.progress[self._topic]
 
     monkeypatch.setattr(answers, "clusters", them)
-    monkeypatch.setattr(courses, "ProgressTopic", Topic)
+    monkeypatch.setattr(progress_topic, "ProgressTopic", Topic)
     return them
 
 
@@ -180,7 +181,7 @@ def test_places_there_and_back(clusters: Clusters) -> None:
         ("A->B", True, 5),
         ("A->B", True, 20),
     ]
-    assert found[2].places[0].why is Why.GAP
+    assert found[2].places[0].why is OffsetNote.GAP
     back = one(clusters, asked(30, "A.orders"), back=True)
     assert [(each.topic, each.offset, each.exact) for each in back.places] == [("orders", 40, True)]
 
@@ -202,7 +203,7 @@ def test_times_stand_for_offsets(clusters: Clusters) -> None:
     assert (late.offset, late.exact) == (100, False)
     clusters.gone = True
     found = one(clusters, Question(topic="orders", partition=0, timestamp=40))
-    assert (found.offset, found.places, found.why) == (None, (), Why.UNREACHABLE)
+    assert (found.offset, found.places, found.why) == (None, (), OffsetNote.UNREACHABLE)
     assert "no broker answers" in (found.note or "")
 
 
@@ -217,7 +218,7 @@ def test_a_target_that_is_down_keeps_no_other_from_answering(
     clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clusters.progress[B] = contents(progress())
-    real = courses.Book.read
+    real = progress_topic.read_progress
     down = {"A->C"}
 
     def read(one: LinkSettings, connect: Any) -> Any:
@@ -225,17 +226,17 @@ def test_a_target_that_is_down_keeps_no_other_from_answering(
             raise UnreachableError("reach", "C", "no broker answers")
         return real(one, connect)
 
-    monkeypatch.setattr(courses.Book, "read", read)
+    monkeypatch.setattr(answers, "read_progress", read)
     good, bad = translate(settings(), [asked(40)])
     assert (good.link, good.exact) == ("A->B", True)
-    assert (bad.link, bad.why, bad.exact) == ("A->C", Why.UNREACHABLE, False)
+    assert (bad.link, bad.why, bad.exact) == ("A->C", OffsetNote.UNREACHABLE, False)
     assert "C cannot be asked" in (bad.note or "")
     (hidden,) = translate(settings(), [asked(40, "secret")])
     assert hidden.link == "A->B", "the file says that neither mirrors it"
     (back,) = translate(settings(), [asked(30, "A.orders")], back=True)
     assert (back.link, back.exact) == ("A->B", True)
     (lost,) = translate(settings(), [asked(30, "A.bills")], back=True)
-    assert lost.why is Why.UNREACHABLE, "C may have it"
+    assert lost.why is OffsetNote.UNREACHABLE, "C may have it"
     with pytest.raises(UnreachableError):
         translate(settings(), [asked(40)], link="A->C")
     down.add("A->B")
@@ -254,16 +255,16 @@ def test_nobody_waits_longer_than_he_likes(clusters: Clusters) -> None:
 @pytest.mark.parametrize(
     ("question", "back", "why", "note"),
     [
-        (asked(1, "ordrs"), False, Why.UNKNOWN, "like it: orders"),
-        (asked(1, "orders", 7), False, Why.UNKNOWN, "has 3 partitions"),
-        (asked(1, "secret"), False, Why.NOT_MIRRORED, "topics.exclude"),
-        (asked(1, "orders", 2), False, Why.NOT_BEGUN, "no driver has begun"),
-        (asked(1, "other"), False, Why.NOT_BEGUN, "no driver has begun"),
-        (asked(1, "B.orders"), True, Why.UNKNOWN, "like it: A.orders"),
+        (asked(1, "ordrs"), False, OffsetNote.UNKNOWN, "like it: orders"),
+        (asked(1, "orders", 7), False, OffsetNote.UNKNOWN, "has 3 partitions"),
+        (asked(1, "secret"), False, OffsetNote.NOT_MIRRORED, "topics.exclude"),
+        (asked(1, "orders", 2), False, OffsetNote.NOT_BEGUN, "no driver has begun"),
+        (asked(1, "other"), False, OffsetNote.NOT_BEGUN, "no driver has begun"),
+        (asked(1, "B.orders"), True, OffsetNote.UNKNOWN, "like it: A.orders"),
     ],
 )
 def test_what_is_not_mirrored(
-    clusters: Clusters, question: Question, back: bool, why: Why, note: str
+    clusters: Clusters, question: Question, back: bool, why: OffsetNote, note: str
 ) -> None:
     clusters.progress[B] = contents(progress())
     found = one(clusters, question, back=back)
@@ -274,21 +275,23 @@ def test_what_is_not_mirrored(
 @pytest.mark.parametrize(
     ("known", "why"),
     [
-        (progress(topic_id="e" * 32), Why.MADE_ANEW),
-        (progress(outlet(topic_id="e" * 32)), Why.MADE_ANEW),
-        (progress(state=State.STOPPED, reason="truncated"), Why.STOPPED),
-        (progress(outlet(pair=Pair(200, 190, 190))), Why.LOST),
-        (progress(outlet(), outlet(1)), Why.BY_KEY),
-        (progress(outlet(producer_id=-1)), Why.AT_LEAST_ONCE),
-        (progress().replace(outlets=(), position=-1), Why.NOT_BEGUN),
+        (progress(topic_id="e" * 32), OffsetNote.RECREATED),
+        (progress(outlet(topic_id="e" * 32)), OffsetNote.RECREATED),
+        (progress(state=State.STOPPED, reason="truncated"), OffsetNote.STOPPED),
+        (progress(outlet(pair=Pair(200, 190, 190))), OffsetNote.LOST),
+        (progress(outlet(), outlet(1)), OffsetNote.BY_KEY),
+        (progress(outlet(producer_id=-1)), OffsetNote.AT_LEAST_ONCE),
+        (progress().replace(outlets=(), position=-1), OffsetNote.NOT_BEGUN),
     ],
 )
-def test_what_keeps_a_place_from_being_exact(clusters: Clusters, known: Progress, why: Why) -> None:
+def test_what_keeps_a_place_from_being_exact(
+    clusters: Clusters, known: Progress, why: OffsetNote
+) -> None:
     clusters.progress[B] = contents(known)
     found = one(clusters, asked(40))
     assert not found.exact
     assert why in (found.why, *(each.why for each in found.places))
-    if why is Why.MADE_ANEW:
+    if why is OffsetNote.RECREATED:
         assert found.places[0].offset is None
 
 
@@ -301,11 +304,11 @@ def test_several_outlets_of_a_transform(clusters: Clusters) -> None:
         (0, 50, True),
         (1, 7, True),
     ]
-    assert "each has one of its own" in (found.note or "")
+    assert "each has an offset of its own" in (found.note or "")
     between = one(clusters, asked(40)).places
     assert [(each.offset, each.why) for each in between] == [
-        (20, Why.TRANSFORMED),
-        (0, Why.BEFORE),
+        (20, OffsetNote.TRANSFORMED),
+        (0, OffsetNote.BEFORE),
     ]
 
 
@@ -333,7 +336,7 @@ def test_rules_keep_each_record_so_what_is_straight_is_exact(
         def identity_of(self, _: str) -> str:
             return "now"
 
-    monkeypatch.setattr(courses, "Transforms", Transforms)
+    monkeypatch.setattr(logs, "Transforms", Transforms)
     rules = TransformSettings(name="r", topics=compile_patterns(".*"), rules="drop value.x")
     of_rules = settings(link("B", transforms=(rules,)))
     for transform, exact in (("now", True), ("before", False)):
@@ -345,7 +348,7 @@ def test_rules_keep_each_record_so_what_is_straight_is_exact(
 def test_several_partitions_feed_one(clusters: Clusters) -> None:
     other = progress(outlet(producer_id=2, pair=Pair(9, 50, 4)), partition=1)
     clusters.progress[B] = contents(progress(), other)
-    assert one(clusters, asked(40)).places[0].why is Why.SHARED
+    assert one(clusters, asked(40)).places[0].why is OffsetNote.SHARED
     back = one(clusters, asked(50, "A.orders"), back=True)
     assert [(each.partition, each.offset, each.exact) for each in back.places] == [
         (0, 60, True),

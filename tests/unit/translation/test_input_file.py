@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from causeway.errors import ConfigError
-from causeway.translation.answers import Question
-from causeway.translation.answers.given import read
+from causeway.translation import Question, read_questions
 
 TWO = [
     Question(topic="orders", partition=0, offset=15),
@@ -24,11 +23,11 @@ TWO = [
     ],
 )
 def test_forms(text: str) -> None:
-    assert read(text, "places") == TWO
+    assert read_questions(text, "places") == TWO
 
 
 def test_three_columns_need_no_names() -> None:
-    assert read("orders,0,15\r\n", "places") == TWO[:1]
+    assert read_questions("orders,0,15\r\n", "places") == TWO[:1]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,7 @@ def test_three_columns_need_no_names() -> None:
 )
 def test_what_cannot_be_read_is_told_with_its_line(text: str, line: int | None, cause: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        read(text, "places")
+        read_questions(text, "places")
     assert cause in str(refused.value)
     if line is not None:
         assert f"places, line {line}" in str(refused.value)

@@ -8,8 +8,8 @@ from causeway.cluster import Committed
 from causeway.control import TranslatedOffset
 from causeway.link_topics.progress import OffsetMapRecord, Progress
 from causeway.model import Pair, State
-from causeway.translation.unread_by_progress import UnreadByProgress
-from tests.unit.daemon.test_unread import (
+from causeway.translation import UnreadRecords
+from tests.unit.translation.test_unread import (
     AT,
     LOCAL,
     OURS,
@@ -40,11 +40,11 @@ def test_a_place_is_bounded_by_the_first_unread_record() -> None:
     target = Target()
     for producer_id, count in ((OURS, 5), (LOCAL, 2), (OURS, 5)):
         target.append(producer_id, count)
-    found = UnreadByProgress(SHARED, cast(Any, target))
+    found = UnreadRecords(cast(Any, target), SHARED)
     places = {"g": {AT: TranslatedOffset(10, 12)}}
 
     def bounds(known: Progress, maps: Any, there: Any) -> dict[str, int]:
-        unread = found.look([known], maps, places, there, READ, wait_s=0)
+        unread = found.look_by_progress([known], maps, places, there, READ, wait_s=0)
         return {group: held[AT].offset for group, held in unread.items() if held}
 
     assert bounds(progress(), {}, {}) == {"g": 5}

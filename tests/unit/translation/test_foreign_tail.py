@@ -10,16 +10,16 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.daemon.partitions.mirrored import Feed
 from causeway.errors import BrokerError
 from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.translation.foreign_tail import Tails
+from causeway.translation import CourseKey
+from causeway.translation.foreign_tail import ForeignTails
 from tests.harness.raw_batches import Rec
 from tests.harness.world import TARGET, TARGET_ID, FakeCluster, Log
 
 AT = TopicPartition(TARGET, 0)
-ONE, TWO = Feed(TopicPartition("one", 0), AT), Feed(TopicPartition("two", 0), AT)
+ONE, TWO = CourseKey(TopicPartition("one", 0), AT), CourseKey(TopicPartition("two", 0), AT)
 
 
 class Target(FakeCluster):
@@ -63,7 +63,7 @@ def test_who_has_sent_nothing_since_stands_at_the_end(pool: ThreadPoolExecutor) 
     target.append(1, 0, 3)
     target.append(2, 0, 4)
     target.append(2, 4, 5)
-    tails = Tails(cast(Cluster, target), pool)
+    tails = ForeignTails(cast(Cluster, target), pool)
     idle, other = outlet(1, 3, 3), outlet(2, 7, 4)
 
     assert tails.look({ONE: idle, TWO: other}, {AT: 12}, 1, 60) == {ONE: 12, TWO: 7}
@@ -81,14 +81,14 @@ def test_in_the_midst_of_a_batch(pool: ThreadPoolExecutor) -> None:
     target = Target(Log())
     target.append(2, 0, 4)
     target.append(1, 2**31 - 2, 4)
-    tails = Tails(cast(Cluster, target), pool)
+    tails = ForeignTails(cast(Cluster, target), pool)
     assert tails.look({ONE: outlet(1, 0, 0)}, {AT: 8}, 1, 60) == {ONE: 6}
 
 
 def test_an_answer_about_what_has_moved_on_meanwhile_is_none(pool: ThreadPoolExecutor) -> None:
     target = Target(Log())
     target.append(2, 0, 4)
-    tails = Tails(cast(Cluster, target), pool)
+    tails = ForeignTails(cast(Cluster, target), pool)
     release = threading.Event()
     pool.submit(release.wait, 60)
     assert tails.look({ONE: outlet(1, 0, 0)}, {AT: 4}, 1, 0) == {}, "it takes its time"
@@ -102,7 +102,7 @@ def test_an_answer_about_what_has_moved_on_meanwhile_is_none(pool: ThreadPoolExe
 def test_what_cannot_be_read_is_not_told(pool: ThreadPoolExecutor) -> None:
     target = Target(Log())
     target.append(2, 0, 4)
-    tails = Tails(cast(Cluster, target), pool)
+    tails = ForeignTails(cast(Cluster, target), pool)
     target.dark = True
     assert tails.look({ONE: outlet(1, 0, 0)}, {AT: 4}, 1, 60) == {}
     assert tails.look({ONE: outlet(1, 0, 0)}, {}, 1, 60) == {}, "nobody knows where it ends"

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from causeway.cluster import EARLIEST, Committed
 from causeway.control import Followed, TranslatedOffset
-from causeway.daemon.partitions.mirrored import Feed
 from causeway.model import TopicPartition
-from causeway.translation.places import Place, Translation, inexact, stands, wanted
+from causeway.translation import (
+    CourseKey,
+    CourseOffsets,
+    MappedOffset,
+    OffsetNote,
+    group_offsets,
+    inexact,
+    offsets_to_translate,
+)
 
 ORDERS, MORE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 BILLS = TopicPartition("bills", 0)
 OWN, OTHER_OWN = TopicPartition("A.orders", 0), TopicPartition("A.orders", 1)
 ROUTED = TopicPartition("A.paid", 0)
+
+at = partial(MappedOffset, ROUTED)
 
 
 def followed(**groups: Mapping[TopicPartition, int]) -> Followed:
@@ -27,24 +37,30 @@ def followed(**groups: Mapping[TopicPartition, int]) -> Followed:
 
 
 def found(
-    places: Mapping[tuple[TopicPartition, TopicPartition], Mapping[int, Place]],
+    places: Mapping[tuple[TopicPartition, TopicPartition], Mapping[int, MappedOffset]],
     shared: Mapping[TopicPartition, Collection[TopicPartition]] | None = None,
-) -> Translation:
-    return Translation({Feed(*at): of for at, of in places.items()}, shared or {})
+) -> CourseOffsets:
+    return CourseOffsets({CourseKey(*at): of for at, of in places.items()}, shared or {})
 
 
 def test_what_one_partition_becomes_may_lie_in_several() -> None:
-    places = {(ORDERS, OWN): {7: Place(3)}, (ORDERS, ROUTED): {7: Place(12, mirrored=False)}}
-    assert stands(followed(g={ORDERS: 7}), found(places)) == {
+    places = {
+        (ORDERS, OWN): {7: at(3)},
+        (ORDERS, ROUTED): {7: at(12, mirrored=False)},
+    }
+    assert group_offsets(followed(g={ORDERS: 7}), found(places)) == {
         "g": {OWN: TranslatedOffset(7, 3), ROUTED: TranslatedOffset(7, 12, certain=False)}
     }
 
 
 def test_where_several_feed_one_the_first_record_that_was_not_read_counts() -> None:
     shared = {ROUTED: {ORDERS, MORE}}
-    places = {(ORDERS, ROUTED): {7: Place(12)}, (MORE, ROUTED): {5: Place(9), 8: Place(20)}}
+    places = {
+        (ORDERS, ROUTED): {7: at(12)},
+        (MORE, ROUTED): {5: at(9), 8: at(20)},
+    }
     groups = followed(behind={ORDERS: 7, MORE: 5}, ahead={ORDERS: 7, MORE: 8})
-    assert stands(groups, found(places, shared)) == {
+    assert group_offsets(groups, found(places, shared)) == {
         "behind": {ROUTED: TranslatedOffset(5, 9, alone=False)},
         "ahead": {ROUTED: TranslatedOffset(7, 12, alone=False)},
     }
@@ -53,12 +69,12 @@ def test_where_several_feed_one_the_first_record_that_was_not_read_counts() -> N
 def test_nothing_is_said_while_one_of_them_is_not_known() -> None:
     shared = {ROUTED: {ORDERS, MORE}}
     groups = followed(g={ORDERS: 7, MORE: 5})
-    places = {(ORDERS, ROUTED): {7: Place(12)}, (ORDERS, OWN): {7: Place(7)}}
-    unknown = {(MORE, ROUTED): {5: Place(None, "not now")}}
-    assert stands(groups, found({**places, **unknown}, shared)) == {
+    places = {(ORDERS, ROUTED): {7: at(12)}, (ORDERS, OWN): {7: at(7)}}
+    unknown = {(MORE, ROUTED): {5: at(None, OffsetNote.UNREACHABLE, "not now")}}
+    assert group_offsets(groups, found({**places, **unknown}, shared)) == {
         "g": {OWN: TranslatedOffset(7, 7)}
     }
-    assert stands(groups, found(places, shared)) == {"g": {OWN: TranslatedOffset(7, 7)}}, (
+    assert group_offsets(groups, found(places, shared)) == {"g": {OWN: TranslatedOffset(7, 7)}}, (
         "begun meanwhile"
     )
     notes = inexact(groups, found({**places, **unknown}, shared))
@@ -69,18 +85,21 @@ def test_a_group_has_read_nothing_of_a_partition_on_which_it_has_not_committed()
     """Of a topic that it reads; those that it does not read are none of its business."""
     shared = {ROUTED: {ORDERS, MORE, BILLS}}
     groups = followed(g={ORDERS: 7})
-    assert wanted(groups, shared) == {ORDERS: {7}, MORE: {EARLIEST}}
+    assert offsets_to_translate(groups, shared) == {ORDERS: {7}, MORE: {EARLIEST}}
     places = {
-        (ORDERS, ROUTED): {7: Place(12)},
-        (MORE, ROUTED): {EARLIEST: Place(4)},
+        (ORDERS, ROUTED): {7: at(12)},
+        (MORE, ROUTED): {EARLIEST: at(4)},
     }
-    assert stands(groups, found(places, shared)) == {
+    assert group_offsets(groups, found(places, shared)) == {
         "g": {ROUTED: TranslatedOffset(0, 4, alone=False)}
     }
 
 
 def test_a_place_that_may_be_too_early_is_not_certain() -> None:
     shared = {ROUTED: {ORDERS, MORE}}
-    places = {(ORDERS, ROUTED): {7: Place(12)}, (MORE, ROUTED): {5: Place(20, "being looked up")}}
-    answer = stands(followed(g={ORDERS: 7, MORE: 5}), found(places, shared))
+    places = {
+        (ORDERS, ROUTED): {7: at(12)},
+        (MORE, ROUTED): {5: at(20, OffsetNote.NOT_YET, "being looked up")},
+    }
+    answer = group_offsets(followed(g={ORDERS: 7, MORE: 5}), found(places, shared))
     assert answer == {"g": {ROUTED: TranslatedOffset(7, 12, certain=False, alone=False)}}

@@ -9,17 +9,12 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import EARLIEST, ClusterMetadata, OffsetAt, TopicMetadata
-from causeway.daemon.lanes.lookups import LookUps
-from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.mirrored import Feed, Mirrored
-from causeway.daemon.partitions.registry import Registry
 from causeway.errors import CausewayError
 from causeway.link_topics.offset_map import OffsetMap
 from causeway.model import Pair, TopicPartition
 from causeway.relay.messages import Outlet
-from causeway.translation.lookup import Sought
-from causeway.translation.places import Place
-from causeway.translation.translator import Translator
+from causeway.relay.offset_lookup import Sought
+from causeway.translation import Course, CourseKey, MappedOffset, OffsetTranslator
 
 ONE, TWO = TopicPartition("one", 0), TopicPartition("two", 0)
 AT = TopicPartition("A.paid", 0)
@@ -41,7 +36,7 @@ class Logs:
 
 
 class Fed:
-    """A registry: the outlets at AT by source partition, and their maps."""
+    """The courses to AT, and their maps by source partition."""
 
     transforms = True
 
@@ -49,10 +44,10 @@ class Fed:
         self.maps = maps
         self.before_listing: Callable[[], None] = lambda: None
 
-    def fed(self) -> list[Mirrored]:
+    def courses(self) -> list[Course]:
         self.before_listing()
         return [
-            Mirrored(
+            Course(
                 source=source,
                 topic_id="a" * 32,
                 outlet=Outlet(
@@ -64,18 +59,15 @@ class Fed:
                     pair=known.points[-1],
                     exclusive=False,
                 ),
-                position=known.points[-1].source,
-                stopped=False,
-                placed=True,
                 transformed=True,
             )
             for number, (source, known) in enumerate(self.maps.items())
         ]
 
-    def place(self, feed: Feed, offsets: Iterable[int]) -> dict[int, Any]:
+    def place(self, feed: CourseKey, offsets: Iterable[int]) -> dict[int, Any]:
         return {offset: self.maps[feed.source].place(offset) for offset in offsets}
 
-    def end(self, feed: Feed) -> int:
+    def end(self, feed: CourseKey) -> int:
         return self.maps[feed.source].points[-1].target
 
     def trim(self, _: Any) -> None:
@@ -89,24 +81,23 @@ class Lane:
         self.places = places
         self.asked: list[Sought] = []
 
-    def find(self, key: tuple[str, str, int], sought: Sought) -> dict[int, int]:
-        assert key == ("A->B", *sought.source)
+    def __call__(self, sought: Sought) -> dict[int, int]:
         self.asked.append(sought)
         if isinstance(self.places, CausewayError):
             raise self.places
         return {offset: self.places[offset] for offset in sought.offsets}
 
 
-def translator(fed: Fed, lane: Lane, source: Logs | None = None, end: int = 0) -> Translator:
-    one, other = cast(Any, source or Logs()), cast(Any, Logs(end=end))
-    sides = Sides(source=one, target=other, source_admin=one, target_admin=other)
-    return Translator(
-        sides,
-        cast(Registry, fed),
-        link="A->B",
+def translator(
+    fed: Fed, lane: Lane, source: Logs | None = None, target: Logs | None = None
+) -> OffsetTranslator:
+    return OffsetTranslator(
+        cast(Any, source or Logs()),
+        cast(Any, target or Logs()),
+        fed,
         read_committed=True,
         term=lambda: 1,
-        lookups=cast(LookUps, lane),
+        lane=lane,
     )
 
 
@@ -120,13 +111,13 @@ def test_a_lane_is_asked_for_what_only_it_can_count() -> None:
     it = translator(fed, lane)
     wanted = {ONE: [0, 4, 6, 10, 20]}
     for _ in range(2):
-        assert it.translate(wanted).places == {
-            Feed(ONE, AT): {
-                0: Place(0),
-                4: Place(3),
-                6: Place(5),
-                10: Place(7),
-                20: Place(12, mirrored=False),
+        assert it.translate(wanted).offsets == {
+            CourseKey(ONE, AT): {
+                0: MappedOffset(AT, 0),
+                4: MappedOffset(AT, 3),
+                6: MappedOffset(AT, 5),
+                10: MappedOffset(AT, 7),
+                20: MappedOffset(AT, 12, mirrored=False),
             }
         }
     (asked,) = lane.asked
@@ -138,8 +129,8 @@ def test_until_a_lane_answers_there_is_an_earlier_place() -> None:
     fed = Fed({ONE: points((0, 0, 0), (3, 2, 2), (10, 7, 7))})
     lane = Lane(CausewayError("look up", "one-0", "no lane has it now", retriable=True))
     it = translator(fed, lane)
-    (place,) = it.translate({ONE: [4]}).places[Feed(ONE, AT)].values()
-    assert (place.target, place.certain) == (2, False)
+    (place,) = it.translate({ONE: [4]}).offsets[CourseKey(ONE, AT)].values()
+    assert (place.offset, place.exact) == (2, False)
     assert "no lane has it now" in (place.note or "")
     assert it.unfinished
 
@@ -152,16 +143,16 @@ def test_where_nothing_follows_up_to_the_end_of_a_stretch(
     fed = Fed({ONE: points((0, 0, 0), (10, 7, 7))})
     lane = Lane({9: 7})
     it = translator(fed, lane)
-    place = it.translate({ONE: [9]}).places[Feed(ONE, AT)][9]
-    assert place == Place(7, mirrored=False)
+    place = it.translate({ONE: [9]}).offsets[CourseKey(ONE, AT)][9]
+    assert place == MappedOffset(AT, 7, mirrored=False)
 
     def find_start(sought: Sought, *_: object) -> dict[int, int]:
         assert list(sought.offsets) == [10]
         return {10: 31}
 
-    monkeypatch.setattr("causeway.translation.lookup.find_start", find_start)
+    monkeypatch.setattr("causeway.relay.offset_lookup.find_start", find_start)
     fed.maps[ONE].add(Pair(14, 40, 10))
-    assert it.translate({ONE: [9]}).places[Feed(ONE, AT)][9] == Place(31)
+    assert it.translate({ONE: [9]}).offsets[CourseKey(ONE, AT)][9] == MappedOffset(AT, 31)
     assert len(lane.asked) == 1, "which record it is was known"
 
 
@@ -169,7 +160,9 @@ def test_a_partition_without_a_commit_counts_from_where_its_log_begins() -> None
     known = points((0, 0, 0), (10, 7, 7), (20, 12, 12))
     known.trim(10)
     it = translator(Fed({ONE: known}), Lane({}), Logs(start=10))
-    assert it.translate({ONE: [EARLIEST]}).places[Feed(ONE, AT)] == {EARLIEST: Place(7)}
+    assert it.translate({ONE: [EARLIEST]}).offsets[CourseKey(ONE, AT)] == {
+        EARLIEST: MappedOffset(AT, 7)
+    }
 
 
 @pytest.mark.parametrize("end", [12, 40])
@@ -183,14 +176,14 @@ def test_who_has_read_all_stands_behind_what_others_have_sent(
         looked.append((start, end))
         return {1: 30} if end > 30 else {}  # of TWO: its report is on the way
 
-    monkeypatch.setattr("causeway.translation.lookup.first_of", first_of)
+    monkeypatch.setattr("causeway.relay.offset_lookup.first_of", first_of)
     fed = Fed({ONE: points((0, 0, 0), (20, 5, 5)), TWO: points((0, 5, 0), (20, 12, 7))})
-    found = translator(fed, Lane({}), end=end).translate({ONE: [20], TWO: [20]})
+    found = translator(fed, Lane({}), target=Logs(end=end)).translate({ONE: [20], TWO: [20]})
     assert found.shared == {AT: {ONE, TWO}}
     assert looked == [(5, end)]
-    assert found.places == {
-        Feed(ONE, AT): {20: Place(end, mirrored=False)},
-        Feed(TWO, AT): {20: Place(min(end, 30), mirrored=False)},
+    assert found.offsets == {
+        CourseKey(ONE, AT): {20: MappedOffset(AT, end, mirrored=False)},
+        CourseKey(TWO, AT): {20: MappedOffset(AT, min(end, 30), mirrored=False)},
     }
 
 
@@ -198,10 +191,10 @@ def test_the_end_is_asked_for_before_those_who_feed_it_are_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else what one that begins in between has sent would count as looked through."""
-    monkeypatch.setattr("causeway.translation.lookup.first_of", lambda *_: {})
+    monkeypatch.setattr("causeway.relay.offset_lookup.first_of", lambda *_: {})
     fed = Fed({ONE: points((0, 0, 0), (20, 5, 5)), TWO: points((0, 5, 0), (20, 12, 7))})
-    it = translator(fed, Lane({}), end=12)
-    target = cast(Logs, it._sides.target)
+    target = Logs(end=12)
+    it = translator(fed, Lane({}), target=target)
 
     def before_listing() -> None:
         target.end += 30  # by one that is not in the list yet
@@ -209,4 +202,4 @@ def test_the_end_is_asked_for_before_those_who_feed_it_are_listed(
     fed.before_listing = before_listing
     found = it.translate({ONE: [20], TWO: [20]})
     assert target.end == 72, "the first list only tells whose ends are wanted"
-    assert {p[20].target for p in found.places.values()} == {42}
+    assert {p[20].offset for p in found.offsets.values()} == {42}

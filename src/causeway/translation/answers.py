@@ -1,0 +1,348 @@
+"""Answers many questions about offsets at once: link by link, and each log is read once."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from causeway.cluster import Connect, OffsetAt, clusters
+from causeway.config import LinkSettings, Settings, links_of, unknown
+from causeway.errors import CausewayError, ConfigError
+from causeway.link_topics.progress import Contents, Progress, read_progress
+from causeway.model import TopicPartition
+from causeway.translation import after_failback, forward, reverse
+from causeway.translation.after_failback import Found
+from causeway.translation.logs import (
+    PATIENCE_S,
+    Check,
+    ClusterLogs,
+    LinkLogs,
+    MappedCourse,
+    logs_of,
+    mapped_courses,
+)
+from causeway.translation.values import Answer, OffsetNote, Question
+
+_AT_ONCE = 8  # courses whose logs are read at the same time
+# If a link has no such mirror, another link may have it. The most specific reason comes first.
+_NOT_THERE = (OffsetNote.NOT_BEGUN, OffsetNote.NOT_MIRRORED, OffsetNote.UNKNOWN)
+_TRANSLATE = "translate offsets of"
+_SEVERAL = "records went to several partitions, or came from several: each has an offset of its own"
+
+_ByQuestion = dict[Question, Answer]  # of one link
+
+
+def translate(
+    settings: Settings,
+    questions: Iterable[Question],
+    *,
+    link: str | None = None,
+    back: bool = False,
+    patience_s: float | None = None,
+) -> tuple[Answer, ...]:
+    """Translates offsets for consumers that keep their own: from the source to the target, with
+    `back` from the target to the source.
+
+    Answers in the order of the questions: one answer for each link that has the topic, or of `link`
+    alone. Asks only the clusters, no driver. If the source cluster is gone, what the progress topic
+    shows is answered, and the other answers say so. Waits up to ten seconds for a cluster that does
+    not answer. An answer that takes longer than `patience_s`, because records have to be counted in
+    the logs, is not exact. If there are several links, one whose target cannot be asked says so in
+    its answers (UNREACHABLE).
+
+    Raises ConfigError for an unknown link, or a question without exactly one of offset and
+    timestamp; CausewayError if no target can be asked.
+    """
+    asked = list(questions)
+    for question in asked:
+        _check(question)
+    links = links_of(settings, link, "translate")
+    with clusters() as connect:
+        limit = _Limit(patience_s)
+        found: list[_ByQuestion] = []
+        errors: dict[str, CausewayError] = {}
+        for each in links:
+            try:
+                of_link = _OfLink(each, settings, connect, limit, back=back)
+                found.append(of_link.answers(asked))
+            except CausewayError as error:
+                errors[each.name] = error
+                found.append(_unreachable(each, asked, error, back=back))
+        if len(errors) == len(links):
+            raise errors[links[0].name]
+    answers: list[Answer] = []
+    for question in asked:
+        of_links = [one[question] for one in found if question in one]
+        mirrored = [one for one in of_links if one.why not in _NOT_THERE]
+        if back and any(one.link not in errors for one in mirrored):
+            # Only the target itself shows which topics it has.
+            mirrored = [one for one in mirrored if one.link not in errors]
+        answers += mirrored or [min(of_links, key=_specific)]
+    return tuple(answers)
+
+
+def _unreachable(
+    link: LinkSettings, questions: Iterable[Question], error: CausewayError, *, back: bool
+) -> _ByQuestion:
+    """The answers of a link whose target is unreachable, for topics that it mirrors by the file."""
+    return {
+        question: Answer(
+            question=question,
+            link=link.name,
+            offset=question.offset,
+            why=OffsetNote.UNREACHABLE,
+            note=f"{link.target.alias} cannot be asked: {error}",
+        )
+        for question in questions
+        if back or link.decide_topic(question.topic).target_name is not None
+    }
+
+
+class _Limit:
+    """Ends the reading of logs after `patience_s`, or when `over` is set."""
+
+    def __init__(self, patience_s: float | None) -> None:
+        self._patience_s = patience_s
+        self._until = None if patience_s is None else time.monotonic() + patience_s
+        self.over = False
+
+    def check(self) -> None:
+        """Raises CausewayError when the time is over."""
+        if self.over or (self._until is not None and time.monotonic() > self._until):
+            cause = f"it takes longer than {self._patience_s} s to count in the logs"
+            remedy = "causeway translate takes the time that it needs"
+            raise CausewayError("look up offsets", cause=cause, remedy=remedy, retriable=True)
+
+
+def _specific(answer: Answer) -> int:
+    return _NOT_THERE.index(answer.why or OffsetNote.UNKNOWN)
+
+
+def _check(question: Question) -> None:
+    given = (question.offset, question.timestamp)
+    subject = str(question.at)
+    if given.count(None) != 1:
+        raise ConfigError(_TRANSLATE, subject, "say either an offset or a timestamp")
+    numbers = [question.partition, *(one for one in given if one is not None)]
+    if max(numbers) >= 1 << 63:
+        raise ConfigError(_TRANSLATE, subject, "offsets and timestamps have 63 bits")
+    if min(numbers) < 0:
+        cause = "partitions, offsets and timestamps are counted from 0"
+        raise ConfigError(_TRANSLATE, subject, cause)
+
+
+class _OfLink:
+    """The answers of one link. Raises CausewayError if its target cannot be asked."""
+
+    def __init__(
+        self,
+        link: LinkSettings,
+        settings: Settings,
+        connect: Connect,
+        limit: _Limit,
+        *,
+        back: bool,
+    ) -> None:
+        self._link = link
+        self._settings = settings
+        self._connect = connect
+        self._limit = limit
+        self._back = back
+        self._contents = read_progress(link, connect)
+
+    def answers(self, questions: Sequence[Question]) -> _ByQuestion:
+        fed = self._fed({question.at for question in questions})
+        known = {progress.source: progress for each in fed.values() for progress in each}.values()
+        logs = logs_of(self._link, self._connect, known, self._limit.check)
+        courses = mapped_courses(self._link, self._settings, self._contents, known, logs)
+        begun = [question for question in questions if fed[question.at]]
+        offsets = _offsets(begun, logs.target if self._back else logs.source, logs.check)
+        wanted: dict[TopicPartition, set[int]] = defaultdict(set)
+        for question in begun:
+            if isinstance(offset := offsets[question], int):
+                wanted[question.at].add(offset)
+        by_asked = {
+            at: [
+                mapped
+                for progress in fed[at]
+                for mapped in courses.get(progress.source, ())
+                if not self._back or mapped.course.target == at
+            ]
+            for at in wanted
+        }
+        found = self._translated(by_asked, wanted, logs)
+        missing = _Missing(self._link, self._contents, logs.source, back=self._back)
+        answers: _ByQuestion = {}
+        for question in questions:
+            if not fed[question.at]:
+                answers[question] = missing.answer(question)
+            elif isinstance(offset := offsets[question], int):
+                answers[question] = self._answer(question, offset, fed[question.at], found)
+            else:
+                answers[question] = Answer(
+                    question=question,
+                    link=self._link.name,
+                    offset=None,
+                    why=OffsetNote.UNREACHABLE,
+                    note=f"the offset of that time cannot be looked up: {offset}",
+                )
+        return answers
+
+    def _fed(
+        self, asked: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Sequence[Progress]]:
+        """The progress of the source partitions that lead to each partition asked for."""
+        found: dict[TopicPartition, list[Progress]] = {at: [] for at in asked}
+        for at, progress in self._contents.partitions.items():
+            for one in [outlet.at for outlet in progress.outlets] if self._back else [at]:
+                if one in found:
+                    found[one].append(progress)
+        return found
+
+    def _translated(
+        self,
+        by_asked: Mapping[TopicPartition, Sequence[MappedCourse]],
+        wanted: Mapping[TopicPartition, Collection[int]],
+        logs: LinkLogs,
+    ) -> Found:
+        translated = reverse.translate if self._back else forward.translate
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="translate") as pool:
+            futures = {
+                at: [pool.submit(translated, course, wanted[at], logs) for course in each]
+                for at, each in by_asked.items()
+            }
+            try:
+                found = {at: [one.result() for one in each] for at, each in futures.items()}
+            except BaseException:
+                self._limit.over = True  # the other results are no longer needed
+                raise
+        if not self._back:
+            after_failback.fill(
+                found,
+                by_asked,
+                self._contents,
+                self._link,
+                self._settings,
+                self._connect,
+                logs.check,
+            )
+        return found
+
+    def _answer(
+        self, question: Question, offset: int, fed: Sequence[Progress], found: Found
+    ) -> Answer:
+        there = tuple(each[offset] for each in found[question.at])
+        why, note = (None, None) if there else _why_none(fed)
+        return Answer(
+            question=question,
+            link=self._link.name,
+            offset=offset,
+            places=there,
+            why=why,
+            note=_SEVERAL if len(there) > 1 else note,
+        )
+
+
+def _why_none(fed: Iterable[Progress]) -> tuple[OffsetNote, str]:
+    outlets = [outlet for progress in fed for outlet in progress.outlets]
+    if not outlets:
+        reasons = [progress.reason for progress in fed if progress.reason]
+        return OffsetNote.NOT_BEGUN, "; ".join(["it is not mirrored so far", *reasons])
+    if any(outlet.producer_id < 0 for outlet in outlets):
+        note = "with causeway.delivery = at-least-once, offsets of records are not tracked"
+        return OffsetNote.AT_LEAST_ONCE, note
+    note = "keys decide the target partition of a record, so offsets cannot be translated"
+    return OffsetNote.BY_KEY, note
+
+
+class _Missing:
+    """Says why the progress topic has no record of a partition."""
+
+    def __init__(
+        self, link: LinkSettings, contents: Contents, source: ClusterLogs, *, back: bool
+    ) -> None:
+        self._link, self._source, self._back = link, source, back
+        known = contents.partitions.values()
+        self._names = {
+            name
+            for each in known
+            for name in ([outlet.topic for outlet in each.outlets] if back else [each.topic])
+        }
+        self._counts: dict[str, int] | None = None  # of partitions on the source
+        self._failure = ""
+
+    def answer(self, question: Question) -> Answer:
+        why, note = self._reason(question.topic, question.partition)
+        link = self._link.name
+        return Answer(question=question, link=link, offset=question.offset, why=why, note=note)
+
+    def _reason(self, topic: str, partition: int) -> tuple[OffsetNote, str]:
+        link, names = self._link, self._names
+        if self._back:
+            if topic in names:
+                note = f"{link.name} has sent nothing to partition {partition}"
+                return OffsetNote.UNKNOWN, note
+            return OffsetNote.UNKNOWN, unknown("translate", "topic", topic, names).cause
+        there = self._partitions()
+        if topic in there and partition >= there[topic]:
+            note = f"{topic} has {there[topic]} partitions, numbered from 0"
+            return OffsetNote.UNKNOWN, note
+        decision = link.decide_topic(topic)
+        if topic in there and decision.target_name is None:
+            return OffsetNote.NOT_MIRRORED, decision.reason
+        if topic in there or topic in names:
+            return OffsetNote.NOT_BEGUN, f"no driver has begun it yet{self._failure}"
+        mine = {name for name in there.keys() | names if link.decide_topic(name).target_name}
+        cause = unknown("translate", "topic", topic, mine).cause
+        return OffsetNote.UNKNOWN, cause + self._failure
+
+    def _partitions(self) -> dict[str, int]:
+        """The partition count of each topic of the source; asked once."""
+        if self._counts is None:
+            cluster = self._source.cluster
+            try:
+                if self._source.error is not None:
+                    raise self._source.error  # it was asked a moment ago
+                found = cluster.metadata(None).topics
+                self._counts = {name: len(topic.partitions) for name, topic in found.items()}
+            except CausewayError as error:
+                self._counts = {}
+                self._failure = f"; {cluster} cannot be asked: {error}"
+        return self._counts
+
+
+def _offsets(
+    questions: Iterable[Question], logs: ClusterLogs, check: Check
+) -> dict[Question, int | CausewayError]:
+    """The offset of each question. A time leads to its first record, or to the end if no record is
+    so late."""
+    found: dict[Question, int | CausewayError] = {}
+    by_time: dict[int, list[Question]] = defaultdict(list)
+    for question in questions:
+        if question.offset is not None:
+            found[question] = question.offset
+        elif logs.error is not None:
+            found[question] = logs.error
+        elif question.timestamp is not None:
+            by_time[question.timestamp].append(question)
+    for stamp, asked in by_time.items():
+        try:
+            check()
+            places = [question.at for question in asked]
+            there = logs.cluster.list_offsets(places, stamp, patience_s=PATIENCE_S)
+        except CausewayError as error:
+            found |= dict.fromkeys(asked, error)
+            continue
+        for question in asked:
+            one = there[question.at]
+            if not isinstance(one, OffsetAt):
+                found[question] = one
+            elif one.offset >= 0:
+                found[question] = one.offset
+            else:
+                cause = "its end is not known"
+                unknown_end = CausewayError("ask for", str(question.at), cause, retriable=True)
+                found[question] = logs.ends.get(question.at, unknown_end)
+    return found

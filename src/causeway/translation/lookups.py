@@ -1,0 +1,200 @@
+"""Reads spans of offset maps in the background, and keeps the results while they are true.
+
+A look-up reads a span of one course, for all its offsets at once. A look-up that takes long goes on
+while other courses get their answers, and its result comes with a later round. A result is kept for
+as long as its offset is asked for and the target keeps what it has acknowledged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from causeway.cluster import Cluster
+from causeway.errors import CausewayError
+from causeway.link_topics.offset_map import Span
+from causeway.translation.course import Course, CourseKey
+from causeway.translation.forward import Lane, read_span
+
+ROUND_S = 10.0  # a round waits so long for look-ups
+
+SpanResult = dict[int, int] | CausewayError
+
+
+class CourseVersion(NamedTuple):
+    """While it stays the same, results stay true. `term`: of leadership, because rewinds are
+    counted from 0 in each term, and the rewinds of other drivers are not known."""
+
+    term: int
+    producer_id: int
+    rewinds: int
+
+    @classmethod
+    def of(cls, course: Course, term: int) -> CourseVersion:
+        return cls(term, course.outlet.producer_id, course.rewinds)
+
+
+@dataclass(slots=True)
+class KnownOffsets:
+    """Results of look-ups for one course. `targets`: target offset by source offset. `later`: by
+    source offset, a later source offset before which no record follows; the next record may lie
+    behind records of others, or not be there yet."""
+
+    version: CourseVersion
+    targets: dict[int, int] = field(default_factory=dict)
+    later: dict[int, int] = field(default_factory=dict)
+
+    def nearest(self, offsets: Iterable[int]) -> list[int | None]:
+        """For each offset, the last known source offset that is not above it."""
+        ascending = sorted(self.targets)
+        indexes = (bisect_right(ascending, offset) for offset in offsets)
+        return [ascending[index - 1] if index else None for index in indexes]
+
+    def kept_for(self, version: CourseVersion, offsets: Iterable[int]) -> KnownOffsets:
+        """The results for `offsets`, or else for the last known offset before each. Forgets the
+        others, and all if the version is another."""
+        kept = KnownOffsets(version)
+        if self.version == version:
+            asked = set(offsets)
+            kept.later = {one: later for one, later in self.later.items() if one in asked}
+            for nearest in self.nearest(kept.later.get(one, one) for one in asked):
+                if nearest is not None:
+                    kept.targets[nearest] = self.targets[nearest]
+        return kept
+
+
+class SpanToRead(NamedTuple):
+    key: CourseKey
+    version: CourseVersion
+    span: Span
+    transformed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LookUp:
+    what: SpanToRead
+    offsets: Collection[int]
+    result: Future[SpanResult]
+
+
+# Results of the look-ups that have ended in this round.
+Ended = dict[tuple[CourseKey, int], SpanResult]
+
+
+class SpanLookUps:
+    """The look-ups of one link, and their results (`known`). Not thread-safe."""
+
+    def __init__(
+        self,
+        source: Cluster,
+        target: Cluster,
+        pool: ThreadPoolExecutor,
+        term: Callable[[], int | None],
+        lane: Lane,
+        *,
+        read_committed: bool,
+    ) -> None:
+        """Look-ups of a term end with the term."""
+        self._source, self._target = source, target
+        self._pool = pool
+        self._term = term
+        self._lane = lane
+        self._read_committed = read_committed
+        self._under_way: dict[CourseKey, list[_LookUp]] = {}
+        self.known: dict[CourseKey, KnownOffsets] = {}
+
+    def keep(self, keys: Collection[CourseKey]) -> None:
+        """Forgets the results of all other courses."""
+        self.known = {key: known for key, known in self.known.items() if key in keys}
+
+    def known_of(self, course: Course, term: int, offsets: Iterable[int]) -> KnownOffsets:
+        """The results of this course that still hold."""
+        version = CourseVersion.of(course, term)
+        before = self.known.get(course.key) or KnownOffsets(version)
+        self.known[course.key] = known = before.kept_for(version, offsets)
+        return known
+
+    def look_up(
+        self, courses: Mapping[CourseKey, Course], wanted: Mapping[SpanToRead, Sequence[int]]
+    ) -> Ended:
+        """Begins the look-ups that are needed, and waits for ROUND_S. Results of look-ups that have
+        ended are in `known`; returns the results and errors of this round."""
+        ended = self._take_ended()
+        # Short spans first.
+        for what in sorted(wanted, key=lambda one: one.span.end.source - one.span.start.source):
+            # A group that moves on waits for the look-up under way: one at a time for each.
+            offsets = [
+                offset
+                for offset in wanted[what]
+                if (what.key, offset) not in ended and not self._reading(what, offset)
+            ]
+            if offsets:
+                (floor,) = self.earlier(what, offsets[:1])
+                result = self._pool.submit(self._read, courses[what.key], what, offsets, floor)
+                look_up = _LookUp(what=what, offsets=offsets, result=result)
+                self._under_way.setdefault(what.key, []).append(look_up)
+        awaited = {
+            result
+            for what, offsets in wanted.items()
+            for offset in offsets
+            for result in self._reading(what, offset)
+        }
+        wait(awaited, ROUND_S)
+        return ended | self._take_ended()
+
+    def earlier(self, what: SpanToRead, offsets: Collection[int]) -> list[int]:
+        """For each offset, the last known target offset at or before the exact one."""
+        known, start = self.known[what.key], what.span.start.target
+        nearest = known.nearest(offsets)
+        return [start if each is None else max(start, known.targets[each]) for each in nearest]
+
+    def _reading(self, what: SpanToRead, offset: int) -> list[Future[SpanResult]]:
+        """The look-ups under way that read `offset`. Spans have grown where the map was thinned."""
+        at = max(offset, what.span.start.source)  # no relayed record lies between the two
+        return [
+            each.result
+            for each in self._under_way.get(what.key, ())
+            if each.what.version == what.version
+            and each.what.span.start.source <= at < each.what.span.end.source
+        ]
+
+    def _take_ended(self) -> Ended:
+        ended: Ended = {}
+        for key, look_ups in list(self._under_way.items()):
+            done = [each for each in look_ups if each.result.done()]
+            self._under_way[key] = [each for each in look_ups if each not in done]
+            if not self._under_way[key]:
+                del self._under_way[key]
+            known = self.known.get(key)
+            for each in done:
+                if known is not None and each.what.version == known.version:
+                    result = each.result.result()
+                    ended |= {(key, offset): result for offset in each.offsets}
+                    if not isinstance(result, CausewayError):
+                        self._remember(known, each.what, result)
+        return ended
+
+    def _remember(self, known: KnownOffsets, what: SpanToRead, result: dict[int, int]) -> None:
+        end = what.span.end
+        for offset, target in result.items():
+            if what.transformed and target == end.target:
+                known.later[offset] = end.source
+            else:
+                known.targets[offset] = target
+
+    def _read(self, course: Course, what: SpanToRead, offsets: list[int], floor: int) -> SpanResult:
+        sought = course.sought(what.span, offsets, read_committed=self._read_committed, floor=floor)
+        try:
+            return read_span(
+                sought,
+                self._source,
+                self._target,
+                lambda: self._term() == what.version.term,
+                transformed=course.transformed,
+                lane=self._lane,
+            )
+        except CausewayError as error:
+            return error  # of one course: the others do not wait for it
