@@ -34,6 +34,7 @@ DOORS: tuple[str, ...] = (
     "causeway.transform.rules",
     "causeway.transform.schema_formats",
     "causeway.transform.stage",
+    "causeway.translation",
 )
 """Packages whose doors hold."""
 

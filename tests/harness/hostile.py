@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from causeway.records import PlainRecord, records_of
-from causeway.transform.channel import Chunk, ChunkOutcome
-from causeway.transform.rules.shortcut import Treat, stays
+from causeway.transform import Chunk, ChunkOutcome
+from causeway.transform.rules import Treat, stays
+from causeway.transform.stage import Rows
 from causeway.transform.stage.direct import Direct
-from causeway.transform.stage.source_rows import Rows
 from causeway.transform.stage.workers import OutcomeReader
 from tests.harness.stage import batch_of, chunk_of, read
 from tests.harness.transforms import record, run

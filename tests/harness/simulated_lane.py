@@ -18,7 +18,7 @@ from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.loop import Lane
 from causeway.relay.messages import Clusters, Drained
 from causeway.relay.shares import part_of, partition_of
-from causeway.transform.channel import ChunkOutcome, OutletBatch, Refusal
+from causeway.transform import ChunkOutcome, OutletBatch, Refusal
 from tests.harness.simulated_brokers import Brokers
 from tests.harness.simulated_logs import Clock, Place
 

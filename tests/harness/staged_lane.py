@@ -11,7 +11,7 @@ from causeway.records import Batch, PlainRecord, build
 from causeway.relay import messages
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stages import Stages
-from causeway.transform.channel import (
+from causeway.transform import (
     Chunk,
     ChunkOutcome,
     Frame,

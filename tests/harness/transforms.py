@@ -12,7 +12,7 @@ from typing import Any
 from causeway.config import Secret, TransformSettings
 from causeway.daemon.spark import archive
 from causeway.filters import compile_patterns
-from causeway.transform.plan.analysis import prepare
+from causeway.transform.plan import prepare
 
 PLACE = "A->B.causeway.transform.pii.sql (line 7)"
 TIME = datetime(2024, 5, 6, 7, 8, 9, 123000, tzinfo=UTC)

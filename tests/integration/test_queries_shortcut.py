@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from causeway.transform.plan.analysis import prepare
+from causeway.transform.plan import prepare
 from tests.harness.hostile import LEAVES, NAMES, compare, compare_chunks
 from tests.harness.transforms import settings, spark_session
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from causeway.transform.plan.analysis import prepare
-from causeway.transform.rules.shortcut import shortcut_of
+from causeway.transform.plan import prepare
+from causeway.transform.rules import shortcut_of
 from tests.harness.hostile import compare, compare_chunks
 from tests.harness.transforms import optional, record, run, settings, spark_session
 

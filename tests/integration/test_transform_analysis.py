@@ -12,8 +12,8 @@ import pytest
 
 from causeway.errors import ConfigError
 from causeway.transform.json_text import NOT_JSON
-from causeway.transform.plan import outputs
-from causeway.transform.plan.analysis import SESSION, prepare
+from causeway.transform.plan import outputs, prepare
+from causeway.transform.plan.analysis import SESSION
 from causeway.transform.rows import OUTPUT
 from tests.harness.hostile import texts
 from tests.harness.transforms import (

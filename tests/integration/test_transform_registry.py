@@ -23,8 +23,8 @@ from causeway.operate.try_transform.result import Content, Decoded
 from causeway.operate.try_transform.result import Outcome as TrialOutcome
 from causeway.records import PlainRecord
 from causeway.relay.control import new_secret
-from causeway.transform.channel import ChunkOutcome
-from causeway.transform.plan.analysis import prepare
+from causeway.transform import ChunkOutcome
+from causeway.transform.plan import prepare
 from causeway.transform.schema_formats.avro import Avro
 from causeway.transform.schema_formats.protobuf import Protobuf
 from tests.harness.schema_registry import RegistryServer

@@ -18,9 +18,8 @@ from cryptography.hazmat.primitives.hmac import HMAC
 
 from causeway.config import TransformSettings
 from causeway.errors import ConfigError, DecryptError
-from causeway.transform import crypto
-from causeway.transform.crypto import Keys
-from causeway.transform.plan.analysis import prepare
+from causeway.transform import Keys, crypto
+from causeway.transform.plan import prepare
 from tests.harness.transforms import optional, record, rows_of, run, settings, spark_session
 
 pytestmark = pytest.mark.integration

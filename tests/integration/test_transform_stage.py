@@ -22,9 +22,9 @@ from causeway.daemon.spark.stages import GAVE_NO_ANSWER, Ended, Stages
 from causeway.filters import compile_patterns
 from causeway.records import PlainRecord
 from causeway.relay.control import new_secret
-from causeway.transform.channel import ChunkOutcome
+from causeway.transform import ChunkOutcome
 from causeway.transform.json_text import LARGE
-from causeway.transform.plan.analysis import prepare
+from causeway.transform.plan import prepare
 from tests.harness.stage import FakeLane, batch_of, chunk_of, read
 
 pytestmark = pytest.mark.integration

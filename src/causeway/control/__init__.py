@@ -48,6 +48,7 @@ from causeway.control.topics import (
     TopicPlan,
     TopicProblem,
 )
+from causeway.control.transforms import Transform, Transforms, with_treatments
 
 __all__ = [
     "DENY_WRITE",
@@ -85,6 +86,8 @@ __all__ = [
     "SyncConfigs",
     "TopicPlan",
     "TopicProblem",
+    "Transform",
+    "Transforms",
     "Translated",
     "TranslatedOffset",
     "UnconfirmedCopy",
@@ -104,4 +107,5 @@ __all__ = [
     "topic_changes",
     "topic_configs",
     "topics",
+    "with_treatments",
 ]

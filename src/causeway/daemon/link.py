@@ -18,8 +18,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from causeway.config import LinkSettings, RunSettings
-from causeway.control import Sharer
-from causeway.control.transforms import Transforms
+from causeway.control import Sharer, Transforms
 from causeway.daemon.brokers import Brokers
 from causeway.daemon.directive_executor import Directing
 from causeway.daemon.discoverer import Discoverer

@@ -21,8 +21,7 @@ from types import FrameType
 
 from causeway.cluster import Cluster
 from causeway.config import HeartbeatSettings, LinkSettings, Settings
-from causeway.control import Heartbeats, Sharer
-from causeway.control.transforms import Transform, Transforms
+from causeway.control import Heartbeats, Sharer, Transform, Transforms
 from causeway.daemon.clients import Clients
 from causeway.daemon.connectivity import await_clusters
 from causeway.daemon.lanes.first import FirstLane

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from causeway.config import TransformSettings
-from causeway.control.transforms import Transform
+from causeway.control import Transform
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.stage_placement import without_lane
 from causeway.errors import CausewayError, ConfigError, PrerequisiteError

@@ -29,7 +29,7 @@ from causeway.model import TopicPartition
 from causeway.records import HEADER, SEQUENCE_SPACE, Batch, Record, decode, distance, records_of
 from causeway.relay import log_reader
 from causeway.relay.log_reader import content_of
-from causeway.wire.codes import OFFSET_OUT_OF_RANGE
+from causeway.wire import codes
 
 # What the relayed batches of a source partition become for one outlet.
 Becomes = Callable[[Iterator[Batch]], Iterator[Batch]]
@@ -91,7 +91,7 @@ def find(
         counted = _count(sought, source, lambda: _check(go_on, sought.source), becomes)
         return _places(sought, counted, target, lambda: _check(go_on, sought.target))
     except BrokerError as error:
-        if error.code == OFFSET_OUT_OF_RANGE:
+        if error.code == codes.OFFSET_OUT_OF_RANGE:
             return {}  # a log no longer holds the records
         raise
 

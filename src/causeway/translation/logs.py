@@ -9,7 +9,7 @@ from functools import partial
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, Connect, OffsetAt
 from causeway.config import ClientSettings, LinkSettings, Settings
-from causeway.control.transforms import Transforms
+from causeway.control import Transforms
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.offset_map import OffsetMap
 from causeway.link_topics.progress import Contents, Progress
@@ -18,7 +18,7 @@ from causeway.records import SEQUENCE_SPACE, advance, distance
 from causeway.relay.messages import Outlet
 from causeway.translation.course import Course, ProgressCourses, shared_by
 from causeway.translation.values import OffsetNote
-from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+from causeway.wire import codes
 
 _MOST_MS = 10_000  # to wait for a cluster that may be gone
 PATIENCE_S = 3.0  # with partitions that have no leader
@@ -215,7 +215,7 @@ def _cluster_logs(
 
 
 def _is_unknown(error: CausewayError) -> bool:
-    return isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC_OR_PARTITION
+    return isinstance(error, BrokerError) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _short(client: ClientSettings) -> ClientSettings:

@@ -26,7 +26,7 @@ from causeway.relay.log_reader import Content, content_of
 from causeway.relay.offset_lookup import Sought
 from causeway.translation.logs import Check, LinkLogs, MappedCourse
 from causeway.translation.values import LOGS_INCOMPLETE, ONLY_A_LANE, MappedOffset, OffsetNote
-from causeway.wire.codes import OFFSET_OUT_OF_RANGE
+from causeway.wire import codes
 
 END_NOT_SHOWN = "the logs do not show how far the mirror has come"
 
@@ -332,5 +332,5 @@ def _relayed(source: Cluster, sought: Sought, check: Check) -> Iterator[Batch]:
             check=check,
         )
     except BrokerError as error:
-        if error.code != OFFSET_OUT_OF_RANGE:
+        if error.code != codes.OFFSET_OUT_OF_RANGE:
             raise

@@ -13,8 +13,7 @@ import pytest
 
 from causeway.cluster import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.config import ChosenTopics, RunSettings
-from causeway.control import CreateTopic, MirroredTopic, topics
-from causeway.control.transforms import Transforms
+from causeway.control import CreateTopic, MirroredTopic, Transforms, topics
 from causeway.daemon.partitions import discovery, identity
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import Wish

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.config import RunSettings
-from causeway.control.transforms import Transforms
+from causeway.control import Transforms
 from causeway.daemon import patience
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from causeway.config import RegistrySettings, RunSettings, TransformSettings
-from causeway.control.transforms import Transform, _pickled
+from causeway.control import Transform
+from causeway.control.transforms import _pickled
 from causeway.daemon import staging
 from causeway.daemon.lanes import fleet as fleets
 from causeway.daemon.lanes import gathering
@@ -34,7 +35,7 @@ from causeway.relay.messages import (
     StageWanted,
     Transformed,
 )
-from causeway.transform.rules.shortcut import Shortcut, shortcut_of
+from causeway.transform.rules import Shortcut, shortcut_of
 from tests.unit.daemon.test_fleet import Heard, Lane, assignment, standing
 
 PII = "A->B/pii@0123456789abcdef"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from causeway.config import TransformSettings
-from causeway.control.transforms import Transforms
+from causeway.control import Transforms
 from causeway.daemon.partitions import tally as tallies
 from causeway.daemon.partitions.tally import Counted, Tally
 from causeway.filters import compile_patterns

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from causeway.config import Secret, TransformSettings
+from causeway.control import Transforms
 from causeway.control.recreated import why_another
-from causeway.control.transforms import Transforms
 from causeway.daemon.partitions import claiming, discovery
 from causeway.daemon.partitions.claiming import Claimer, Taken
 from causeway.daemon.partitions.claims import decide, transform_change

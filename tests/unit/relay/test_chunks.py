@@ -24,7 +24,7 @@ from causeway.relay.lane.chunks import (
     Piece,
     Work,
 )
-from causeway.transform.channel import Chunk, ChunkOutcome
+from causeway.transform import Chunk, ChunkOutcome
 
 
 def _batch(first: int, count: int) -> Batch:

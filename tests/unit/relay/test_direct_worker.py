@@ -21,8 +21,8 @@ from causeway.relay.lane import direct
 from causeway.relay.lane import stage as stage_module
 from causeway.relay.lane.chunks import Piece, Work
 from causeway.relay.lane.stage import Stage
-from causeway.transform.channel import Chunk, Frame, Greeting, SealedConnection
-from causeway.transform.rules.shortcut import shortcut_of
+from causeway.transform import Chunk, Frame, Greeting, SealedConnection
+from causeway.transform.rules import shortcut_of
 from causeway.transform.stage import direct_worker
 from tests.harness.stage import batch_of, read
 from tests.harness.staged_lane import SECRET, Loop, Workers

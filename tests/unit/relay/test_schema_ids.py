@@ -15,9 +15,7 @@ from causeway.errors import CausewayError, UnreachableError
 from causeway.records import PlainRecord
 from causeway.relay.messages import TreatmentStep
 from causeway.relay.treatment import NotYetError, Topics, Treatment, treatment_of
-from causeway.schemas import ids
-from causeway.schemas.client import UnansweredError
-from causeway.schemas.registry import SchemaRegistry
+from causeway.schemas import SchemaRegistry, UnansweredError, ids
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
 TOPICS = Topics("orders", "A.orders")

@@ -15,7 +15,7 @@ from causeway.relay.lane import aside, chunks
 from causeway.relay.lane import stage as stage_module
 from causeway.relay.lane.chunks import BLAMED, HANGS, THROWS, Piece, Work
 from causeway.relay.lane.stage import Stage
-from causeway.transform.channel import Greeting, SealedConnection, Setup
+from causeway.transform import Greeting, SealedConnection, Setup
 from tests.harness.staged_lane import KEY, SECRET, Loop, Workers, batch_at, one_at
 
 

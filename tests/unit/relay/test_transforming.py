@@ -24,7 +24,7 @@ from causeway.relay.lane.throttle import Throttles
 from causeway.relay.lane.transforming import Transforming
 from causeway.relay.messages import Assignment, Outlet
 from causeway.relay.source import Kept
-from causeway.transform.channel import ChunkOutcome, OutletBatch, Refusal
+from causeway.transform import ChunkOutcome, OutletBatch, Refusal
 
 
 def _batch(*offsets: int, size: int = 1) -> Batch:

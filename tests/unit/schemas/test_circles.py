@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from causeway.schemas import CircularError, IdLookup, Ids, SchemaRegistry, Unknown
 from causeway.schemas.copier import Copier
 from causeway.schemas.copying import SubjectPair
-from causeway.schemas.ids import IdLookup, Ids, Unknown
-from causeway.schemas.registry import CircularError, SchemaRegistry
 from causeway.schemas.translating import IdTranslator
+from causeway.transform.schema_formats import Schemas
 from causeway.transform.schema_formats import registry as transforms
-from causeway.transform.schema_formats.codecs import REFERS_TO_ITSELF, Schemas
+from causeway.transform.schema_formats.codecs import REFERS_TO_ITSELF
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
 A, B, GOOD = (SubjectPair(source=name, target=name) for name in ("a", "b", "good"))

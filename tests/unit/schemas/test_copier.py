@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from causeway.schemas.client import UnansweredError, check_registry
+from causeway.schemas import SchemaRegistry, UnansweredError, check_registry
 from causeway.schemas.copier import Copier, CopyRound
 from causeway.schemas.copying import SubjectPair
-from causeway.schemas.registry import SchemaRegistry
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
 ORDERS = SubjectPair(source="orders-value", target="A.orders-value")

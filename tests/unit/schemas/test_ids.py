@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.schemas import ids
-from causeway.schemas.ids import IdLookup, Ids, Unknown
-from causeway.schemas.registry import SchemaRegistry
+from causeway.schemas import IdLookup, Ids, SchemaRegistry, Unknown, ids
 from tests.harness.registry_stand_in import registry_stand_in
 
 

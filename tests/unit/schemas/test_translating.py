@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from causeway.schemas import SchemaRegistry
 from causeway.schemas.client import RegistryRefusedError
 from causeway.schemas.copier import CopyRound
 from causeway.schemas.copying import SubjectPair
-from causeway.schemas.registry import SchemaRegistry
 from causeway.schemas.translating import IdTranslator
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.records import PlainRecord
-from causeway.transform.channel import Chunk
-from causeway.transform.schema_formats import avro_bounds
+from causeway.transform import Chunk
+from causeway.transform.schema_formats import Schemas, avro_bounds
 from causeway.transform.schema_formats.avro import Avro
 from causeway.transform.schema_formats.avro_bounds import (
     DEEPEST,
@@ -27,10 +27,10 @@ from causeway.transform.schema_formats.avro_bounds import (
     TOO_LONG,
     TOO_MUCH,
 )
-from causeway.transform.schema_formats.codecs import Schemas
 from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
 from causeway.transform.schema_formats.registry import ResolvedSchema as Registered
-from causeway.transform.stage.source_rows import ROWS_BYTES, Rows
+from causeway.transform.stage import Rows
+from causeway.transform.stage.source_rows import ROWS_BYTES
 from tests.harness.stage import batch_of
 from tests.unit.transform.test_avro import schemas, written
 

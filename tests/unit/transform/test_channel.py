@@ -8,19 +8,18 @@ from array import array
 import pytest
 
 from causeway.records import Batch
-from causeway.transform.channel import (
+from causeway.transform import (
     Chunk,
     ChunkOutcome,
     Frame,
-    FrameReader,
     Greeting,
     OutletBatch,
     Refusal,
     SealedConnection,
     Setup,
     WaitingForRegistry,
-    encode,
 )
+from causeway.transform.channel import FrameReader, encode
 
 _DENSE = Batch(b"payload", 4, 100, 200, 3, 10, 13, 7)
 _GAPS = Batch(b"\0" * 9, 0, -1, -1, 3, 20, 30, 7, array("q", [20, 20, 25]))

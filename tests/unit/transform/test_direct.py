@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.records import Batch, PlainRecord
-from causeway.transform.channel import ChunkOutcome
+from causeway.transform import ChunkOutcome
 from causeway.transform.json_text import NeedsSparkError
 from causeway.transform.rows import MARK, MISSING, REASON, SEEN
+from causeway.transform.rules import shortcut_of
 from causeway.transform.rules.leaves import hmac_of
-from causeway.transform.rules.shortcut import shortcut_of
+from causeway.transform.stage import Rows
 from causeway.transform.stage import direct as module
 from causeway.transform.stage.direct import Direct
-from causeway.transform.stage.source_rows import NOT_A_NAME, NOT_A_TIME, Rows
+from causeway.transform.stage.source_rows import NOT_A_NAME, NOT_A_TIME
 from causeway.transform.stage.workers import OutcomeReader
 from tests.harness.stage import batch_of, chunk_of, read
 from tests.harness.transforms import settings

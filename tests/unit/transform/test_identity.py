@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from causeway.config import RegistrySettings, Secret, TransformSettings
-from causeway.control.transforms import Transforms
+from causeway.control import Transforms
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.transform import identity as identities

@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from causeway.transform.json_text import NeedsSparkError, plain_objects
-from causeway.transform.queries.expressions import (
+from causeway.transform.queries import (
     KEY,
     VALUE,
     Applied,
@@ -21,6 +21,8 @@ from causeway.transform.queries.expressions import (
     Member,
     OneOf,
     PartitionColumn,
+    QueryShortcut,
+    ReadAs,
     Same,
     Scalar,
     SchemaField,
@@ -28,8 +30,7 @@ from causeway.transform.queries.expressions import (
     TopicColumn,
     Whole,
 )
-from causeway.transform.queries.shortcut import QueryShortcut, ReadAs
-from causeway.transform.rules.shortcut import DROPPED
+from causeway.transform.rules import DROPPED
 
 YES, NO, NULL = Constant(True), Constant(False), Constant(None)
 

@@ -16,8 +16,8 @@ import pytest
 from causeway.config import RegistrySettings, Secret
 from causeway.errors import ConfigError
 from causeway.schemas import check_registry
-from causeway.transform.schema_formats import registry
-from causeway.transform.schema_formats.registry import NamedSchema, ResolvedSchema, WorkerRegistry
+from causeway.transform.schema_formats import WorkerRegistry, registry
+from causeway.transform.schema_formats.registry import NamedSchema, ResolvedSchema
 
 PASSWORD = "a password nobody is to see"
 PLACE = "pii.registry.url (line 9)"

@@ -5,18 +5,15 @@ from __future__ import annotations
 import pytest
 
 from causeway.errors import ConfigError
-from causeway.transform.rules import parse, rule_names
+from causeway.transform.rules import ElementStep, FieldStep, RulePath, parse, rule_names
 from causeway.transform.rules.model import (
     Drop,
     DropRecord,
-    ElementStep,
     Encrypt,
-    FieldStep,
     Generalise,
     Hash,
     Kind,
     Mask,
-    RulePath,
     Tokenise,
     Truncate,
 )

@@ -9,7 +9,7 @@ from fastfpe import ff1
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from causeway.transform.crypto import aes_key
+from causeway.transform import aes_key
 from causeway.transform.rules.parse import ALPHABETS
 from causeway.transform.rules.tokens import token_json, tokenise, tokenise_number, tokens_json
 from causeway.transform.rules.treat import min_length

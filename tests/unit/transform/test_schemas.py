@@ -11,8 +11,8 @@ import pytest
 
 from causeway.transform.rows import REASON, SEEN
 from causeway.transform.rules import parse
-from causeway.transform.schema_formats.codecs import HEAD, NO_HEAD, Schemas, encoded
-from causeway.transform.schema_formats.registry import ResolvedSchema, WorkerRegistry
+from causeway.transform.schema_formats import HEAD, NO_HEAD, Schemas, WorkerRegistry, encoded
+from causeway.transform.schema_formats.registry import ResolvedSchema
 
 
 def record(*fields: Any) -> str:

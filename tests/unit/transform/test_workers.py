@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from causeway.config import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION
 from causeway.records import PlainRecord
-from causeway.transform.channel import ChunkOutcome, Refusal
+from causeway.transform import ChunkOutcome, Refusal
 from causeway.transform.rows import CHUNK, MARK, MISSING, REASON, SECRETS, SEEN
+from causeway.transform.stage import Rows
 from causeway.transform.stage.outcome import BATCH_BYTES, NO_NAME, outcome_of
-from causeway.transform.stage.source_rows import NOT_A_BATCH, NOT_A_NAME, NOT_A_TIME, Rows
+from causeway.transform.stage.source_rows import NOT_A_BATCH, NOT_A_NAME, NOT_A_TIME
 from causeway.transform.stage.workers import OutcomeReader, bounded
 from tests.harness.stage import batch_of, chunk_of, read
 

@@ -11,11 +11,11 @@ from causeway.control import (
     Copied,
     MirroredTopic,
     MirrorMakerOffsets,
+    Transforms,
     losses,
     mm2_offsets,
     recreated,
 )
-from causeway.control.transforms import Transforms
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import after_failback, claims, discovery, routing
 from causeway.daemon.partitions.adopt import find_place

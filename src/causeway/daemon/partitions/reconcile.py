@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from causeway.config import LinkSettings, RunSettings, directives_topic
-from causeway.control.transforms import Transforms
+from causeway.control import Transforms
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, identity, routing

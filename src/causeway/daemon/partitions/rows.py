@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.control import Held, MirroredTopic, losses, open_transactions
-from causeway.control.transforms import Transform
+from causeway.control import Held, MirroredTopic, Transform, losses, open_transactions
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.recent import RECENT_S, Recent, with_more
 from causeway.link_topics.progress import Entry, Maps, OffsetMapRecord, Progress, offset_maps_of

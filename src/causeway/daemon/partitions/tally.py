@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from causeway.control.transforms import Transform, Transforms
+from causeway.control import Transform, Transforms
 from causeway.daemon.lanes.tracked import plus
 from causeway.link_topics.progress import TransformRecord
 from causeway.relay.messages import Transformed

@@ -21,6 +21,7 @@ from causeway.control import (
     SyncConfigs,
     TopicPlan,
     TopicProblem,
+    Transforms,
     acls,
     collisions,
     configs,
@@ -29,7 +30,6 @@ from causeway.control import (
     topic_changes,
     topics,
 )
-from causeway.control.transforms import Transforms
 from causeway.daemon.partitions import identity
 from causeway.daemon.partitions.claims import transform_change
 from causeway.daemon.partitions.discovery import Sides

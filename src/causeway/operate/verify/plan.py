@@ -14,9 +14,8 @@ from typing import Any
 
 from causeway.cluster import ConfigEntry, Connect
 from causeway.config import LinkSettings, Settings, links_of, unknown
-from causeway.control import MirroredTopic, collisions, recreated
+from causeway.control import MirroredTopic, collisions, recreated, with_treatments
 from causeway.control import topics as planning
-from causeway.control.transforms import with_treatments
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.assigning import assignment, steps_of
 from causeway.errors import CausewayError

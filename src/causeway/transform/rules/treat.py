@@ -5,14 +5,7 @@ An expression is NULL where the rule cannot treat what it finds; a JSON null sta
 
 from __future__ import annotations
 
-from causeway.transform.crypto import (
-    IV_BYTES,
-    KEY_LABEL,
-    NONCE_LABEL,
-    PREFIX,
-    SALT_BYTES,
-    is_hex,
-)
+from causeway.transform.crypto import IV_BYTES, KEY_LABEL, NONCE_LABEL, PREFIX, SALT_BYTES, is_hex
 from causeway.transform.rules.model import (
     DropRecord,
     Encrypt,
