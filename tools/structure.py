@@ -24,8 +24,6 @@ DOORS: tuple[str, ...] = (
     "causeway.dev.load",
     "causeway.records",
     "causeway.wire",
-    "causeway.dev",
-    "causeway.dev.load",
     "causeway.schemas",
     "causeway.spark",
     "causeway.transform",
