@@ -19,11 +19,10 @@ from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.http.view import View
-from causeway.link_topics.entries import encode
-from causeway.link_topics.progress import Contents, Progress
+from causeway.link_topics import Outlet, PartitionProgress, ProgressContents, encode_entry
 from causeway.metrics.collector import text
 from causeway.model import Pair, State
-from causeway.relay.messages import Outlet, PartitionReport
+from causeway.relay.messages import PartitionReport
 from causeway.status.snapshot import LinkStatus, Role, Snapshot
 
 EACH = 10  # partitions of a topic
@@ -56,7 +55,7 @@ class Run:
         self._partitions = partitions
         self._at = 1
         self.registry = Registry("A->B")
-        self.registry.begin(Contents())
+        self.registry.begin(ProgressContents())
         self.registry.add(_rows(partitions))
         self.registry.hear(_reports(range(partitions), at=self._at))
 
@@ -79,7 +78,9 @@ def measure(partitions: int) -> Simulated:
     looks.clear()
     scraped: list[bytes] = []
     scrape_s = _cpu_s(lambda: scraped.append(text(run.look())))
-    write_s = _cpu_s(lambda: [encode(each, 0) for each in run.registry.take_dirty(final=True)[1]])
+    write_s = _cpu_s(
+        lambda: [encode_entry(each, 0) for each in run.registry.take_dirty(final=True)[1]]
+    )
     return Simulated(
         partitions=partitions,
         memory_mb=memory_mb,
@@ -108,7 +109,7 @@ def _rows(partitions: int) -> list[Row]:
             max_message_bytes=1_000_000,
         )
         for partition in range(min(EACH, partitions - number * EACH)):
-            progress = Progress(
+            progress = PartitionProgress(
                 topic=topic.source,
                 partition=partition,
                 topic_id=_IDS[0],

@@ -7,14 +7,19 @@ from collections.abc import Callable, Mapping
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
+from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, relayed
 from causeway.config import LinkSettings
-from causeway.link_topics import topic_log
-from causeway.link_topics.progress import Entry, OffsetMapRecord, Progress, ProgressTopic, encode
+from causeway.link_topics import (
+    Entry,
+    OffsetMapRecord,
+    Outlet,
+    PartitionProgress,
+    ProgressTopic,
+    encode_entry,
+    topic_log,
+)
 from causeway.model import Pair, State, TopicPartition
 from causeway.records import Batch, PlainRecord, build, header, records_of
-from causeway.relay import log_reader
-from causeway.relay.messages import Outlet
 
 TIME_MS = 1_767_225_600_000  # 2026-01-01
 # Of the records of one batch, from the index of one of them on.
@@ -75,7 +80,7 @@ def mirror(
         sequence, position = 0, max(begin, first.offset)
         claim = Pair(position, base, 0)
         own = {offset: flaw for (of, offset), flaw in flaws.items() if of == number}
-        for batch in log_reader.relayed(source, at, position):
+        for batch in relayed(source, at, position):
             sent = _flawed(batch, own)
             stamped = header(sent, producer, epoch, sequence) + sent.payload
             target.produce_batch(there, stamped)
@@ -83,7 +88,7 @@ def mirror(
         pair = Pair(source=position, target=base + sequence, sequence=sequence)
         ends[number] = sequence
         claims += [
-            Progress(
+            PartitionProgress(
                 topic=topic,
                 partition=number,
                 topic_id=ids[0],
@@ -111,11 +116,13 @@ def mirror(
     progress = ProgressTopic(target, link.progress_topic)
     progress.ensure(1)
     now_ms = int(time.time() * 1000)
-    entries = [encode(one, now_ms) for one in claimed(claims)]
+    entries = [encode_entry(one, now_ms) for one in claimed(claims)]
     for raw, _ in topic_log.build(entries, now_ms=now_ms):
         progress.append(raw)
     return {
-        one.partition: one.outlets[0].pair.target for one in claims if isinstance(one, Progress)
+        one.partition: one.outlets[0].pair.target
+        for one in claims
+        if isinstance(one, PartitionProgress)
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from causeway.cluster import Cluster, OffsetAt, TopicMetadata
 from causeway.config import ClientSettings, to_wire
+from causeway.link_topics import Outlet
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.control import ControlServer, LaneConnection, new_secret
 from causeway.relay.messages import (
@@ -23,7 +24,6 @@ from causeway.relay.messages import (
     Drain,
     Drained,
     Lease,
-    Outlet,
     PartitionReport,
     Report,
     ToDriver,

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from causeway.config import ClientSettings, to_wire
 from causeway.errors import CausewayError, UnreachableError
+from causeway.link_topics import Outlet
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import Assign, Clusters, Drain, Outlet, Report, Throttle
+from causeway.relay.messages import Assign, Clusters, Drain, Report, Throttle
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Led, Request
 from tests.harness.simulated_brokers import LATE_S, SOURCE, SimulatedCluster

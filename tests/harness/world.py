@@ -22,9 +22,10 @@ from causeway.cluster import (
     TopicMetadata,
 )
 from causeway.errors import CausewayError, DivergedError
+from causeway.link_topics import Outlet
 from causeway.model import Pair, TopicPartition
 from causeway.records import CONTROL, HEADER, Batch, PlainRecord, advance, build, decode, records_of
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment
 from causeway.relay.recovery import recover as recovery
 from causeway.relay.recovery.recover import ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Request

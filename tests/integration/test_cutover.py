@@ -28,9 +28,7 @@ from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError
 from causeway.filters import compile_patterns
 from causeway.formats import load
-from causeway.link_topics import directive_log, ending
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import Scope
+from causeway.link_topics import DirectiveLog, Scope, plan_end, write_directives
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.cutover import run as cutting
@@ -120,7 +118,7 @@ def recorded(mirror: LinkSettings) -> set[str]:
     with Cluster(mirror.target_admin) as target:
         log = DirectiveLog(target, mirror.directives_topic)
         log.look()
-        return set(fences.fences(log.standing))
+        return set(fences.fences(log.directives))
 
 
 class DiesError(Exception):
@@ -367,7 +365,7 @@ def test_who_goes_on_behind_the_fence_is_named_and_the_fence_lifts_itself(
 def promote_and_die(mirror: LinkSettings, topic: str) -> None:
     about = wish(State.PROMOTING, Scope(topic), "anna@ops", None)
     with Cluster(mirror.target_admin) as cluster:
-        directive_log.write(cluster, mirror, partial(ending.begin, wish=about))
+        write_directives(cluster, mirror, partial(plan_end, wish=about))
 
 
 @pytest.mark.slow
@@ -482,7 +480,7 @@ def fence_is_over(mirror: LinkSettings) -> bool:
     with Cluster(mirror.target_admin) as cluster:
         log = DirectiveLog(cluster, mirror.directives_topic)
         log.look()
-        return bool(fences.expired(log.standing, int(time.time() * 1000)))
+        return bool(fences.expired(log.directives, int(time.time() * 1000)))
 
 
 def mirror_name(mirror: LinkSettings, topic: str) -> str:

@@ -17,7 +17,7 @@ from causeway.config import ControlSettings, LinkSettings
 from causeway.daemon.leadership import Leadership
 from causeway.errors import PartitionsFailedError, UnreachableError
 from causeway.filters import compile_patterns
-from causeway.link_topics.progress import LeadershipLostError, ProgressTopic
+from causeway.link_topics import LeadershipLostError, ProgressTopic
 from causeway.model import State, TopicPartition
 from causeway.status.snapshot import Role
 from tests.harness.control import checkpoints

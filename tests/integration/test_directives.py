@@ -15,8 +15,14 @@ from causeway.cluster import Cluster
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError, NobodyLeadsError, PartitionsFailedError
-from causeway.link_topics import directive_log
-from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing
+from causeway.link_topics import (
+    DirectiveLog,
+    DirectivePlan,
+    LinkDirectives,
+    PauseDirective,
+    Scope,
+    write_directives,
+)
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
@@ -251,18 +257,18 @@ def test_two_at_once(source: KafkaTools, target: KafkaTools, prefix: str) -> Non
     mirror, _ = mirror_of(source, target, prefix)
     target_cluster = Cluster(mirror.target)
 
-    def amid(standing: Standing) -> Plan:
+    def amid(standing: LinkDirectives) -> DirectivePlan:
         assert not standing.by_key
         act.pause(settings_of(mirror), reason="mine", who="ben@ops", wait_s=None)
-        wish = Directive(kind=Kind.PAUSE, scope=Scope("orders"), who="anna@ops", at=1)
-        return Plan(changes=((wish.key, wish),))
+        wish = PauseDirective(scope=Scope("orders"), who="anna@ops", at=1)
+        return DirectivePlan(changes=((wish.key, wish),))
 
     try:
         with pytest.raises(ConflictError, match="somebody else"):
-            directive_log.write(target_cluster, mirror, amid)
-        log = directive_log.DirectiveLog(target_cluster, mirror.directives_topic)
+            write_directives(target_cluster, mirror, amid)
+        log = DirectiveLog(target_cluster, mirror.directives_topic)
         log.look()
-        assert [(each.scope, each.who) for each in log.standing] == [(Scope(), "ben@ops")]
+        assert [(each.scope, each.who) for each in log.directives] == [(Scope(), "ben@ops")]
     finally:
         target_cluster.close()
 

@@ -14,7 +14,7 @@ import pytest
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, PartitionsFailedError
-from causeway.link_topics.progress import ProgressTopic
+from causeway.link_topics import ProgressTopic
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.cutover.run import cutover
 from causeway.operate.cutover.values import Wishes

@@ -15,7 +15,7 @@ from causeway.control import acls
 from causeway.daemon.leadership import Leadership
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, NobodyLeadsError
-from causeway.link_topics.progress import LeadershipLostError, ProgressTopic
+from causeway.link_topics import LeadershipLostError, ProgressTopic
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.directives import act
 from causeway.operate.failover import last_groups

@@ -16,8 +16,12 @@ from causeway.errors import ConfigError, ConflictError
 from causeway.geo import destination_status, destinations, settings, topics
 from causeway.geo.local_file import Place, Remembered
 from causeway.http.server import served
-from causeway.link_topics import directive_log
-from causeway.link_topics.directives import Directive, Kind, Plan, Standing
+from causeway.link_topics import (
+    DirectivePlan,
+    LinkDirectives,
+    PauseDirective,
+    write_directives,
+)
 from causeway.model import State
 from causeway.status.snapshot import Role
 from tests.harness.browser import Watched, chromium
@@ -158,13 +162,13 @@ def test_two_at_once_and_a_driver_whose_file_lets_nobody_choose(
     pair.fill(topic, 10)
     destinations.add(pair.link)
 
-    def amid(_: Standing) -> Plan:
+    def amid(_: LinkDirectives) -> DirectivePlan:
         topics.add(pair.link, [topic], who="ben@ops", wait_s=None)
-        wish = Directive(kind=Kind.PAUSE, who="anna@ops", at=1)
-        return Plan(changes=((wish.key, wish),))
+        wish = PauseDirective(who="anna@ops", at=1)
+        return DirectivePlan(changes=((wish.key, wish),))
 
     with clusters() as connect, pytest.raises(ConflictError, match="somebody else"):
-        directive_log.write(connect(pair.link.target), pair.link, amid)
+        write_directives(connect(pair.link.target), pair.link, amid)
     assert pair.standing()[topic].by.who == "ben@ops"
 
     closed = replace(pair.link, geo=False)

@@ -12,14 +12,13 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.cluster import LATEST, Cluster
+from causeway.cluster import LATEST, Cluster, offsets_at
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster, start_all
 from causeway.errors import BrokerError
 from causeway.model import State, TopicPartition
 from causeway.operate.plan.plan import LinkPlan
 from causeway.operate.plan.plan import plan as plan_of
-from causeway.relay.log_reader import offsets_at
 from causeway.wire import apis
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools, Outgoing

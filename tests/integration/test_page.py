@@ -14,10 +14,13 @@ from causeway.dev import LocalCluster
 from causeway.errors import ConfigError
 from causeway.http import geo as http_geo
 from causeway.http.server import served
-from causeway.link_topics.directives import Directive, Kind, Scope
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import (
+    PauseDirective,
+    RuleCounts,
+    Scope,
+    TaskRecord,
+)
 from causeway.model import State
-from causeway.relay.messages import RuleCounts
 from causeway.status.snapshot import GroupStatus, Trouble
 from tests.harness.browser import Watched, chromium
 from tests.harness.kafka_tools import KafkaTools, Outgoing
@@ -183,7 +186,7 @@ def test_names_and_reasons_are_text_whatever_they_hold() -> None:
         groups=(GroupStatus(group=EVIL, followed=False, partitions=1, reason=EVIL),),
         troubles=(Trouble(topic=EVIL, reason=EVIL),),
         tasks=(TaskRecord(name="groups", items={EVIL: EVIL}, reason=EVIL),),
-        directives=(Directive(kind=Kind.PAUSE, who=EVIL, why=EVIL, at=1, scope=Scope(EVIL, 0)),),
+        directives=(PauseDirective(who=EVIL, why=EVIL, at=1, scope=Scope(EVIL, 0)),),
     )
     evil = replace(
         evil,

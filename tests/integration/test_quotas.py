@@ -9,7 +9,7 @@ import pytest
 
 from causeway.cluster import Cluster
 from causeway.dev import LocalCluster
-from causeway.link_topics.progress import Contents, ProgressTopic
+from causeway.link_topics import ProgressContents, ProgressTopic
 from causeway.model import State, TopicPartition
 from causeway.records import PlainRecord, build, header
 from causeway.status.snapshot import Role
@@ -103,7 +103,7 @@ def test_a_target_that_throttles_its_writer_does_not_cost_the_lead(
             return run.partitions()[topic, 0].reason or ""
 
         await_until(lambda: "throttled by quota for" in reason(), 120)
-        progress, contents = ProgressTopic(cluster, settings.progress_topic), Contents()
+        progress, contents = ProgressTopic(cluster, settings.progress_topic), ProgressContents()
 
         def leases() -> int:
             contents.update(progress.read(contents.end))

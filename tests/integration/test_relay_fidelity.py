@@ -15,13 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from causeway.cluster import Cluster
+from causeway.cluster import Cluster, content_of, log_reader
 from causeway.dev import LocalCluster
 from causeway.model import State, TopicPartition
 from causeway.records import HEADER_SIZE, PlainRecord, build, header, records_of
-from causeway.relay import log_reader
 from causeway.relay.lane import responses
-from causeway.relay.log_reader import content_of
 from tests.harness.broken_logs import flip_bit
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client

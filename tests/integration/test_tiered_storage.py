@@ -10,7 +10,7 @@ import pytest
 from causeway.cluster import Cluster, OffsetAt, clusters
 from causeway.config import LinkSettings
 from causeway.dev import LocalCluster, tiered_storage_classpath
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import TaskRecord
 from causeway.model import State, TopicPartition
 from causeway.status.from_clusters import LinkStatus, contents_of, status_of
 from tests.harness.daemon import RunningDaemon, link_apart

@@ -12,7 +12,7 @@ import pytest
 from causeway.cluster import Cluster
 from causeway.dev import LocalCluster
 from causeway.formats import load_mm2
-from causeway.link_topics.progress import Progress, ProgressTopic
+from causeway.link_topics import PartitionProgress, ProgressTopic
 from tests.harness.command import SOURCES, causeway
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.running import PATIENCE_S, Running, mm2_file, run_to_end, status_of
@@ -266,7 +266,7 @@ def await_routed(source: KafkaTools, topic: str, target: KafkaTools, prefix: str
     await_until(there, PATIENCE_S, f"{wanted} records in {names}")
 
 
-def progress_of(file: Path) -> list[Progress]:
+def progress_of(file: Path) -> list[PartitionProgress]:
     (link,) = load_mm2(file).links
     cluster = Cluster(link.target)
     try:

@@ -12,7 +12,7 @@ from causeway.config import Settings
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError
 from causeway.formats import load
-from causeway.link_topics.progress import Entry, OffsetMapRecord, Progress
+from causeway.link_topics import Entry, OffsetMapRecord, PartitionProgress
 from causeway.model import State
 from causeway.operate.verify import PartitionReport, Verdict, verify
 from causeway.operate.verify.outcome import Kind
@@ -161,15 +161,17 @@ def test_what_an_open_transaction_holds_back_is_said(ground: Ground) -> None:
 
 
 def test_what_is_transformed_or_may_repeat_or_was_never_mirrored_is_said(ground: Ground) -> None:
-    def edited(change: Callable[[Progress], Progress]) -> Callable[[list[Entry]], list[Entry]]:
+    def edited(
+        change: Callable[[PartitionProgress], PartitionProgress],
+    ) -> Callable[[list[Entry]], list[Entry]]:
         return lambda entries: [
-            change(entry) if isinstance(entry, Progress) else entry for entry in entries
+            change(entry) if isinstance(entry, PartitionProgress) else entry for entry in entries
         ]
 
     ground.mirrored("limits-transformed", claimed=edited(lambda one: one.replace(transform="hash")))
     assert "transform" in _said(ground.verify("limits-transformed"))[0]
 
-    def repeats(one: Progress) -> Progress:
+    def repeats(one: PartitionProgress) -> PartitionProgress:
         outlets = tuple(each.replace(producer_id=-1, producer_epoch=-1) for each in one.outlets)
         return one.replace(outlets=outlets)
 
@@ -227,7 +229,7 @@ def test_records_of_others_in_a_shared_topic_are_left_out(ground: Ground) -> Non
             entry.replace(
                 outlets=tuple(one.replace(exclusive=False) for one in entry.outlets),
             )
-            if isinstance(entry, Progress)
+            if isinstance(entry, PartitionProgress)
             else entry
             for entry in entries
         ]

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from causeway.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt, admin
+from causeway.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt, admin, log_reader
 from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
-from causeway.relay import log_reader
 from tests.harness.batches import make_batch
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.waiting import await_until

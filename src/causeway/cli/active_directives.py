@@ -10,7 +10,7 @@ from causeway.cli.words import moment, printable, size
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from causeway.link_topics.directives import Directive
+    from causeway.link_topics import Directive
 
 
 def standing(directives: Iterable[Directive]) -> Iterator[Text]:
@@ -19,24 +19,32 @@ def standing(directives: Iterable[Directive]) -> Iterator[Text]:
     from rich.text import Text
 
     from causeway.control import geo_topics
-    from causeway.link_topics.directives import THE_LINK, Kind
+    from causeway.link_topics import (
+        THE_LINK,
+        BeginDirective,
+        CutoverDirective,
+        EndDirective,
+        FenceDirective,
+        PauseDirective,
+        ThrottleDirective,
+    )
 
     directives = geo_topics.asked(directives)
-    ended = any(each.key == (Kind.END, THE_LINK) for each in directives)
+    ended = any(isinstance(each, EndDirective) and each.scope == THE_LINK for each in directives)
     for each in directives:
-        if each.kind is Kind.BEGIN:
+        if isinstance(each, BeginDirective):
             continue  # done once, and of no matter since
-        if each.kind is Kind.END and ended and each.scope != THE_LINK:
+        if isinstance(each, EndDirective) and ended and each.scope != THE_LINK:
             continue
-        if each.kind.value == "throttle":
+        if isinstance(each, ThrottleDirective):
             to = "no limit" if each.bytes_per_s is None else f"{size(each.bytes_per_s)}/s"
             what, about = "throttled", f"{each.scope} to {to}"
-        elif each.kind.value == "fence":
+        elif isinstance(each, FenceDirective):
             what, about = "fenced", f"{each.scope} until {moment(each.until)} (driver's clock)"
-        elif each.kind.value == "cutover":
+        elif isinstance(each, CutoverDirective):
             what, about = "cut over", str(each.scope)
-        elif each.kind is Kind.END:
+        elif isinstance(each, EndDirective):
             what, about = each.how.value, str(each.scope)
-        else:
+        elif isinstance(each, PauseDirective):
             what, about = ("paused" if each.paused else "not paused"), str(each.scope)
         yield Text.assemble((what, "magenta"), " ", printable(f"{about} {each.by}"))

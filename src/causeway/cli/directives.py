@@ -240,7 +240,7 @@ def step_down(
 
 def parse_rate(text: str, option: str = "--rate") -> int | None:
     """Bytes a second; None for `unlimited`. Raises ConfigError."""
-    from causeway.link_topics.directives import MOST_RATE
+    from causeway.link_topics import MOST_RATE
 
     if text.strip() == _UNLIMITED:
         return None
@@ -314,14 +314,16 @@ def _result(each: Outcome) -> str:
 
 
 def _besides(each: Outcome) -> Iterator[str]:
+    from causeway.link_topics import PauseDirective, ThrottleDirective
+
     before = each.before
     if before is not None:
         what = before.kind.value
-        if before.kind.value == "pause":
+        if isinstance(before, PauseDirective):
             what = f"{before.scope} was paused" if before.paused else f"{before.scope} was not"
-        elif before.kind.value == "throttle":
+        elif isinstance(before, ThrottleDirective):
             what = f"{before.scope} had {_limit(before.bytes_per_s)}"
-        if before.kind.stands:
+        if before.kind.holds:
             yield f"{what} {before.by}"
         else:
             yield f"the last {what} was at {moment(before.at)}, by {before.who}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from causeway.cli.output import Output
-    from causeway.link_topics.cuts import Cut
+    from causeway.link_topics import Cut
     from causeway.operate.failover.failover_result import FailedOver
     from causeway.operate.failover.promote import Promoted
 

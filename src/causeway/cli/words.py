@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from causeway.relay.messages import RuleCounts, Transformed
+    from causeway.link_topics import RuleCounts, Transformed
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 # JSON leaves these characters as they are. A terminal obeys the first ones. The others are

@@ -14,6 +14,14 @@ from causeway.cluster.brokers import Disk, cluster_rights, disks, versions_of_br
 from causeway.cluster.client import GROUP, TRANSACTION, ClusterClient, Leader
 from causeway.cluster.cluster import Cluster
 from causeway.cluster.groups import CommitResults, Committed, GroupListing
+from causeway.cluster.log_reader import (
+    Content,
+    content_of,
+    offsets_at,
+    raw_batches,
+    relayed,
+    value_of,
+)
 from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.cluster.offsets import EARLIEST, LATEST, FetchedPartition, OffsetAt, bytes_an_offset
 from causeway.cluster.parallel import Connect, clusters
@@ -53,6 +61,7 @@ __all__ = [
     "Committed",
     "ConfigEntry",
     "Connect",
+    "Content",
     "Disk",
     "FetchedPartition",
     "GroupListing",
@@ -68,16 +77,22 @@ __all__ = [
     "bytes_an_offset",
     "cluster_rights",
     "clusters",
+    "content_of",
     "disks",
     "init_producer_ids",
     "is_young",
     "knows_producers",
+    "log_reader",
     "moved_remedy",
+    "offsets_at",
     "one_cluster",
     "open_transactions",
     "parallel",
+    "raw_batches",
+    "relayed",
     "transactional_ids",
     "transactions",
+    "value_of",
     "versions_of_brokers",
     "young_since_ms",
 ]

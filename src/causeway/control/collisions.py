@@ -18,7 +18,7 @@ from causeway.cluster import LATEST, Cluster, OffsetAt, TopicMetadata
 from causeway.config import LinkSettings
 from causeway.errors import ConfigError
 from causeway.filters import POLICY, TopicDecision
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import PartitionProgress
 from causeway.model import NO_TOPIC_ID, TopicPartition
 from causeway.renames import KEY
 
@@ -38,7 +38,7 @@ class Names:
     endless: frozenset[str] = frozenset()
 
 
-def begun_by(partitions: Iterable[Progress]) -> dict[str, frozenset[str]]:
+def begun_by(partitions: Iterable[PartitionProgress]) -> dict[str, frozenset[str]]:
     """By source topic, its target topics in the progress topic, without those of transforms."""
     found: dict[str, frozenset[str]] = {}
     for progress in partitions:

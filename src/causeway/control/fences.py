@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from causeway.cluster import AclBinding, Cluster, SecurityDisabled
@@ -30,9 +30,15 @@ from causeway.errors import (
     PrerequisiteError,
     UnreachableError,
 )
-from causeway.link_topics import directive_log
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import Directive, FenceAcl, Kind, Plan, Scope, Standing
+from causeway.link_topics import (
+    DirectiveLog,
+    DirectivePlan,
+    FenceAcl,
+    FenceDirective,
+    LinkDirectives,
+    Scope,
+    write_directives,
+)
 from causeway.model import ENDED
 
 DENY_WRITE: Final = FenceAcl("DENY", "WRITE", EVERYBODY, "*")
@@ -98,18 +104,18 @@ def denies_writes(acls: Acls, topic: str) -> bool:
     )
 
 
-def fences(standing: Standing, topics: Collection[str] | None = None) -> dict[str, Directive]:
+def fences(
+    standing: LinkDirectives, topics: Collection[str] | None = None
+) -> dict[str, FenceDirective]:
     """Those that stand, by topic: all, or of these `topics`."""
     return {
-        scope.topic: each
-        for (kind, scope), each in standing.by_key.items()
-        if kind is Kind.FENCE
-        and scope.topic is not None
-        and (topics is None or scope.topic in topics)
+        each.scope.topic: each
+        for each in standing.all(FenceDirective)
+        if each.scope.topic is not None and (topics is None or each.scope.topic in topics)
     }
 
 
-def expired(standing: Standing, now_ms: int) -> tuple[Directive, ...]:
+def expired(standing: LinkDirectives, now_ms: int) -> tuple[FenceDirective, ...]:
     """The fences whose time is over, by topic. `now_ms`: by the clock of the leading driver, which
     lifts them. If a mirror has ended, its fence is never over, because no mirror copies what is
     written there. If a mirror is about to end, its fence gets a little more time."""
@@ -120,14 +126,14 @@ def expired(standing: Standing, now_ms: int) -> tuple[Directive, ...]:
     )
 
 
-def _more_ms(standing: Standing, fence: Directive) -> float:
+def _more_ms(standing: LinkDirectives, fence: FenceDirective) -> float:
     end = standing.end_of(fence.scope)
     if end is None:
         return 0
     return math.inf if end.how in ENDED else _PROMOTING_MS
 
 
-def refuse_lifted(standing: Standing, topics: Iterable[str], now_ms: int) -> None:
+def refuse_lifted(standing: LinkDirectives, topics: Iterable[str], now_ms: int) -> None:
     """Raises PartitionsFailedError where one of these fences stands no more, or has had its time:
     producers go on, or will before the mirror has ended."""
     there = fences(standing)
@@ -148,7 +154,7 @@ def set_up(
     source: Cluster,
     target: Cluster,
     link: LinkSettings,
-    wishes: Sequence[Directive],
+    wishes: Sequence[FenceDirective],
     sharers: Collection[Sharer] = (),
 ) -> None:
     """Has these fences recorded and set. One that stands gets the new end, and keeps what it has
@@ -158,21 +164,21 @@ def set_up(
     ends = {str(each.scope.topic): each.until for each in wishes if not each.acls}
     _change(sharers, ends, lambda topic, fence: _prolonged(fence, ends[topic]))
 
-    def decide(standing: Standing) -> Plan:
+    def decide(standing: LinkDirectives) -> DirectivePlan:
         there = fences(standing)
         merged = [
-            replace(each, acls=there[topic].acls or each.acls, at=there[topic].at)
+            each.replace(acls=there[topic].acls or each.acls, at=there[topic].at)
             if (topic := each.scope.topic) in there
             else each
             for each in wishes
         ]
-        return Plan(changes=tuple((each.key, each) for each in merged))
+        return DirectivePlan(changes=tuple((each.key, each) for each in merged))
 
-    written = directive_log.write(target, link, decide)
-    _create(source, [each for _, each in written.plan.changes if each is not None])
+    written = write_directives(target, link, decide)
+    _create(source, [e for _, e in written.plan.changes if isinstance(e, FenceDirective)])
 
 
-def _create(source: Cluster, wanted: Iterable[Directive]) -> None:
+def _create(source: Cluster, wanted: Iterable[FenceDirective]) -> None:
     creates = [acl for fence in wanted for acl in bindings(fence)]
     answers = source.create_acls(creates)
     if isinstance(answers, SecurityDisabled):
@@ -185,7 +191,7 @@ def _create(source: Cluster, wanted: Iterable[Directive]) -> None:
 def _change(
     sharers: Collection[Sharer],
     topics: Collection[str],
-    change: Callable[[str, Directive], Directive | None],
+    change: Callable[[str, FenceDirective], FenceDirective | None],
 ) -> set[str]:
     """Has the fences that sharers have of `topics` changed, each by the first that has one to
     change; which they were. A sharer whose target does not answer soon, or hides that from us, is
@@ -194,10 +200,10 @@ def _change(
     for target, link in sharers:
         left = set(topics) - done
 
-        def decide(standing: Standing, left: set[str] = left) -> Plan:
+        def decide(standing: LinkDirectives, left: set[str] = left) -> DirectivePlan:
             there = fences(standing, left)
             after = [each for t, f in sorted(there.items()) if (each := change(t, f)) is not None]
-            return Plan(changes=tuple((each.key, each) for each in after))
+            return DirectivePlan(changes=tuple((each.key, each) for each in after))
 
         if not left:
             break
@@ -205,23 +211,23 @@ def _change(
             target.bootstrap_check(_SHARER_S)
             log = DirectiveLog(target, link.directives_topic)
             log.look()
-            if decide(log.standing).changes:
-                written = directive_log.write(target, link, decide)
+            if decide(log.directives).changes:
+                written = write_directives(target, link, decide)
                 done |= {str(scope.topic) for (_, scope), _ in written.plan.changes}
         except (UnreachableError, AuthenticationError, AuthorizationError):
             continue
     return done
 
 
-def _prolonged(fence: Directive, until: int) -> Directive | None:
-    return replace(fence, until=until) if fence.acls and fence.until < until else None
+def _prolonged(fence: FenceDirective, until: int) -> FenceDirective | None:
+    return fence.replace(until=until) if fence.acls and fence.until < until else None
 
 
 def lift(
     source: Cluster,
     target: Cluster,
     link: LinkSettings,
-    found: Collection[Directive],
+    found: Collection[FenceDirective],
     sharers: Collection[Sharer] = (),
 ) -> dict[str, CausewayError | None]:
     """Takes these fences away, as they were read; by topic, the error of one that stays. One that
@@ -232,7 +238,7 @@ def lift(
         return {}
     rules = {str(fence.scope.topic): fence.acls for fence in found if fence.acls}
     handed = _change(
-        sharers, rules, lambda topic, theirs: replace(theirs, acls=theirs.acls or rules[topic])
+        sharers, rules, lambda topic, theirs: theirs.replace(acls=theirs.acls or rules[topic])
     )
     doomed = {
         topic: [] if topic in handed else bindings(fence)
@@ -248,16 +254,16 @@ def lift(
     }
     gone = [fence for fence in found if results[str(fence.scope.topic)] is None]
 
-    def decide(standing: Standing) -> Plan:
+    def decide(standing: LinkDirectives) -> DirectivePlan:
         still = [fence for fence in gone if standing.by_key.get(fence.key) == fence]
-        return Plan(changes=tuple((fence.key, None) for fence in still))
+        return DirectivePlan(changes=tuple((fence.key, None) for fence in still))
 
     if gone:
-        directive_log.write(target, link, decide)
+        write_directives(target, link, decide)
     return results
 
 
-def bindings(fence: Directive) -> list[AclBinding]:
+def bindings(fence: FenceDirective) -> list[AclBinding]:
     """The rules that a fence has set on the source."""
     return [
         AclBinding(
@@ -275,11 +281,10 @@ def bindings(fence: Directive) -> list[AclBinding]:
 
 def wish(
     topic: str, acls: tuple[FenceAcl, ...], *, who: str, now_ms: int, until_ms: int
-) -> Directive:
+) -> FenceDirective:
     """A fence that is set now, at `now_ms` by the clock of this machine. It is over at `until_ms`
     by the clock of the leading driver, which lifts it."""
-    return Directive(
-        kind=Kind.FENCE,
+    return FenceDirective(
         scope=Scope(topic),
         who=who,
         at=now_ms,

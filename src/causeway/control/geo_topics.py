@@ -16,36 +16,43 @@ from collections.abc import Collection, Iterable
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.errors import CausewayError
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import THE_LINK, Change, Directive, Kind, Plan, Standing
+from causeway.link_topics import (
+    Directive,
+    DirectiveChange,
+    DirectiveKind,
+    DirectiveLog,
+    DirectivePlan,
+    LinkDirectives,
+    OriginDirective,
+)
 
-KINDS = frozenset({Kind.MIRROR, Kind.ORIGIN})
-_WITH_IT = frozenset({Kind.MIRROR, Kind.PAUSE, Kind.THROTTLE})
+KINDS = frozenset({DirectiveKind.MIRROR, DirectiveKind.ORIGIN})
+_WITH_IT = frozenset({DirectiveKind.MIRROR, DirectiveKind.PAUSE, DirectiveKind.THROTTLE})
 _SHOWN = 3
 _WHY_NOT = "topics were chosen"  # how each reason begins that a driver gives for not doing so
 
 
-def chosen(standing: Standing) -> dict[str, Directive]:
+def chosen(standing: LinkDirectives) -> dict[str, Directive]:
     """Who chose each topic, by its name on the source."""
     return {
         each.scope.topic: each
         for each in standing.by_key.values()
-        if each.kind is Kind.MIRROR and each.scope.topic is not None
+        if each.kind is DirectiveKind.MIRROR and each.scope.topic is not None
     }
 
 
-def begun(standing: Standing) -> frozenset[str]:
+def begun(standing: LinkDirectives) -> frozenset[str]:
     """The topics that a way back was told to begin with."""
     return frozenset(
         scope.topic
         for kind, scope in standing.by_key
-        if kind is Kind.BEGIN and scope.topic is not None
+        if kind is DirectiveKind.BEGIN and scope.topic is not None
     )
 
 
-def origin(standing: Standing) -> Directive | None:
+def origin(standing: LinkDirectives) -> OriginDirective | None:
     """Whose cluster the source's name stands for, once somebody has said so."""
-    return standing.by_key.get((Kind.ORIGIN, THE_LINK))
+    return standing.get(OriginDirective)
 
 
 def asked(directives: Iterable[Directive]) -> tuple[Directive, ...]:
@@ -53,7 +60,7 @@ def asked(directives: Iterable[Directive]) -> tuple[Directive, ...]:
     return tuple(each for each in directives if each.kind not in KINDS)
 
 
-def why_not(standing: Standing, link: LinkSettings, cluster: str | None) -> str | None:
+def why_not(standing: LinkDirectives, link: LinkSettings, cluster: str | None) -> str | None:
     """Why `link` does not act on what is chosen; None where it does, or nothing is. `cluster`: the
     id of its source."""
     names = sorted(chosen(standing))
@@ -84,41 +91,41 @@ def is_why_not(reason: str | None) -> bool:
     return reason is not None and reason.startswith(_WHY_NOT)
 
 
-def plan_mirror(standing: Standing, wishes: Iterable[Directive]) -> Plan:
+def plan_mirror(standing: LinkDirectives, wishes: Iterable[Directive]) -> DirectivePlan:
     """To have topics mirrored, each by a wish of kind MIRROR or ORIGIN. What stands already stays
     as it is: who came first, and when."""
-    return Plan(
+    return DirectivePlan(
         changes=tuple((wish.key, wish) for wish in wishes if wish.key not in standing.by_key)
     )
 
 
-def plan_leave(standing: Standing, topics: Collection[str]) -> Plan:
+def plan_leave(standing: LinkDirectives, topics: Collection[str]) -> DirectivePlan:
     """To have `topics` mirrored no more. Their pauses and limits go with them: they are not to
     surprise who chooses the topic again."""
     leaving = chosen(standing).keys() & set(topics)
-    changes: list[Change] = [
+    changes: list[DirectiveChange] = [
         (key, None) for key in standing.by_key if key[0] in _WITH_IT and key[1].topic in leaving
     ]
-    return Plan(changes=tuple(changes))
+    return DirectivePlan(changes=tuple(changes))
 
 
-def plan_forget(standing: Standing) -> Plan:
+def plan_forget(standing: LinkDirectives) -> DirectivePlan:
     """To have nothing chosen any more, and the source's name free for another cluster."""
     leave = plan_leave(standing, chosen(standing)).changes
     named = origin(standing)
-    return Plan(changes=(*leave, *(() if named is None else ((named.key, None),))))
+    return DirectivePlan(changes=(*leave, *(() if named is None else ((named.key, None),))))
 
 
-def names(standing: Standing, link: LinkSettings) -> frozenset[str]:
+def names(standing: LinkDirectives, link: LinkSettings) -> frozenset[str]:
     """The topics that `link` mirrors as people want it so."""
     if link.geo:
         return frozenset(chosen(standing))
     return begun(standing) if link.way_back else frozenset()
 
 
-def learn(target: Cluster, link: LinkSettings) -> Standing:
+def learn(target: Cluster, link: LinkSettings) -> LinkDirectives:
     """What stands among the directives of `link`. Its `chosen` stay as they are: a driver that
     shares them sees by them what it has yet to do. Raises CausewayError."""
     log = DirectiveLog(target, link.directives_topic)
     log.look()
-    return log.standing
+    return log.directives

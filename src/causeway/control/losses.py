@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import PartitionProgress
 from causeway.model import State
 
 OnDataLoss = Literal["stop", "continue"]
 
 
-def is_first_copy(progress: Progress) -> bool:
+def is_first_copy(progress: PartitionProgress) -> bool:
     """Whether the loss lies in the first copy of a claim, which promises no record from before the
     claim."""
     loss, end = progress.loss, progress.first_copy_end
@@ -36,7 +36,7 @@ def is_first_copy(progress: Progress) -> bool:
     return (nothing and loss.start <= end) or loss.to <= end
 
 
-def passes(progress: Progress, on_data_loss: OnDataLoss) -> bool:
+def passes(progress: PartitionProgress, on_data_loss: OnDataLoss) -> bool:
     """Whether the partition passes over its loss without an acknowledgement."""
     if progress.loss is None:
         return False
@@ -45,7 +45,7 @@ def passes(progress: Progress, on_data_loss: OnDataLoss) -> bool:
     return on_data_loss == "continue" or is_first_copy(progress)
 
 
-def unnoticed(progress: Progress) -> str | None:
+def unnoticed(progress: PartitionProgress) -> str | None:
     """Why a partition that was stopped by its loss stops again, if no lane would notice that loss
     by its pairs; see Found.lost_from."""
     loss = progress.loss
@@ -57,7 +57,9 @@ def unnoticed(progress: Progress) -> str | None:
     )
 
 
-def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Progress:
+def passed(
+    progress: PartitionProgress, to: int, *, adopted_end: int | None = None
+) -> PartitionProgress:
     """`progress` behind its loss, at source offset `to`. Outside the first copy the loss counts.
 
     `adopted_end`: where the source ends, if a person has acknowledged the loss. If records were
@@ -89,12 +91,12 @@ def passed(progress: Progress, to: int, *, adopted_end: int | None = None) -> Pr
     return after.replace(first_copy_end=adopted_end)
 
 
-def unacknowledged(progress: Progress) -> int:
+def unacknowledged(progress: PartitionProgress) -> int:
     """How many source offsets were passed over that no person has acknowledged."""
     return max(0, progress.lost - progress.acknowledged)
 
 
-def note(progress: Progress) -> str | None:
+def note(progress: PartitionProgress) -> str | None:
     """The text about them in the status; None if there are none."""
     if not (lost := unacknowledged(progress)):
         return None
@@ -104,7 +106,7 @@ def note(progress: Progress) -> str | None:
     )
 
 
-def about(before: Progress, to: int, *, adopted: bool) -> dict[str, str]:
+def about(before: PartitionProgress, to: int, *, adopted: bool) -> dict[str, str]:
     """The fields of the event about `passed`."""
     start = to if before.loss is None else before.loss.start
     if adopted:
@@ -121,7 +123,9 @@ def about(before: Progress, to: int, *, adopted: bool) -> dict[str, str]:
     }
 
 
-def why_incomplete(progress: Progress, target_end: int, source_first: int | None) -> str | None:
+def why_incomplete(
+    progress: PartitionProgress, target_end: int, source_first: int | None
+) -> str | None:
     """Why a mirror lacks records that its lag does not count; None if it lacks none.
 
     `target_end`: where the mirror ends, if this link is its only writer. `source_first`: where the
@@ -129,7 +133,7 @@ def why_incomplete(progress: Progress, target_end: int, source_first: int | None
     return _lost_on_target(progress, target_end) or _never_had(progress, target_end, source_first)
 
 
-def _lost_on_target(progress: Progress, target_end: int) -> str | None:
+def _lost_on_target(progress: PartitionProgress, target_end: int) -> str | None:
     written = progress.outlets[0].pair.target
     if target_end >= written:
         return None
@@ -139,7 +143,9 @@ def _lost_on_target(progress: Progress, target_end: int) -> str | None:
     )
 
 
-def _never_had(progress: Progress, target_end: int, source_first: int | None) -> str | None:
+def _never_had(
+    progress: PartitionProgress, target_end: int, source_first: int | None
+) -> str | None:
     """A mirror that began at the source's end lags by nothing, but lacks all earlier records."""
     if target_end > 0 or source_first is None or source_first >= progress.position:
         return None

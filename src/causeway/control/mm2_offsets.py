@@ -21,7 +21,7 @@ from kafka.partitioner.default import murmur2
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.errors import CausewayError
-from causeway.link_topics.topic_log import KeyValue, TopicLog
+from causeway.link_topics import KeyValue, TopicLog
 from causeway.model import TopicPartition
 
 _OURS = {"writer": "causeway"}
@@ -143,7 +143,7 @@ class MirrorMakerOffsets:
         if not count:
             return
         if not self._mended:
-            self._topic.mend(partitions=None)
+            self._topic.keep_compacted(partitions=None)
             self._mended = True
         shares: dict[int, dict[TopicPartition, KeyValue]] = {}
         for at, value in values.items():

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from causeway.errors import CausewayError, ProtocolError
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics import TopicLog
 from causeway.model import TopicPartition
 
 VERSION = 0  # of checkpoints and heartbeats; offset syncs have none

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from causeway.control.topics import MirroredTopic
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import same_topic
-from causeway.relay.messages import Outlet
 
 ACT = "`causeway restart --adopt` goes on, or start with --from TIMESTAMP"
 RENAMED = "and the file calls its mirror"
 
 
-def why_another(progress: Progress, topic: MirroredTopic) -> str | None:
+def why_another(progress: PartitionProgress, topic: MirroredTopic) -> str | None:
     """Why `topic` is not the topic that was mirrored until now; None if it is the same one. In the
     text, `{}` is for the offset before which everything is mirrored."""
     if not same_topic(progress.topic_id, topic.source_id):
@@ -29,18 +28,18 @@ def why_another(progress: Progress, topic: MirroredTopic) -> str | None:
     return None
 
 
-def other_name(progress: Progress, topic: MirroredTopic) -> str | None:
+def other_name(progress: PartitionProgress, topic: MirroredTopic) -> str | None:
     """The name of the partition's target topic until now, if the file gives it another one."""
     names = (outlet.topic for outlet in own_outlets(progress))
     return next((name for name in names if name != topic.target), None)
 
 
-def own_outlets(progress: Progress) -> list[Outlet]:
+def own_outlets(progress: PartitionProgress) -> list[Outlet]:
     """The partition's outlets without those that a transform has led to."""
     return [outlet for outlet in progress.outlets if outlet.routed is None]
 
 
-def is_over(progress: Progress, now_ms: int, retention_s: float | None) -> bool:
+def is_over(progress: PartitionProgress, now_ms: int, retention_s: float | None) -> bool:
     """Whether a partition of a deleted topic leaves the status."""
     if progress.gone_at < 0 or retention_s is None:
         return False

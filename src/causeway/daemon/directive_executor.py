@@ -25,9 +25,21 @@ from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import AuthorizationError, CausewayError
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
-from causeway.link_topics.progress import DirectivesRecord
+from causeway.link_topics import (
+    THE_LINK,
+    CutoverDirective,
+    Directive,
+    DirectiveKind,
+    DirectiveLog,
+    DirectivesRecord,
+    EndDirective,
+    LinkDirectives,
+    PauseDirective,
+    RestartDirective,
+    Scope,
+    StepDownDirective,
+    ThrottleDirective,
+)
 from causeway.model import ENDED, HELD, NO_TOPIC_ID, same_topic
 from causeway.status.snapshot import Trouble
 
@@ -44,7 +56,7 @@ _END_LOST = (
     "but the directive for that is lost with the directives topic: going on could mirror into a "
     "topic in use (`causeway failover` ends it again, `causeway restart --adopt` mirrors it again)"
 )
-_KINDS = tuple(kind.value for kind in Kind)
+_KINDS = tuple(kind.value for kind in DirectiveKind)
 _ENDS_SHARE = 20  # and no more of the time than a twentieth
 
 OnLimits = Callable[[Mapping[str | None, int]], None]
@@ -91,12 +103,14 @@ class Directing:
         self._topic_id = NO_TOPIC_ID if before is None else before.topic_id
         self._reason = None if before is None else before.reason
         self._lost: str | None = None
-        self._judged: Standing | None = None  # the directives at the last look for lost ends
+        self._judged: LinkDirectives | None = None  # the directives at the last look for lost ends
         self._unheard: str | None = None
         self._told = before is not None and before.kinds == _KINDS  # what we know of
         self._dirty = False
         self._measure_at = 0.0
-        self._runs: dict[Kind, str] = {}  # of commands that renew their directive: logged once
+        self._runs: dict[
+            DirectiveKind, str
+        ] = {}  # of commands that renew their directive: logged once
         self._cluster: str | None = None  # the source's id, once it was asked for
         self._not_chosen: str | None = None
         threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True).start()
@@ -142,7 +156,7 @@ class Directing:
     # -- for the leading thread -------------------------------------------------------------------
 
     def standing(self) -> tuple[Directive, ...]:
-        return tuple(self._log.standing)
+        return tuple(self._log.directives)
 
     @property
     def step_down(self) -> Directive | None:
@@ -200,7 +214,7 @@ class Directing:
             try:
                 self._turn()
                 if not self._over.is_set():
-                    self._overdue.end(self._log.standing)
+                    self._overdue.end(self._log.directives)
                 reason = self._lost or self._strange() or self._overdue.reason or self._not_chosen
             except AuthorizationError as error:
                 # That its mirror has ended may stand in a topic that was there before.
@@ -235,9 +249,9 @@ class Directing:
             if offset >= self._applied:
                 self._act(offset, directive)
         self._choose_no_more()
-        self._intake.pauses.stand(self._log.standing)
+        self._intake.pauses.stand(self._log.directives)
         self._choose()
-        limits = self._log.standing.limits(self._link.throttle_bytes_per_s)
+        limits = self._log.directives.limits(self._link.throttle_bytes_per_s)
         if limits != self._limits:
             self._on_limits(limits)
             self._limits = limits
@@ -256,14 +270,14 @@ class Directing:
         before = self._link.chosen.names
         if self._link.way_back:
             return
-        if left := before - geo_topics.chosen(self._log.standing).keys():
+        if left := before - geo_topics.chosen(self._log.directives).keys():
             self._link.chosen.names = before - left
             with self._lock:
                 self._chosen = self.known.is_set()
 
     def _choose(self) -> None:
         """Has what people have chosen count, for all who look at the link's settings."""
-        standing = self._log.standing
+        standing = self._log.directives
         names = frozenset(geo_topics.chosen(standing))
         try:
             if names and self._link.geo and self._cluster is None:
@@ -293,7 +307,7 @@ class Directing:
         one that was taken back."""
         if self._log.topic_id == NO_TOPIC_ID and self._topic_id != NO_TOPIC_ID:
             self._lost = _LOST
-        standing = self._log.standing
+        standing = self._log.directives
         if self._lost is None or self._judged is standing:
             return
         self._judged = standing
@@ -319,15 +333,15 @@ class Directing:
         return True
 
     def _act(self, offset: int, directive: Directive) -> None:
-        if directive.kind is Kind.RESTART:
+        if isinstance(directive, RestartDirective):
             with self._lock:
                 self._restarts.add(directive.scope)
                 if directive.adopt:
                     self._adopts.add(directive.scope)
                 self._asked_at = time.monotonic()
-        elif directive.kind is Kind.STEP_DOWN:
+        elif isinstance(directive, StepDownDirective):
             self._step_down = offset, directive
-        elif directive.run:
+        elif isinstance(directive, CutoverDirective | EndDirective) and directive.run:
             if directive.run == self._runs.get(directive.kind):
                 return  # still at it
             self._runs[directive.kind] = directive.run
@@ -365,14 +379,14 @@ class Directing:
 def _about(directive: Directive) -> dict[str, str]:
     """As it stands in the list of events."""
     what = directive.kind.value
-    if directive.kind is Kind.END:
+    if isinstance(directive, EndDirective):
         what = str(directive.how)
-    elif directive.kind is Kind.PAUSE and not directive.paused:
+    elif isinstance(directive, PauseDirective) and not directive.paused:
         what = "resume"  # of a part of what is paused
-    elif directive.adopt:
+    elif isinstance(directive, RestartDirective) and directive.adopt:
         what = f"{what} --adopt"
     about = {"what": what, "scope": str(directive.scope)}
-    if directive.kind is Kind.THROTTLE:
+    if isinstance(directive, ThrottleDirective):
         most = directive.bytes_per_s
         about["limit"] = "none" if most is None else f"{most:,} bytes/s"
     return {**about, "by": directive.by.removeprefix("by ")}

@@ -15,7 +15,7 @@ from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import LeadershipLostError
+from causeway.link_topics import LeadershipLostError
 
 _log = logging.getLogger("causeway.link")
 _TICK_S = 0.1

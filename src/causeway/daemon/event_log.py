@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from causeway.link_topics.entries import EVENTS, EventRecord
+from causeway.link_topics import EVENTS, EventRecord
 
 _AT_ONCE: Final = 100  # events that wait to be written; of more only the number is told
 _LONGEST: Final = 500  # characters of one value

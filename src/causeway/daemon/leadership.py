@@ -36,16 +36,16 @@ from causeway.daemon import processes
 from causeway.daemon.event_log import Happened
 from causeway.daemon.lanes.fleet import MARGIN
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import (
+from causeway.link_topics import (
     ClusterIds,
-    Contents,
     Entry,
     LeadershipLostError,
     LeaseRecord,
+    ProgressContents,
     ProgressTopic,
+    ProgressWriter,
+    TopicLog,
 )
-from causeway.link_topics.progress_writer import ProgressWriter
-from causeway.link_topics.topic_log import TopicLog
 from causeway.relay.lane.lease import clock
 from causeway.wire import produce
 
@@ -85,7 +85,7 @@ class Leadership:
 
     def acquire(
         self, stop: threading.Event, on_standby: Callable[[LeaseRecord], None]
-    ) -> Contents | None:
+    ) -> ProgressContents | None:
         """Blocks until this process leads the link, then returns all progress; None once `stop`.
 
         `on_standby` is called with each lease record that keeps us waiting. Raises CausewayError.
@@ -96,7 +96,7 @@ class Leadership:
                 self._cluster.settings
             )  # else the topic could be created on another cluster
         self._topic.ensure()
-        self._directives.mend()
+        self._directives.keep_compacted()
         contents = self._topic.read()
         if not any(lease.process == self._process for lease in contents.leases):
             self._progress_lost = None
@@ -230,7 +230,7 @@ class Leadership:
         with self._lock:
             self._writer = None
 
-    def _announce(self, contents: Contents) -> None:
+    def _announce(self, contents: ProgressContents) -> None:
         """In a topic that nobody has led from yet: that we are about to. Of several who say so, the
         first in the log goes first, and `contents` has it alone for the others to wait for."""
         writer = ProgressWriter(self._topic, *_NOBODY)
@@ -241,7 +241,7 @@ class Leadership:
 
     def _wait_for_lease(
         self,
-        contents: Contents,
+        contents: ProgressContents,
         stop: threading.Event,
         on_standby: Callable[[LeaseRecord], None],
     ) -> bool:

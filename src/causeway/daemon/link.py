@@ -34,8 +34,7 @@ from causeway.daemon.staging import Staging
 from causeway.daemon.tasks.control_plane import ControlPlane
 from causeway.daemon.tasks.schedule import Task, Tasks
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics.directives import Directive
-from causeway.link_topics.progress import Contents, LeadershipLostError, LeaseRecord
+from causeway.link_topics import Directive, LeadershipLostError, LeaseRecord, ProgressContents
 from causeway.status.snapshot import LinkStatus, Role, Trouble
 from causeway.wire import codes
 
@@ -221,7 +220,7 @@ class Link:
         with self._lock:
             self._role, self._reason = role, reason
 
-    def _term(self, contents: Contents) -> None:
+    def _term(self, contents: ProgressContents) -> None:
         """One time of leading: until `stop`, a wish to hand over, or LeadershipLostError."""
         self._over.clear()
         self._lost.clear()

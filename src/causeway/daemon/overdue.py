@@ -16,8 +16,14 @@ from causeway.config import LinkSettings
 from causeway.control import fences
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import CausewayError
-from causeway.link_topics import directive_log, ending
-from causeway.link_topics.directives import Directive, Standing
+from causeway.link_topics import (
+    PROMOTION_HOLD_S,
+    EndDirective,
+    LinkDirectives,
+    promotions_under_way,
+    release_promotions,
+    write_directives,
+)
 
 _log = logging.getLogger("causeway.link")
 _LEFT_MS = 3_000  # the command that has set a fence may lift it itself
@@ -35,7 +41,7 @@ class Overdue:
         self._sides = sides
         self._sharers = sharers
         self._lift_at = self._release_at = 0.0
-        self._seen: dict[Directive, float] = {}  # promotions, and when each was first seen so
+        self._seen: dict[EndDirective, float] = {}  # promotions, and when each was first seen so
         self._not_lifted: str | None = None
         self._not_released: str | None = None
 
@@ -44,12 +50,12 @@ class Overdue:
         """Why a fence or promotion could not be ended in time; None if all is well."""
         return self._not_lifted or self._not_released
 
-    def end(self, standing: Standing) -> None:
+    def end(self, standing: LinkDirectives) -> None:
         """Ends all that is over by now. Raises no CausewayError: see `reason`."""
         self._lift(standing)
         self._release(standing)
 
-    def _lift(self, standing: Standing) -> None:
+    def _lift(self, standing: LinkDirectives) -> None:
         over = fences.expired(standing, int(time.time() * 1000) - _LEFT_MS)
         if not over:
             self._not_lifted = None
@@ -66,19 +72,19 @@ class Overdue:
         for topic in (topic for topic, error in errors.items() if error is None):
             _log.info("fence lifted", extra={"link": self._link.name, "topic": topic})
 
-    def _release(self, standing: Standing) -> None:
+    def _release(self, standing: LinkDirectives) -> None:
         now = time.monotonic()
-        promotions = ending.promotions(standing)
+        promotions = promotions_under_way(standing)
         self._seen = {each: self._seen.get(each, now) for each in promotions}
-        dead = [each for each, since in self._seen.items() if now - since >= ending.HOLD_S]
+        dead = [each for each, since in self._seen.items() if now - since >= PROMOTION_HOLD_S]
         if not dead:
             self._not_released = None
         if not dead or now < self._release_at:
             return
         self._release_at = now + _AGAIN_S
-        decide = partial(ending.release, left=dead)
+        decide = partial(release_promotions, left=dead)
         try:
-            written = directive_log.write(self._sides.target_admin, self._link, decide)
+            written = write_directives(self._sides.target_admin, self._link, decide)
         except CausewayError as error:
             self._not_released = f"a promotion whose command has died was not released: {error}"
             return

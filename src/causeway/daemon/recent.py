@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from causeway.link_topics import Value
 from causeway.model import Spread
-from causeway.relay.values import Value
 from causeway.status.snapshot import Timing
 
 _HALF_S = 30.0

@@ -37,7 +37,7 @@ from causeway.daemon.staging import Staging
 from causeway.daemon.tasks.schedule import DONE, Outcome, Task, Tasks
 from causeway.daemon.webhook import posting
 from causeway.errors import ConfigError, PartitionsFailedError
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics import TopicLog
 from causeway.model import State
 from causeway.relay.control import ControlServer, new_secret
 from causeway.status.snapshot import Look, Snapshot

@@ -13,8 +13,7 @@ from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import Standing
+from causeway.link_topics import DirectiveLog, LinkDirectives
 
 ANSWER_S: Final = 10.0  # so long a cluster is waited for
 _TOPIC: Final = re.compile(r"__causeway\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.directives")
@@ -47,7 +46,7 @@ def on(cluster: Cluster) -> Iterator[Claim]:
             log.look()
         except AuthorizationError:
             continue
-        own = geo_topics.origin(log.standing)
+        own = geo_topics.origin(log.directives)
         if own is not None:
             yield Claim(match[1], match[2], own.cluster, own.by)
 
@@ -81,7 +80,7 @@ def check(link: LinkSettings, target: Cluster, source_id: str, target_id: str) -
             )
 
 
-def check_standing(standing: Standing, link: LinkSettings, source_id: str) -> None:
+def check_standing(standing: LinkDirectives, link: LinkSettings, source_id: str) -> None:
     """Raises ConfigError where the link's destination is none any more, or another origin's."""
     own = geo_topics.origin(standing)
     if own is None:

@@ -14,8 +14,7 @@ from causeway.control import geo_topics
 from causeway.errors import CausewayError
 from causeway.geo import claims
 from causeway.geo.topics import target_of
-from causeway.link_topics import directive_json
-from causeway.link_topics.directives import Directive, Scope, Standing
+from causeway.link_topics import Directive, LinkDirectives, Scope, directive_as_json
 from causeway.model import State
 from causeway.status.from_clusters import Driver, LinkStatus, PartitionStatus, status_of
 from causeway.status.states import worst
@@ -90,7 +89,7 @@ def _look(link: LinkSettings, connect: Connect) -> Destination:
 
 
 def topics_of(
-    link: LinkSettings, standing: Standing, status: LinkStatus
+    link: LinkSettings, standing: LinkDirectives, status: LinkStatus
 ) -> tuple[TopicStanding, ...]:
     """Of what was chosen by `standing`, by name."""
     parts = {
@@ -110,7 +109,7 @@ def _topic(
     link: LinkSettings,
     name: str,
     by: Directive,
-    standing: Standing,
+    standing: LinkDirectives,
     parts: Sequence[PartitionStatus],
     problems: Mapping[str, str],
     status: LinkStatus,
@@ -153,7 +152,7 @@ def as_json(destination: Destination) -> dict[str, Any]:
         "link": link.name,
         "bootstrap": [f"{host}:{port}" for host, port in link.target.bootstrap],
         "cluster_id": destination.cluster,
-        "added": None if by is None else directive_json.as_json(by),
+        "added": None if by is None else directive_as_json(by),
         "driver": None
         if driver is None
         else {
@@ -180,5 +179,5 @@ def _topic_json(each: TopicStanding) -> dict[str, Any]:
         "who": each.by.who,
         "why": each.by.why,
         "at_ms": each.by.at,
-        "paused": None if paused is None else directive_json.as_json(paused),
+        "paused": None if paused is None else directive_as_json(paused),
     }

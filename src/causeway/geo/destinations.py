@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,12 @@ from causeway.control import geo_topics
 from causeway.errors import CausewayError, ConfigError
 from causeway.geo import claims
 from causeway.geo.topics import Done, done, target_of
-from causeway.link_topics import directive_json, directive_log
-from causeway.link_topics.directives import Directive, Kind
+from causeway.link_topics import (
+    Directive,
+    OriginDirective,
+    directive_as_json,
+    write_directives,
+)
 from causeway.operate.directives.act import WAIT_S, Asking, wish_of
 
 _SHOWN = 5
@@ -59,9 +63,9 @@ def add(
                 f" {link.target.alias}",
             )
         claims.check(link, target, source_id, target_id)
-        wish = replace(wish_of(Kind.ORIGIN, reason, who), cluster=source_id)
+        wish = wish_of(OriginDirective, reason, who, cluster=source_id)
         before = geo_topics.learn(target, link)
-        directive_log.write(target, link, partial(geo_topics.plan_mirror, wishes=[wish]))
+        write_directives(target, link, partial(geo_topics.plan_mirror, wishes=[wish]))
         return Added(
             destination=link.target.alias,
             cluster=target_id,
@@ -94,7 +98,9 @@ def remove(
             )
         targets = {each: target_of(link, each) for each in names}
         asking = Asking(link, "remove", connect)
-        plan = asking.write(wish_of(Kind.ORIGIN, reason, who), geo_topics.plan_forget)
+        plan = asking.write(
+            wish_of(OriginDirective, reason, who, cluster=""), geo_topics.plan_forget
+        )
         return done(asking, "remove destination", targets, plan, standing, wait_s)
 
 
@@ -120,6 +126,6 @@ def as_json(added: Added) -> dict[str, Any]:
         "destination": added.destination,
         "cluster_id": added.cluster,
         "changed": before is None,
-        "before": None if before is None else directive_json.as_json(before),
+        "before": None if before is None else directive_as_json(before),
         "topics": list(added.topics),
     }

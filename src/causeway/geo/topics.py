@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -17,9 +17,17 @@ from causeway.config import LinkSettings, RunSettings, Settings, unknown
 from causeway.control import geo_topics
 from causeway.errors import BrokerError, ConfigError
 from causeway.geo import claims
-from causeway.link_topics import directive_json
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import (
+    THE_LINK,
+    Directive,
+    DirectiveKind,
+    DirectivePlan,
+    LinkDirectives,
+    MirrorDirective,
+    ProgressContents,
+    Scope,
+    directive_as_json,
+)
 from causeway.model import ENDED, TopicPartition
 from causeway.naming import is_legal_name
 from causeway.operate.directives import act
@@ -79,10 +87,10 @@ def add(
         asking = Asking(link, "add", connect)
         new = [name for name in names if name not in geo_topics.chosen(standing)]
         _refuse_namesakes(target, {n: targets[n] for n in new}, asking.contents)
-        wish = wish_of(Kind.MIRROR, reason, who)
-        wishes = [replace(wish, scope=Scope(name)) for name in names]
+        wish = wish_of(MirrorDirective, reason, who)
+        wishes = [wish.replace(scope=Scope(name)) for name in names]
 
-        def decide(standing: Standing) -> Plan:
+        def decide(standing: LinkDirectives) -> DirectivePlan:
             # Somebody may have removed the destination, or ended mirrors, since we looked.
             claims.check_standing(standing, link, source_id)
             _refuse_ended(standing, names)
@@ -107,7 +115,7 @@ def remove(
         _refuse_unchosen("remove", standing, names)
         targets = {name: target_of(link, name) for name in names}
         asking = Asking(link, "remove", connect)
-        wish = wish_of(Kind.MIRROR, reason, who)
+        wish = wish_of(MirrorDirective, reason, who)
         plan = asking.write(wish, partial(geo_topics.plan_leave, topics=names))
         return done(asking, "remove", targets, plan, standing, wait_s)
 
@@ -197,7 +205,7 @@ def as_json(done: Done) -> dict[str, Any]:
                 "topic": each.topic,
                 "target_topic": each.target,
                 "changed": each.changed,
-                "before": None if each.before is None else directive_json.as_json(each.before),
+                "before": None if each.before is None else directive_as_json(each.before),
             }
             for each in done.topics
         ],
@@ -245,14 +253,14 @@ def target_of(link: LinkSettings, name: str) -> str:
     return link.as_chosen(name).target_name or name
 
 
-def _refuse_unchosen(action: str, standing: Standing, names: Sequence[str]) -> None:
+def _refuse_unchosen(action: str, standing: LinkDirectives, names: Sequence[str]) -> None:
     known = geo_topics.chosen(standing)
     for name in names:
         if name not in known:
             raise unknown(action, "chosen topic", name, known.keys())
 
 
-def _refuse_ended(standing: Standing, names: Sequence[str]) -> None:
+def _refuse_ended(standing: LinkDirectives, names: Sequence[str]) -> None:
     for name in names:
         end = standing.end_of(Scope(name))
         if end is not None:
@@ -275,7 +283,9 @@ def _refuse_unknown(source: Cluster, link: LinkSettings, names: Sequence[str]) -
         raise unknown("add", "topic", name, there, f"topics are named as on {link.source.alias}")
 
 
-def _refuse_namesakes(target: Cluster, targets: Mapping[str, str], contents: Contents) -> None:
+def _refuse_namesakes(
+    target: Cluster, targets: Mapping[str, str], contents: ProgressContents
+) -> None:
     """What of the origin they hold is unknown, so nothing could be copied exactly once."""
     known = {at.topic for at in contents.partitions}
     names = {mirror: name for name, mirror in targets.items() if name not in known}
@@ -299,13 +309,13 @@ def done(
     asking: Asking,
     action: str,
     targets: Mapping[str, str],
-    plan: Plan,
-    before: Standing,
+    plan: DirectivePlan,
+    before: LinkDirectives,
     wait_s: float | None,
 ) -> Done:
     """What became of what was written; `targets`: of the topics it is about."""
     outcome = asking.outcome(None if wait_s is None else time.monotonic() + wait_s)
-    changed = {str(key[1].topic) for key, _ in plan.changes if key[0] is Kind.MIRROR}
+    changed = {str(key[1].topic) for key, _ in plan.changes if key[0] is DirectiveKind.MIRROR}
     known = geo_topics.chosen(before)
     return Done(
         destination=asking.link.target.alias,
@@ -325,6 +335,6 @@ def _refused(asking: Asking, outcome: Outcome) -> str | None:
     told = asking.contents.directives
     if outcome.driver is None or not outcome.acted or told is None:
         return outcome.refused
-    if Kind.MIRROR.value not in told.kinds:
+    if DirectiveKind.MIRROR.value not in told.kinds:
         return f"{outcome.driver} runs an older Causeway, which knows nothing of it"
     return told.reason if geo_topics.is_why_not(told.reason) else None

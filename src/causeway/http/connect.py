@@ -28,7 +28,7 @@ from causeway.http.coalesced_cache import Paced
 from causeway.http.connect_config import CLASSES, config_of
 from causeway.http.shaping import VERSION
 from causeway.http.view import View
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import TaskRecord
 from causeway.model import ENDED, State
 from causeway.naming import HEARTBEATS
 from causeway.status.snapshot import LinkStatus, Role

@@ -10,7 +10,7 @@ from typing import Final
 
 from causeway.config import LinkSettings
 from causeway.http.view import LinkView
-from causeway.link_topics.directives import Standing
+from causeway.link_topics import LinkDirectives
 from causeway.operate.explain import groups, topics
 from causeway.operate.explain.groups import GroupFacts
 from causeway.operate.explain.topics import PartitionFact, TopicFacts
@@ -42,7 +42,7 @@ def topic(
             )
             for one in members
         ),
-        standing=Standing({each.key: each for each in status.directives}),
+        standing=LinkDirectives({each.key: each for each in status.directives}),
         problems=tuple(each.reason for each in status.troubles if each.topic == name),
         driver=_driver(status),
         unknown=() if members else (_ELSEWHERE,),

@@ -27,7 +27,7 @@ from causeway.http.coalesced_cache import Paced
 from causeway.http.shapes import Page
 from causeway.http.threads import in_thread
 from causeway.http.view import LinkView, View
-from causeway.link_topics.directives import Directive, Standing
+from causeway.link_topics import Directive, LinkDirectives
 from causeway.model import State
 
 _WAIT_S: Final = 10.0  # for the leading driver's word
@@ -168,7 +168,7 @@ def router(
 
 
 def _chosen(view: LinkView, search: str = "") -> list[Directive]:
-    standing = Standing({each.key: each for each in view.status.directives})
+    standing = LinkDirectives({each.key: each for each in view.status.directives})
     wanted = search.casefold()
     found = sorted(geo_topics.chosen(standing).items())
     return [each for name, each in found if wanted in name.casefold()]

@@ -9,9 +9,7 @@ from causeway.config import ClientSettings, LinkSettings
 from causeway.http import shapes
 from causeway.http.totals import totals
 from causeway.http.view import LinkView, View
-from causeway.link_topics import directive_json
-from causeway.link_topics.directives import Directive
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import Directive, TaskRecord, directive_as_json
 from causeway.status.snapshot import (
     GroupStatus,
     LaneStatus,
@@ -170,7 +168,7 @@ def transform(link: str, one: TransformStatus) -> shapes.Transform:
 
 
 def directive(link: str, one: Directive) -> shapes.Directive:
-    return shapes.Directive(link=link, **directive_json.as_json(one))
+    return shapes.Directive(link=link, **directive_as_json(one))
 
 
 def problem(link: str, one: Trouble) -> shapes.Problem:

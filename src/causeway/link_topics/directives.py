@@ -1,10 +1,9 @@
-"""Directives: what a person asks of a running mirror, as values. Pure.
+"""Directives: requests of people to a running mirror, as values.
 
-A directive is about a scope: a link, one of its topics, or one partition. Pause, throttle, fence,
-cutover, end, mirror and origin stand until they are taken back; restart and step-down are acts,
-done once by whoever leads.
+The scope of a directive is a link, one of its topics, or one partition. Most kinds hold until they
+are taken back. Restart and step-down are acts: the leading driver carries them out once.
 
-As records: directive_json.py. How they get there: directive_log.py.
+Their records: directive_records.py. How they are read and written: directive_log.py.
 """
 
 from __future__ import annotations
@@ -13,16 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from causeway.errors import RefusedError
-from causeway.link_topics.cuts import Cut
+from causeway.link_topics.entries import Value
 from causeway.model import ENDED, NO_TOPIC_ID, State, TopicPartition
 
-MOST_RATE = 2**63 - 1  # bytes/s, as of the file's
+MOST_RATE = 2**63 - 1  # bytes/s, as in the settings
 
 
-class Kind(StrEnum):
+class DirectiveKind(StrEnum):
     PAUSE = "pause"
     THROTTLE = "throttle"
     FENCE = "fence"
@@ -31,13 +33,13 @@ class Kind(StrEnum):
     STEP_DOWN = "step-down"
     END = "end"
     BEGIN = "begin"
-    MIRROR = "mirror"  # a topic that somebody has chosen, see chosen.py
-    ORIGIN = "origin"  # whose cluster the source's name stands for
+    MIRROR = "mirror"
+    ORIGIN = "origin"
 
     @property
-    def stands(self) -> bool:
-        """Until it is taken back; else it is an act."""
-        return self not in (Kind.RESTART, Kind.STEP_DOWN)
+    def holds(self) -> bool:
+        """Whether it holds until it is taken back; else it is an act."""
+        return self not in (DirectiveKind.RESTART, DirectiveKind.STEP_DOWN)
 
 
 class Scope(NamedTuple):
@@ -59,19 +61,20 @@ class Scope(NamedTuple):
 
     @property
     def wider(self) -> Scope | None:
-        """What it is part of."""
+        """The next wider scope."""
         if self.topic is None:
             return None
         return Scope() if self.partition is None else Scope(self.topic)
 
 
 THE_LINK = Scope()
-Hold = tuple[State, str]  # how something is held, and why
+Hold = tuple[State, str]  # the state of a partition that no lane may have, and the reason
+DirectiveKey = tuple[DirectiveKind, Scope]
 
 
-class Start(NamedTuple):
-    """A source offset that a partition is claimed from, in the topic with the id `of`, and by which
-    directive (its `at`)."""
+class ClaimStart(NamedTuple):
+    """A source offset that a partition is claimed from, in the topic with the id `of`. `by`: the
+    directive's `at`."""
 
     offset: int
     by: int
@@ -79,7 +82,7 @@ class Start(NamedTuple):
 
 
 class FenceAcl(NamedTuple):
-    """A rule on one topic of the source, by the names of Kafka's enums."""
+    """An ACL on one topic of the source, by the names of Kafka's enums."""
 
     permission: str
     operation: str
@@ -87,200 +90,341 @@ class FenceAcl(NamedTuple):
     host: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directive:
-    """`who`: as `user@host`; `why`: what they said; `at`: ms since 1970. `paused` false: it is not,
-    though what the scope is part of is. `adopt` of a restart: it acknowledges lost records, and
-    stopped partitions go on as after `run --adopt`. `bytes_per_s` of a throttle; None: no limit.
-    `until` (ms): when a fence, a cutover or a promotion that is under way is over; `acls`: what the
-    fence has set, see control/fences.py; `run`: the process of the cutover or the promotion. Of an
-    end: `how`
-    (PROMOTING, PROMOTED or FAILED_OVER), whether all that follows from it is `done`, the `groups`
-    that could not be committed then, and of a topic the `cut`, once it is known. Of a begin,
-    offsets by partition: `starts` of the source, of its topic with `source_id`; of the target
-    `looked`, up to where it was looked through for what only it has, and `kept`, up to where what
-    others wrote later was seen to. `cluster` of an origin: the id of the source."""
+class CutPoint(Value, kw_only=True):
+    """The end of one source partition's mirror.
 
-    kind: Kind
+        source  0 ………………… S │ …       every relayed record below source offset S is on the target
+        target  0 ………………… T │ …       below T, and the mirror has written nothing at T or later
+
+    `source`: S, or -1 if the partition was never claimed; `targets`: each target partition that it
+    fed, with T: the offset after the last record of the mirror, whatever others have written since.
+    `exact` false: the mirror ended without a last report, and records from S on are, or may be,
+    below T."""
+
+    partition: int
+    source: int
+    targets: tuple[tuple[TopicPartition, int], ...]
+    exact: bool
+
+
+class Cut(Value, kw_only=True):
+    """The end of a topic's mirror, by its name on the source; `target`: its name on the target. The
+    ids show whether either topic was recreated since. A reverse link starts at the cut."""
+
+    target: str
+    source_id: str = NO_TOPIC_ID
+    target_id: str = NO_TOPIC_ID
+    points: tuple[CutPoint, ...] = ()
+
+    def point(self, partition: int) -> CutPoint | None:
+        return next((each for each in self.points if each.partition == partition), None)
+
+
+class Directive(Value, kw_only=True):
+    """`who`: as `user@host`; `why`: the reason that they gave; `at`: ms since 1970.
+
+    The order of the fields is their order in a record."""
+
+    kind: ClassVar[DirectiveKind]
+
     scope: Scope = THE_LINK
     who: str
     why: str | None = None
     at: int
-    paused: bool = True
-    adopt: bool = False
-    bytes_per_s: int | None = None
-    until: int = -1
-    acls: tuple[FenceAcl, ...] = ()
-    run: str = ""
-    how: State = State.PROMOTED
-    done: bool = False
-    groups: tuple[str, ...] = ()
-    cut: Cut | None = None
-    starts: Mapping[int, int] = field(default_factory=dict, hash=False)
-    source_id: str = NO_TOPIC_ID
-    looked: Mapping[int, int] = field(default_factory=dict, hash=False)
-    kept: Mapping[int, int] = field(default_factory=dict, hash=False)
-    cluster: str = ""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> DirectiveKey:
         return self.kind, self.scope
 
     @property
+    def happened_once(self) -> bool:
+        """Whether it is a past event, such as a failover, and not a condition that holds."""
+        return not self.kind.holds
+
+    @property
     def by(self) -> str:
-        """`by anna@ops1 since 2026-01-31T12:00:00Z: why`; of what happened once, such as a
-        failover, `by anna@ops1 at …`."""
+        """`by anna@ops1 since 2026-01-31T12:00:00Z: why`; of a past event `by anna@ops1 at …`."""
         stamp = datetime.fromtimestamp(self.at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        once = not self.kind.stands or self.kind is Kind.BEGIN
-        when = "at" if once or (self.kind is Kind.END and self.how in ENDED) else "since"
+        when = "at" if self.happened_once else "since"
         return f"by {self.who} {when} {stamp}" + (f": {self.why}" if self.why else "")
 
 
-Key = tuple[Kind, Scope]
+class PauseDirective(Directive, kw_only=True):
+    """`paused` false: the scope is not paused, although a wider scope is."""
+
+    kind = DirectiveKind.PAUSE
+    paused: bool = True
+
+
+class ThrottleDirective(Directive, kw_only=True):
+    """`bytes_per_s` None: no limit, although the settings have one."""
+
+    kind = DirectiveKind.THROTTLE
+    bytes_per_s: Annotated[int, Meta(gt=0)] | None
+
+
+class RestartDirective(Directive, kw_only=True):
+    """`adopt`: it acknowledges lost records, and stopped partitions continue as after
+    `run --adopt`."""
+
+    kind = DirectiveKind.RESTART
+    adopt: bool = False
+
+
+class StepDownDirective(Directive, kw_only=True):
+    kind = DirectiveKind.STEP_DOWN
+
+
+class FenceDirective(Directive, kw_only=True):
+    """Keeps other clients from writing to a topic of the source until `until` (ms); `acls`: the
+    ACLs that the fence has set, see control/fences.py."""
+
+    kind = DirectiveKind.FENCE
+    until: int
+    acls: tuple[FenceAcl, ...] = ()
+
+
+class CutoverDirective(Directive, kw_only=True):
+    """The process `run` cuts the link over, until `until` (ms) unless it renews that."""
+
+    kind = DirectiveKind.CUTOVER
+    until: int
+    run: str = ""
+
+
+class EndDirective(Directive, kw_only=True):
+    """The end of a mirror. `how`: PROMOTING, PROMOTED or FAILED_OVER; `done`: all that follows from
+    it is done; `groups`: those that could not be committed then. `until` (ms), `run`: as those of a
+    cutover, of a promotion that is under way; -1 and empty in any other. `cut`: of a topic, once it
+    is known."""
+
+    kind = DirectiveKind.END
+    how: State = State.PROMOTED
+    done: bool = False
+    groups: tuple[str, ...] = ()
+    until: int = -1
+    run: str = ""
+    cut: Cut | None = None
+
+    @property
+    def happened_once(self) -> bool:
+        return self.how in ENDED
+
+
+class BeginDirective(Directive, kw_only=True):
+    """Claims the partitions of a topic once from the source offsets `starts`, in the topic with
+    `source_id`. Target offsets by partition: `looked`, up to which the target was searched for
+    records that only it has; `kept`, up to which later records of others were dealt with."""
+
+    kind = DirectiveKind.BEGIN
+    source_id: str = NO_TOPIC_ID
+    starts: Mapping[int, int] = msgspec.field(default_factory=dict)
+    looked: Mapping[int, int] = msgspec.field(default_factory=dict)
+    kept: Mapping[int, int] = msgspec.field(default_factory=dict)
+
+    @property
+    def happened_once(self) -> bool:
+        return True
+
+
+class MirrorDirective(Directive, kw_only=True):
+    """A topic that a person has chosen, whatever `topics` in the settings says."""
+
+    kind = DirectiveKind.MIRROR
+
+
+class OriginDirective(Directive, kw_only=True):
+    """The source's name belongs to the cluster with this id."""
+
+    kind = DirectiveKind.ORIGIN
+    cluster: str
+
+
+CLASSES: Mapping[DirectiveKind, type[Directive]] = {
+    each.kind: each
+    for each in (
+        PauseDirective,
+        ThrottleDirective,
+        FenceDirective,
+        CutoverDirective,
+        RestartDirective,
+        StepDownDirective,
+        EndDirective,
+        BeginDirective,
+        MirrorDirective,
+        OriginDirective,
+    )
+}
+AnyDirective = TypeVar("AnyDirective", bound=Directive)
+# A write to a key: None takes the directive back.
+DirectiveChange = tuple[DirectiveKey, Directive | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The directives of a link that stand, and the newest act of each kind and scope."""
+class LinkDirectives:
+    """The directives of a link that hold, and the newest act of each kind and scope."""
 
-    by_key: Mapping[Key, Directive] = field(default_factory=dict)
+    by_key: Mapping[DirectiveKey, Directive] = field(default_factory=dict)
 
-    def with_all(self, changes: Iterable[Change]) -> Standing:
+    def with_all(self, changes: Iterable[DirectiveChange]) -> LinkDirectives:
         found = dict(self.by_key)
         for key, directive in changes:
             if directive is None:
                 found.pop(key, None)
             else:
                 found[key] = directive
-        return Standing(found)
+        return LinkDirectives(found)
 
     def __iter__(self) -> Iterator[Directive]:
-        """Those that stand, by kind and scope."""
-        found = (each for each in self.by_key.values() if each.kind.stands)
+        """Those that hold, by kind and scope."""
+        found = (each for each in self.by_key.values() if each.kind.holds)
         return iter(sorted(found, key=lambda each: (each.kind, _order(each.scope))))
 
-    def pause_of(self, what: Scope | TopicPartition) -> Directive | None:
-        """Why `what` is paused; None where it is not. The narrowest directive counts."""
-        scope: Scope | None = Scope(*what)
-        while scope is not None:
-            if (found := self.by_key.get((Kind.PAUSE, scope))) is not None:
-                return found if found.paused else None
-            scope = scope.wider
-        return None
+    def get(self, which: type[AnyDirective], scope: Scope = THE_LINK) -> AnyDirective | None:
+        """The directive of that class about exactly `scope`."""
+        found = self.by_key.get((which.kind, scope))
+        return found if isinstance(found, which) else None
 
-    def end_of(self, what: Scope | TopicPartition) -> Directive | None:
-        """By what the mirror of `what` has ended, or is about to (PROMOTING); None where it goes
-        on. No part of what has ended goes on; of two, the narrower one tells."""
+    def all(self, which: type[AnyDirective]) -> Iterator[AnyDirective]:
+        """The directives of that class."""
+        return (each for each in self.by_key.values() if isinstance(each, which))
+
+    def narrowest(
+        self, which: type[AnyDirective], what: Scope | TopicPartition
+    ) -> AnyDirective | None:
+        """Of the directives of that class about `what` or a wider scope, the narrowest."""
         scope: Scope | None = Scope(*what)
         while scope is not None:
-            if (found := self.by_key.get((Kind.END, scope))) is not None:
+            if (found := self.get(which, scope)) is not None:
                 return found
             scope = scope.wider
         return None
 
+    def pause_of(self, what: Scope | TopicPartition) -> PauseDirective | None:
+        """The directive that pauses `what`; None if it is not paused."""
+        found = self.narrowest(PauseDirective, what)
+        return found if found is not None and found.paused else None
+
+    def end_of(self, what: Scope | TopicPartition) -> EndDirective | None:
+        """The directive that has ended the mirror of `what`, or is about to (PROMOTING); None if
+        the mirror goes on. No part of an ended mirror goes on."""
+        return self.narrowest(EndDirective, what)
+
     def has_ended(self, what: Scope | TopicPartition) -> bool:
-        """For good, not only about to."""
+        """Whether its mirror has ended, and is not only about to."""
         found = self.end_of(what)
         return found is not None and found.how in ENDED
 
     def hold_of(self, what: Scope | TopicPartition) -> Hold | None:
-        """Why nothing of `what` may go to a lane; None where it may."""
+        """Why no lane may have any part of `what`; None if lanes may."""
         if (end := self.end_of(what)) is not None:
             return end.how, f"{end.how} {end.by}"
         pause = self.pause_of(what)
         return None if pause is None else (State.PAUSED, f"paused {pause.by}")
 
-    def start_of(self, at: TopicPartition) -> Start | None:
-        """Where `at` has to be claimed anew; None where it need not."""
-        found = self.by_key.get((Kind.BEGIN, Scope(at.topic)))
+    def start_of(self, at: TopicPartition) -> ClaimStart | None:
+        """The offset from which `at` must be claimed again; None if it must not."""
+        found = self.get(BeginDirective, Scope(at.topic))
         if found is None or (offset := found.starts.get(at.partition)) is None:
             return None
-        return Start(offset, found.at, found.source_id)
+        return ClaimStart(offset, found.at, found.source_id)
 
     @property
     def holds(self) -> bool:
-        """Whether anything is paused, or has ended."""
+        """Whether any scope is paused, or has ended."""
         return any(
-            (each.kind is Kind.PAUSE and each.paused) or each.kind is Kind.END
+            isinstance(each, EndDirective) or (isinstance(each, PauseDirective) and each.paused)
             for each in self.by_key.values()
         )
 
     def limits(self, by_default: int | None) -> dict[str | None, int]:
-        """Bytes/s of each throttled topic, and of the link by None. `by_default`: the file's."""
-        found = {
-            each.scope.topic: each.bytes_per_s
-            for each in self.by_key.values()
-            if each.kind is Kind.THROTTLE
-        }
+        """Bytes/s of each throttled topic, and of the link by None. `by_default`: the setting."""
+        found = {each.scope.topic: each.bytes_per_s for each in self.all(ThrottleDirective)}
         found.setdefault(None, by_default)
         return {topic: rate for topic, rate in found.items() if rate is not None}
 
 
-# What is written of a key: None takes it back.
-Change = tuple[Key, Directive | None]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is to be written, nothing where all is as it is wished for; `before`: what counted for
-    the scope until now; `beside`: what goes on standing for parts of it."""
+class DirectivePlan:
+    """The changes to write, none if the wish holds already; `before`: the directive that counted
+    for the scope until now; `parts`: directives about parts of the scope that continue to hold."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[DirectiveChange, ...] = ()
     before: Directive | None = None
-    beside: tuple[Directive, ...] = ()
+    parts: tuple[Directive, ...] = ()
 
 
-def plan(standing: Standing, wish: Directive) -> Plan:
-    """To have `wish`. Whoever pauses a thing pauses all of it; whoever resumes one (`paused` false)
-    leaves alone what somebody paused of its parts. Raises RefusedError where its mirror has ended:
-    then there is nothing to pause, to resume or to restart."""
-    asked_of_mirrors = wish.kind in (Kind.PAUSE, Kind.RESTART)
-    if asked_of_mirrors and (end := standing.end_of(wish.scope)) is not None:
+def plan_directive(current: LinkDirectives, wish: Directive) -> DirectivePlan:
+    """The changes after which `wish` holds. A pause pauses all parts of its scope. A resume
+    (`paused` false) leaves parts alone that were paused on their own. Raises RefusedError for a
+    pause, a resume or a restart of a mirror that has ended."""
+    if isinstance(wish, PauseDirective | RestartDirective) and (end := current.end_of(wish.scope)):
         raise _has_ended(wish, end)
-    if wish.kind is Kind.PAUSE:
-        return _plan_pause(standing, wish)
-    before = standing.by_key.get(wish.key)
-    if before is not None and before.kind is Kind.THROTTLE:
+    if isinstance(wish, PauseDirective):
+        return _plan_pause(current, wish)
+    before = current.by_key.get(wish.key)
+    if isinstance(before, ThrottleDirective) and isinstance(wish, ThrottleDirective):
         same = before.bytes_per_s == wish.bytes_per_s
-        return Plan(changes=() if same else ((wish.key, wish),), before=before)
-    return Plan(changes=((wish.key, wish),), before=before)
+        return DirectivePlan(changes=() if same else ((wish.key, wish),), before=before)
+    return DirectivePlan(changes=((wish.key, wish),), before=before)
 
 
-def plan_back(standing: Standing, kind: Kind, scope: Scope) -> Plan:
-    """To take a throttle back: what the file says counts again."""
-    before = standing.by_key.get((kind, scope))
-    return Plan(changes=() if before is None else (((kind, scope), None),), before=before)
+def plan_removal(current: LinkDirectives, kind: DirectiveKind, scope: Scope) -> DirectivePlan:
+    """The changes that take a throttle back: the settings count again."""
+    before = current.by_key.get((kind, scope))
+    changes = () if before is None else (((kind, scope), None),)
+    return DirectivePlan(changes=changes, before=before)
 
 
-def _has_ended(wish: Directive, end: Directive) -> RefusedError:
-    back = end.how in ENDED
+def _has_ended(wish: Directive, end: EndDirective) -> RefusedError:
+    ended = end.how in ENDED
+    resumes = isinstance(wish, PauseDirective) and not wish.paused
     return RefusedError(
-        "resume" if not wish.paused else str(wish.kind),
+        "resume" if resumes else str(wish.kind),
         str(wish.scope),
-        f"its mirror was {end.how} {end.by}" if back else f"{end.how} {end.by}",
-        remedy="`causeway failback` takes it up again" if back else "`causeway promote` goes on",
+        f"its mirror was {end.how} {end.by}" if ended else f"{end.how} {end.by}",
+        remedy="`causeway failback` takes it up again" if ended else "`causeway promote` goes on",
     )
 
 
-def _plan_pause(standing: Standing, wish: Directive) -> Plan:
-    scope, now = wish.scope, standing.pause_of(wish.scope)
+def _plan_pause(current: LinkDirectives, wish: PauseDirective) -> DirectivePlan:
+    scope, now = wish.scope, current.pause_of(wish.scope)
     parts = [
         each
-        for each in standing.by_key.values()
-        if each.kind is Kind.PAUSE and each.scope != scope and scope.covers(each.scope)
+        for each in current.all(PauseDirective)
+        if each.scope != scope and scope.covers(each.scope)
     ]
-    moot: tuple[Change, ...] = tuple((each.key, None) for each in parts if not each.paused)
+    moot: tuple[DirectiveChange, ...] = tuple((e.key, None) for e in parts if not e.paused)
     if wish.paused:
-        # One that stands for more may be taken back first; then this one goes on.
+        # A pause of a wider scope may be taken back first; then this one still holds.
         same = now is not None and now.scope == scope
-        return Plan(changes=moot if same else (*moot, (wish.key, wish)), before=now)
-    beside = tuple(each for each in parts if each.paused)
+        return DirectivePlan(changes=moot if same else (*moot, (wish.key, wish)), before=now)
+    paused = tuple(each for each in parts if each.paused)
     if now is None:
-        return Plan(beside=beside)
-    above = None if scope.wider is None else standing.pause_of(scope.wider)
-    return Plan(
-        changes=(*moot, (wish.key, None if above is None else wish)), before=now, beside=beside
-    )
+        return DirectivePlan(parts=paused)
+    above = None if scope.wider is None else current.pause_of(scope.wider)
+    change: DirectiveChange = (wish.key, None if above is None else wish)
+    return DirectivePlan(changes=(*moot, change), before=now, parts=paused)
+
+
+def directive_as_json(directive: Directive) -> dict[str, Any]:
+    """For `--json` and pages."""
+    found: dict[str, Any] = {
+        "do": directive.kind.value,
+        "topic": directive.scope.topic,
+        "partition": directive.scope.partition,
+        "who": directive.who,
+        "why": directive.why,
+        "at_ms": directive.at,
+    }
+    if isinstance(directive, PauseDirective):
+        found["paused"] = directive.paused
+    elif isinstance(directive, ThrottleDirective):
+        found["bytes_per_s"] = directive.bytes_per_s
+    elif isinstance(directive, EndDirective):
+        found |= {"how": directive.how.value, "done": directive.done}
+    until = getattr(directive, "until", -1)
+    return found | {"until_ms": until} if until >= 0 else found
 
 
 def _order(scope: Scope) -> tuple[str, int]:

@@ -1,73 +1,75 @@
-"""What is written of a mirror's end, step by step. Pure; how it gets there: directive_log.py.
+"""The changes of directives that end a mirror, step by step.
 
-begin    the end stands: nothing is mirrored any more, from now on
-renew    the command of a promotion is still at work
-release  the mirrors of promotions whose commands have died go on
-finish   it has ended so: of each topic where (its cut); `done` once nothing is left to do
-let_go   it goes on: a promotion that was not clean
-back     it goes on, with all that has ended of it: a failback
+plan_end            the mirror ends: no record is mirrored from now on
+renew_promotion     the command of a promotion is still at work
+release_promotions  mirrors whose promoting commands have died go on
+finish_end          it has ended: each topic at its cut; `done` once nothing is left to do
+withdraw_promotion  it goes on: the promotion was not clean
+plan_failback       it goes on, with all of its parts that had ended
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Final
 
 from causeway.errors import ConfigError, ConflictError
-from causeway.link_topics.cuts import Cut
-from causeway.link_topics.directives import Change, Directive, Kind, Plan, Scope, Standing
+from causeway.link_topics.directives import (
+    Cut,
+    DirectiveChange,
+    DirectivePlan,
+    EndDirective,
+    LinkDirectives,
+    Scope,
+)
 from causeway.model import ENDED, State
 
-HOLD_S: Final = 30.0  # after so long without a renewal a promotion is released
+PROMOTION_HOLD_S: Final = 30.0  # a promotion that is not renewed for so long is released
 
 
-def begin(standing: Standing, wish: Directive) -> Plan:
+def plan_end(current: LinkDirectives, wish: EndDirective) -> DirectivePlan:
     """Writes the end `wish`. Changes nothing if the scope has ended already, in any way. A command
-    goes on with a promotion that was killed: from then on only the new command can finish it.
+    continues a promotion that was killed: from then on only the new command can finish it.
     Raises ConfigError if the scope is part of one that has ended."""
-    before = standing.end_of(wish.scope)
+    before = current.end_of(wish.scope)
     if before is not None and before.scope != wish.scope:
         raise ConfigError(
             "end", str(wish.scope), f"the mirror of {before.scope} was {before.how} {before.by}"
         )
     if before is not None and before.how is wish.how is State.PROMOTING:
-        wish = replace(before, until=wish.until, run=wish.run)
+        wish = before.replace(until=wish.until, run=wish.run)
     same = before is not None and (before.how in ENDED or before == wish)
-    return Plan(changes=() if same else ((wish.key, wish),), before=before)
+    return DirectivePlan(changes=() if same else ((wish.key, wish),), before=before)
 
 
-def renew(standing: Standing, scope: Scope, run: str, until: int) -> Plan:
+def renew_promotion(current: LinkDirectives, scope: Scope, run: str, until: int) -> DirectivePlan:
     """The promotion of the command `run` holds its mirror until `until`. Changes nothing if that
     promotion was taken back."""
-    before = standing.by_key.get((Kind.END, scope))
-    if before is None or not _is_of(before, run):
-        return Plan(before=before)
-    after = replace(before, until=until)
-    return Plan(changes=((after.key, after),), before=before)
+    before = current.get(EndDirective, scope)
+    if before is None or before.how is not State.PROMOTING or before.run != run:
+        return DirectivePlan(before=before)
+    after = before.replace(until=until)
+    return DirectivePlan(changes=((after.key, after),), before=before)
 
 
-def promotions(standing: Standing) -> tuple[Directive, ...]:
+def promotions_under_way(current: LinkDirectives) -> tuple[EndDirective, ...]:
     """The promotions that are under way and whose commands renew them. Commands of earlier versions
     renew nothing: a person has to call these again."""
     return tuple(
         each
-        for each in standing.by_key.values()
-        if each.kind is Kind.END and each.how is State.PROMOTING and each.until >= 0
+        for each in current.all(EndDirective)
+        if each.how is State.PROMOTING and each.until >= 0
     )
 
 
-def release(standing: Standing, left: Collection[Directive]) -> Plan:
-    """The mirrors of the promotions in `left` go on, unless somebody has renewed them since."""
-    return Plan(changes=tuple((e.key, None) for e in left if standing.by_key.get(e.key) == e))
+def release_promotions(current: LinkDirectives, left: Collection[EndDirective]) -> DirectivePlan:
+    """The mirrors of the promotions in `left` go on, unless a command has renewed them since."""
+    changes = tuple((e.key, None) for e in left if current.by_key.get(e.key) == e)
+    return DirectivePlan(changes=changes)
 
 
-def _is_of(end: Directive, run: str) -> bool:
-    return end.how is State.PROMOTING and end.run == run
-
-
-def finish(
-    standing: Standing,
+def finish_end(
+    current: LinkDirectives,
     scope: Scope,
     how: State,
     cuts: Mapping[str, Cut],
@@ -75,12 +77,12 @@ def finish(
     done: bool,
     groups: Collection[str] = (),
     run: str = "",
-) -> Plan:
-    """What `begin` has begun has ended `how`, with these cuts by topic; of a topic that has one
-    already, that counts. `groups`: those that could not be committed; `run`: the command that has
-    promoted it. Raises ConflictError if the end was taken back, if another command has taken the
-    promotion over, or if the scope has ended otherwise."""
-    before = standing.by_key.get((Kind.END, scope))
+) -> DirectivePlan:
+    """The mirror of `plan_end` has ended `how`, with these cuts by topic; a topic that has a cut
+    keeps it. `groups`: those that could not be committed; `run`: the command that has promoted it.
+    Raises ConflictError if the end was taken back, if another command has taken the promotion
+    over, or if the scope has ended in another way."""
+    before = current.get(EndDirective, scope)
     if before is None:
         cause = "a person, or the leading driver, has taken it back meanwhile"
         raise ConflictError("end", str(scope), cause, remedy="call it again")
@@ -89,52 +91,45 @@ def finish(
         raise ConflictError("end", str(scope), cause, remedy="look at `causeway status`")
     if before.how in ENDED and before.how is not how:
         raise ConflictError("end", str(scope), f"it was {before.how} meanwhile {before.by}")
-    changes: list[Change] = []
+    ended = before.replace(how=how, until=-1, run="")
+    changes: list[DirectiveChange] = []
     for topic, cut in cuts.items():
         at = Scope(topic)
-        known = standing.by_key.get((Kind.END, at))
+        known = current.get(EndDirective, at)
         if known is None or known.cut is None:
-            # What is left to do is the link's, where the link ends.
-            mine = replace(
-                before, scope=at, how=how, cut=cut, done=done or scope != at, until=-1, run=""
-            )
-            changes.append((mine.key, mine))
-    own = before.cut or cuts.get(scope.topic or "")
-    after = replace(
-        before, how=how, done=done, groups=tuple(sorted(groups)), cut=own, until=-1, run=""
-    )
+            # If the link ends, the link's directive says what is left to do.
+            topic_end = ended.replace(scope=at, cut=cut, done=done or scope != at)
+            changes.append((topic_end.key, topic_end))
+    own_cut = before.cut or cuts.get(scope.topic or "")
+    after = ended.replace(done=done, groups=tuple(sorted(groups)), cut=own_cut)
     if after != before:
         changes = [each for each in changes if each[0] != after.key]
         changes.append((after.key, after))
-    return Plan(changes=tuple(changes), before=before)
+    return DirectivePlan(changes=tuple(changes), before=before)
 
 
-def let_go(standing: Standing, scope: Scope, run: str | None = None) -> Plan:
+def withdraw_promotion(
+    current: LinkDirectives, scope: Scope, run: str | None = None
+) -> DirectivePlan:
     """Takes back the promotion of the scope, or only that of the command `run`. Mirrors that have
     ended stay ended, and so do parts that had ended before."""
-    before = standing.by_key.get((Kind.END, scope))
-    held = before is not None and before.how not in ENDED and run in (None, before.run)
-    return Plan(changes=(((Kind.END, scope), None),) if held else (), before=before)
+    before = current.get(EndDirective, scope)
+    if before is None or before.how in ENDED or run not in (None, before.run):
+        return DirectivePlan(before=before)
+    return DirectivePlan(changes=((before.key, None),), before=before)
 
 
-def back(standing: Standing, scope: Scope) -> Plan:
-    """It is mirrored again, and all of its parts."""
-    ends = [
-        each.key
-        for each in standing.by_key.values()
-        if each.kind is Kind.END and scope.covers(each.scope)
-    ]
-    before = standing.by_key.get((Kind.END, scope))
-    return Plan(changes=tuple((key, None) for key in ends), before=before)
+def plan_failback(current: LinkDirectives, scope: Scope) -> DirectivePlan:
+    """The scope is mirrored again, and all of its parts."""
+    ends = [each.key for each in current.all(EndDirective) if scope.covers(each.scope)]
+    before = current.get(EndDirective, scope)
+    return DirectivePlan(changes=tuple((key, None) for key in ends), before=before)
 
 
-def cuts_of(standing: Standing, scope: Scope) -> dict[str, Directive]:
+def cuts_of(current: LinkDirectives, scope: Scope) -> dict[str, EndDirective]:
     """The ends with cuts of the topics of `scope`, by topic."""
     return {
         each.scope.topic: each
-        for each in standing.by_key.values()
-        if each.kind is Kind.END
-        and each.cut is not None
-        and each.scope.topic is not None
-        and scope.covers(each.scope)
+        for each in current.all(EndDirective)
+        if each.cut is not None and each.scope.topic is not None and scope.covers(each.scope)
     }

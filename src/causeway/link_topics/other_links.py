@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Contents, ProgressTopic
+from causeway.link_topics.entries import Outlet
+from causeway.link_topics.progress import ProgressContents, ProgressTopic
 from causeway.model import TopicPartition
 from causeway.naming import PROGRESS
-from causeway.relay.messages import Outlet
 
 _log = logging.getLogger("causeway.link")
 
@@ -55,7 +55,7 @@ def feeds_of_other_links(target: Cluster, own: str) -> dict[TopicPartition, list
     return found
 
 
-def _of(contents: Contents, slug: str) -> Iterator[tuple[TopicPartition, OtherFeed]]:
+def _of(contents: ProgressContents, slug: str) -> Iterator[tuple[TopicPartition, OtherFeed]]:
     leases = (lease.link for lease in contents.leases)
     source = next(leases, "").partition("->")[0] or slug
     for progress in contents.partitions.values():

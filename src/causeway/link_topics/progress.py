@@ -1,9 +1,9 @@
-"""The progress topic: where each partition of a link stands, and who leads the link.
+"""The progress topic: the progress of each partition of a link, and the link's leader.
 
-`__causeway.<source>.<target>.progress` on the target: one partition, compacted, JSON. To every
-MirrorMaker two underscores are an internal topic's, which a flow the other way leaves alone;
-`.internal` at the end says so no longer since Kafka 4.0, unless `mm2` is at the beginning. What
-its records are: entries.py.
+`__causeway.<source>.<target>.progress` on the target: one partition, compacted, JSON. Every
+MirrorMaker takes two underscores for the beginning of an internal topic's name, which a reverse
+link does not mirror. Since Kafka 4.0 it takes the ending `.internal` for that only if the name
+begins with `mm2`. The records: progress_records.py.
 
 Any old record of a partition is still true (see `model.Pair`), so it need not be atomic with the
 data. Only the link's leading driver writes, with idempotent batches of one producer id whose epoch
@@ -12,7 +12,8 @@ grows with every leader: once a leader has written, the broker refuses what an o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,47 +22,23 @@ from causeway.config import LinkSettings
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics.entries import (
     EVENTS,
-    OFFSET_MAP,
     Deletion,
     DirectivesRecord,
     Entry,
     EventRecord,
     LeaseRecord,
     OffsetMapRecord,
-    Progress,
+    Outlet,
+    PartitionProgress,
     TaskRecord,
     TransformRecord,
-    decode,
-    encode,
 )
 from causeway.link_topics.offset_map import MOST_POINTS, OffsetMap
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics.progress_records import LEASE, OFFSET_MAP, decode_entry, encode_entry
+from causeway.link_topics.topic_log import TopicLog, build
 from causeway.model import TopicPartition
 from causeway.records import records_of
-from causeway.relay.messages import Outlet
 
-__all__ = [
-    "ClusterIds",
-    "Contents",
-    "Deletion",
-    "DirectivesRecord",
-    "Entry",
-    "EventRecord",
-    "LeadershipLostError",
-    "LeaseRecord",
-    "MapRecords",
-    "Maps",
-    "OffsetMapRecord",
-    "Progress",
-    "ProgressTopic",
-    "TaskRecord",
-    "TransformRecord",
-    "decode",
-    "encode",
-    "offset_maps_of",
-    "read_progress",
-    "recognise",
-]
 # Of one source partition, by `to`.
 MapRecords = dict[TopicPartition | None, OffsetMapRecord]
 Maps = dict[TopicPartition, OffsetMap]  # of one source partition, by target partition
@@ -90,16 +67,16 @@ TOPIC_CONFIGS = {
 
 
 class LeadershipLostError(CausewayError):
-    """Another driver has taken the link over; nothing was written."""
+    """Another driver has taken over the link; nothing was written."""
 
 
 @dataclass(slots=True)
-class Contents:
-    """What a read of the progress topic found. `end` is the offset to go on at; `leases` are the
-    lease records in the order of the log; of the others the newest of each."""
+class ProgressContents:
+    """The result of a read of the progress topic. `end`: the next offset to read; `leases`: the
+    lease records in the order of the log; of all other records the newest of each key."""
 
     end: int = 0
-    partitions: dict[TopicPartition, Progress] = field(default_factory=dict)
+    partitions: dict[TopicPartition, PartitionProgress] = field(default_factory=dict)
     leases: list[LeaseRecord] = field(default_factory=list)
     maps: dict[TopicPartition, MapRecords] = field(default_factory=dict)
     tasks: dict[str, TaskRecord] = field(default_factory=dict)
@@ -115,7 +92,7 @@ class Contents:
         targets = (lease.target_cluster for lease in reversed(self.leases))
         return ClusterIds(next(filter(None, sources), None), next(filter(None, targets), None))
 
-    def update(self, more: Contents) -> None:
+    def update(self, more: ProgressContents) -> None:
         """`more` was read from `end` on."""
         self.end = more.end
         for deletion in more.deleted:
@@ -132,7 +109,7 @@ class Contents:
 
     def take(self, entry: Entry | None) -> None:
         match entry:
-            case Progress():
+            case PartitionProgress():
                 self.partitions[entry.source] = entry
             case LeaseRecord():
                 self.leases.append(entry)
@@ -146,7 +123,7 @@ class Contents:
                 self.directives = entry
             case EventRecord():
                 self.events[entry.number] = entry
-                self.events.pop(entry.number - EVENTS, None)  # whose place it takes
+                self.events.pop(entry.number - EVENTS, None)  # it has the same key
             case Deletion():
                 self.deleted.add(entry)
                 if entry.of == "topic":
@@ -159,8 +136,8 @@ class Contents:
 
 class ProgressTopic:
     """One link's progress topic on its target cluster; `admin` creates it, if given. `reached`: the
-    offset that it has come to, as far as we know; `losses`: how often an append landed before that,
-    because the topic was made anew, or has lost what it had acknowledged."""
+    end of the topic as far as we know; `losses`: how often an append got a lower offset, because
+    the topic was recreated, or has lost acknowledged records."""
 
     def __init__(self, cluster: Cluster, topic: str, *, admin: Cluster | None = None) -> None:
         self._cluster = cluster
@@ -180,35 +157,35 @@ class ProgressTopic:
     def exists(self) -> bool:
         return self._log.partitions() > 0
 
-    def read(self, start: int | None = None, *, maps: bool = True) -> Contents:
-        """All that is in the topic, from offset `start` or its beginning to its end by now; without
-        `maps`, no offset maps. Raises CausewayError, also where it ends before `start`."""
-        contents = Contents(end=start or 0)
+    def read(self, start: int | None = None, *, maps: bool = True) -> ProgressContents:
+        """Reads the topic from offset `start`, or its beginning, to its end by now; without `maps`
+        it leaves out offset maps. Raises CausewayError, also if the topic ends before `start`."""
+        contents = ProgressContents(end=start or 0)
         newest: dict[bytes, bytes | None] = {}
         for batch in self._log.batches(start=start):
             for record in records_of(batch):
                 if record.key is None:
                     continue
-                if record.key.startswith(b'{"lease"'):
-                    lease = decode(record.key, record.value)
+                if record.key.startswith(LEASE):
+                    lease = decode_entry(record.key, record.value)
                     if isinstance(lease, LeaseRecord) and record.offset < lease.reached:
                         lease = lease.replace(progress_lost=True)
                     contents.take(lease)
                 else:
                     newest[record.key] = record.value
             contents.end = batch.next
-        # Only the newest of each is worth its JSON.
+        # Only the newest value of each key is decoded.
         for key, value in newest.items():
             if maps or not key.startswith(OFFSET_MAP):
-                contents.take(decode(key, value))
+                contents.take(decode_entry(key, value))
         self.reached = contents.end
         return contents
 
     def append(self, batch: bytes) -> None:
-        """Appends one batch, acknowledged by all replicas in sync. Raises LeadershipLostError where
-        its producer id or epoch was overtaken, else CausewayError."""
+        """Appends one batch, acknowledged by all replicas in sync. Raises LeadershipLostError if
+        another driver has a newer producer id or epoch, else CausewayError."""
         try:
-            # A lease that waits for a quota would be lost.
+            # A lease that waits for a quota would expire.
             offset = self._cluster.produce_batch(self._at, batch, heed_quota=False)
         except BrokerError as error:
             if error.code == _DUPLICATE_SEQUENCE:
@@ -222,18 +199,54 @@ class ProgressTopic:
         self.reached = offset + 1
 
 
-def read_progress(link: LinkSettings, connect: Connect) -> Contents:
+class ProgressWriter:
+    """Writes to a progress topic as one driver, with one producer id and epoch, so that the broker
+    refuses drivers that led before. Not thread-safe.
+
+    After an error other than LeadershipLostError the next call sends the same batches again, first:
+    whether they were appended is unknown, and the broker knows it by their sequences.
+    """
+
+    def __init__(self, topic: ProgressTopic, producer_id: int, producer_epoch: int) -> None:
+        self._topic = topic
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self._sequence = 0
+        self._unanswered: list[bytes] = []
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Returns once all of `entries` are durably in the topic."""
+        self._send()
+        now_ms = int(time.time() * 1000)
+        for batch, count in build(
+            [encode_entry(entry, now_ms) for entry in entries],
+            now_ms=now_ms,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            sequence=self._sequence,
+        ):
+            self._unanswered.append(batch)
+            self._sequence = (self._sequence + count) & 0x7FFFFFFF
+        self._send()
+
+    def _send(self) -> None:
+        while self._unanswered:
+            self._topic.append(self._unanswered[0])
+            del self._unanswered[0]
+
+
+def read_progress(link: LinkSettings, connect: Connect) -> ProgressContents:
     """The contents of the link's progress topic, empty if the topic does not exist.
 
     From then on all clients of the link accept only the clusters that the topic names. Raises
     CausewayError.
     """
     progress = ProgressTopic(connect(link.target_admin), link.progress_topic)
-    return recognise(link, connect, progress.read() if progress.exists() else Contents())
+    return recognise(link, connect, progress.read() if progress.exists() else ProgressContents())
 
 
-def recognise(link: LinkSettings, connect: Connect, contents: Contents) -> Contents:
-    """Makes all clients of the link accept only the clusters in `contents`; returns `contents`."""
+def recognise(link: LinkSettings, connect: Connect, contents: ProgressContents) -> ProgressContents:
+    """Makes all clients of the link accept only the clusters in `contents`, which it returns."""
     known = contents.clusters
     for cluster_id, clients in (
         (known.source, (link.source, link.source_admin)),
@@ -246,7 +259,7 @@ def recognise(link: LinkSettings, connect: Connect, contents: Contents) -> Conte
 
 
 def offset_maps_of(
-    progress: Progress,
+    progress: PartitionProgress,
     records: Mapping[TopicPartition | None, OffsetMapRecord],
     *,
     since: int | None = None,

@@ -1,4 +1,4 @@
-"""A small compacted topic: made where it is missing, read whole, appended to."""
+"""A small compacted topic: created if it is missing, read whole, appended to."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from causeway.cluster import (
     Cluster,
     NewTopic,
     knows_producers,
+    offsets_at,
+    relayed,
+    value_of,
 )
 from causeway.errors import CausewayError, ConfigError
 from causeway.model import TopicPartition
 from causeway.records import Batch, records_of
-from causeway.relay import log_reader
-from causeway.relay.log_reader import offsets_at, value_of
 from causeway.wire import codes
 
 _log = logging.getLogger("causeway.topics")
@@ -54,8 +55,8 @@ class TopicLog:
         partitions: int = 1,
         configs: Mapping[str, str] = COMPACTED,
     ) -> None:
-        """Creates the topic unless it is there, with no more replicas than the cluster has brokers.
-        A topic that is there, and is to be compacted, goes through `mend`.
+        """Creates the topic unless it exists, with no more replicas than the cluster has brokers.
+        An existing topic that must be compacted goes through `keep_compacted`.
 
         Returns once it has leaders. Raises CausewayError.
         """
@@ -74,7 +75,7 @@ class TopicLog:
             if error is not None and getattr(error, "code", None) != codes.TOPIC_ALREADY_EXISTS:
                 raise error
         elif configs.get(_POLICY) == _COMPACT:
-            self.mend(partitions)
+            self.keep_compacted(partitions)
         deadline = time.monotonic() + _LEADER_S
         while True:
             found = self._cluster.metadata([self.topic]).topics.get(self.topic)
@@ -88,8 +89,8 @@ class TopicLog:
             time.sleep(0.05)
 
     def _log_format(self, broker: int) -> Mapping[str, str]:
-        """What the topic needs to take what idempotent producers write, where broker's own default
-        would not, and we may see that."""
+        """The topic config that lets idempotent producers write, if the broker's own default does
+        not, and if we may read that default."""
         try:
             entry = self._admin.broker_configs(broker).get(BROKER_MESSAGE_FORMAT)
         except CausewayError:
@@ -98,9 +99,9 @@ class TopicLog:
             return {}
         return {MESSAGE_FORMAT: KNOWN_MESSAGE_FORMAT}
 
-    def mend(self, partitions: int | None = 1) -> None:
-        """Makes sure that the topic, if it exists, keeps its records: sets cleanup.policy to
-        compact. `partitions`: how many it must have; None: any number.
+    def keep_compacted(self, partitions: int | None = 1) -> None:
+        """Sets cleanup.policy of the topic, if it exists, to compact, so that it keeps its records.
+        `partitions`: how many it must have; None: any number.
 
         Raises ConfigError for a topic that cannot be used.
         """
@@ -124,7 +125,7 @@ class TopicLog:
         _log.warning("cleanup.policy set to compact", extra=about)
 
     def wrong_policy(self) -> str | None:
-        """The topic's cleanup.policy if that is not compact. None if it is, or if we may not see
+        """The topic's cleanup.policy if that is not compact; None if it is, or if we may not read
         it."""
         try:
             entries = self._admin.describe_configs([self.topic], [_POLICY])[self.topic]
@@ -135,8 +136,8 @@ class TopicLog:
         return None if entry.value in (None, _COMPACT) else entry.value
 
     def split(self, partitions: int | None = 1) -> ConfigError | None:
-        """Why a topic with more than so many partitions cannot be used. One that has records in
-        partition 0 can: everything is there."""
+        """The error for a topic with more than so many partitions; None if it can be used. A topic
+        with records in partition 0 can be used: all records are there."""
         count = self.partitions()
         if partitions is None or count <= partitions:
             return None
@@ -152,13 +153,13 @@ class TopicLog:
         )
 
     def partitions(self) -> int:
-        """How many it has, 0 where it is not there. Raises AuthorizationError."""
+        """The number of partitions, 0 if there is no such topic. Raises AuthorizationError."""
         found = self._cluster.metadata([self.topic]).topics.get(self.topic)
         return 0 if found is None else len(found.partitions)
 
     def append(self, records: Sequence[KeyValue], partition: int = 0) -> None:
-        """Returns once all are durably there; they may be there twice where an answer was lost.
-        Raises CausewayError."""
+        """Returns once all records are durably in the topic; they may be in it twice if a response
+        was lost. Raises CausewayError."""
         at = TopicPartition(self.topic, partition)
         for batch, _ in build(records, now_ms=int(time.time() * 1000)):
             self._cluster.produce_batch(at, batch)
@@ -176,16 +177,16 @@ class TopicLog:
         return found
 
     def batches(self, partition: int = 0, start: int | None = None) -> Iterator[Batch]:
-        """What is there from offset `start`, or the log's start, to its end by now. Raises
-        CausewayError, also where it ends before `start`."""
+        """The batches from offset `start`, or the log's start, to the log's end by now. Raises
+        CausewayError, also if the log ends before `start`."""
         at = TopicPartition(self.topic, partition)
         end = value_of(offsets_at(self._cluster, [at], LATEST, read_committed=True)[at])
         if start is None:
             start = value_of(offsets_at(self._cluster, [at], EARLIEST)[at])
         elif start > end:
-            cause = f"it ends at offset {end}, and had come to {start}: it was made anew"
+            cause = f"it ends at offset {end}, but had reached {start}: it was recreated"
             raise CausewayError("read", str(at), cause, retriable=True)
-        return log_reader.relayed(self._cluster, at, start, end=end)
+        return relayed(self._cluster, at, start, end=end)
 
 
 def build(
@@ -198,7 +199,7 @@ def build(
     transactional: bool = False,
 ) -> Iterator[tuple[bytes, int]]:
     """Record batches that hold `records` in order, each with its count of records; `sequence` is
-    the first one's, where there is a producer id."""
+    the first record's, if there is a producer id."""
     at = 0
     while at < len(records):
         builder = DefaultRecordBatchBuilder(

@@ -12,7 +12,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import TaskRecord
 from causeway.metrics import catalogue
 from causeway.metrics.catalogue import Metric, TimingMetrics
 from causeway.status.snapshot import (

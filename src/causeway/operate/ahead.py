@@ -19,7 +19,7 @@ from typing import Final
 
 from causeway.control import Commits
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Contents, offset_maps_of
+from causeway.link_topics import ProgressContents, offset_maps_of
 from causeway.model import Pair, TopicPartition
 from causeway.records import distance
 
@@ -30,7 +30,7 @@ _TARGET: Final = attrgetter("target")
 class Ahead:
     """By one reading of a link's progress topic."""
 
-    def __init__(self, contents: Contents, partitions: Iterable[TopicPartition]) -> None:
+    def __init__(self, contents: ProgressContents, partitions: Iterable[TopicPartition]) -> None:
         """`partitions`: of the source, those that are asked for."""
         self._feeds: defaultdict[TopicPartition, list[tuple[TopicPartition, Sequence[Pair]]]]
         self._feeds = defaultdict(list)
@@ -77,7 +77,7 @@ def _skipped(points: Sequence[Pair], commit: int, own: int) -> int:
 
 
 def of_all(
-    contents: Contents,
+    contents: ProgressContents,
     commits: Mapping[str, Commits | CausewayError],
     there: Mapping[str, Commits | CausewayError],
     ended: Collection[TopicPartition] = (),

@@ -11,7 +11,7 @@ from causeway.cluster import Connect
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import mm2_offsets
 from causeway.errors import AuthorizationError, CausewayError
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics import TopicLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ from causeway.records.codec import (
     split,
     unpacked_size,
 )
+from causeway.records.keep import NOTHING, Kept, Unread, keep, newest
 from causeway.records.plain import PlainRecord
 from causeway.records.unpack import keep_freed_memory, unpacked_total
 
@@ -56,14 +57,17 @@ __all__ = [
     "MAGIC_AT",
     "MERGED_BYTES",
     "MERGED_RECORDS",
+    "NOTHING",
     "NO_PRODUCER",
     "SEQUENCE_SPACE",
     "SMALL_BATCH",
     "TRANSACTIONAL",
     "UNPACKED_BYTES",
     "Batch",
+    "Kept",
     "PlainRecord",
     "Record",
+    "Unread",
     "advance",
     "as_is",
     "build",
@@ -75,8 +79,10 @@ __all__ = [
     "distance",
     "header",
     "join",
+    "keep",
     "keep_freed_memory",
     "merge",
+    "newest",
     "pack",
     "plainly",
     "read",

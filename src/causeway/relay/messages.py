@@ -10,16 +10,14 @@ that lay in a socket buffer while the lane was paused therefore never prolongs a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from itertools import islice, zip_longest
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct, json
 
+from causeway.link_topics import Outlet, Transformed, Value
 from causeway.model import Loss, Pair, Spread, State, TopicPartition
-from causeway.relay.values import Value
-from causeway.transform import plus
 
 
 class _Message(Value, forbid_unknown_fields=True, omit_defaults=True):
@@ -31,35 +29,6 @@ def _shown(message: Struct, *hidden: str) -> str:
     fields = (name for name in message.__struct_fields__ if name not in hidden)
     shown = ", ".join(f"{name}={getattr(message, name)!r}" for name in fields)
     return f"{type(message).__name__}({shown})"
-
-
-class Outlet(_Message):
-    """One target partition that a source partition feeds, with its producer identity.
-
-    A partition of a mirror has one outlet. Where the target has another partition count
-    (MirrorMaker 1), it has one for each target partition, each with a sequence of its own.
-    `producer_id` is -1 with at-least-once delivery.
-    """
-
-    topic: str
-    partition: int
-    topic_id: str  # of the target topic, 32 hex digits
-    producer_id: int
-    producer_epoch: int
-    pair: Pair
-    exclusive: bool = True  # every answer so far had the expected base offset: no foreign writer
-    # What a transform calls the topic, as on the source; None where it is the mirror's own.
-    routed: str | None = None
-    # The target's end at the claim: all records of this producer lie behind it. -1: not known.
-    claimed_at: int = -1
-    # Records below this target offset are a copy of the source that another tool has made.
-    copied_to: int = 0
-    # Producer ids of earlier claims of the same partition here, newest last.
-    earlier: tuple[int, ...] = ()
-
-    @property
-    def at(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
 
 
 class Assignment(_Message):
@@ -244,56 +213,6 @@ class Trace(_Message):
     breaks: tuple[Pair, ...] = ()
     resumed: Pair | None = None
     newest: tuple[int, int] | None = None
-
-
-class RuleCounts(NamedTuple):
-    """Of one rule of a transform: in how many records something was at its path, and how many
-    lacked the path. `rule`: its number and name, like `1 mask value.$.card`."""
-
-    rule: str
-    found: int
-    missing: int
-
-
-class Transformed(_Message):
-    """What a transform did with the records of a partition, since it was assigned to this lane.
-
-    `seen`: a bit for each rule whose path was in some record. Earlier versions did not count the
-    rest: `without_spark` and `through_spark`, the way that the records took; `found` and `missing`,
-    by rule, the records that had something at its path, and those that lacked the path."""
-
-    records_in: int = 0
-    records_out: int = 0
-    dropped: int = 0
-    refused: int = 0
-    seen: int = 0
-    without_spark: int = 0
-    through_spark: int = 0
-    found: tuple[int, ...] = ()
-    missing: tuple[int, ...] = ()
-
-    def by_rule(self, names: Sequence[str]) -> tuple[RuleCounts, ...]:
-        """`names`: of the transform's rules, in their order."""
-        pairs = zip_longest(self.found, self.missing, fillvalue=0)
-        counted = zip_longest(names, islice(pairs, len(names)), fillvalue=(0, 0))
-        return tuple(
-            RuleCounts(f"{number} {name}", found, missing)
-            for number, (name, (found, missing)) in enumerate(counted, 1)
-        )
-
-    def plus(self, other: Transformed) -> Transformed:
-        """The sum of both."""
-        return Transformed(
-            records_in=self.records_in + other.records_in,
-            records_out=self.records_out + other.records_out,
-            dropped=self.dropped + other.dropped,
-            refused=self.refused + other.refused,
-            seen=self.seen | other.seen,
-            without_spark=self.without_spark + other.without_spark,
-            through_spark=self.through_spark + other.through_spark,
-            found=plus(self.found, other.found),
-            missing=plus(self.missing, other.missing),
-        )
 
 
 class PartitionReport(_Message):

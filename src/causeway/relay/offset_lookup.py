@@ -22,13 +22,11 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import NamedTuple
 
-from causeway.cluster import Cluster
+from causeway.cluster import Cluster, content_of, log_reader
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics.offset_map import Span
+from causeway.link_topics import Span
 from causeway.model import TopicPartition
 from causeway.records import HEADER, SEQUENCE_SPACE, Batch, Record, decode, distance, records_of
-from causeway.relay import log_reader
-from causeway.relay.log_reader import content_of
 from causeway.wire import codes
 
 # What the relayed batches of a source partition become for one outlet.

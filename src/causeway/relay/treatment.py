@@ -19,9 +19,8 @@ from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 from causeway.errors import CausewayError
-from causeway.records import UNPACKED_BYTES, Batch, Record, build, records_of, unpacked_total
+from causeway.records import UNPACKED_BYTES, Batch, Kept, Record, build, records_of, unpacked_total
 from causeway.relay.messages import Assignment, TreatmentStep
-from causeway.relay.source import Kept
 
 Records = Sequence[Record | None]
 

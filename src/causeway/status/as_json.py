@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from causeway.control import geo_topics
-from causeway.link_topics import directive_json
+from causeway.link_topics import directive_as_json
 from causeway.operate.plan import transforms
 from causeway.status.from_clusters import LinkStatus
 
@@ -60,9 +60,7 @@ def _link_json(each: LinkStatus) -> dict[str, Any]:
         ],
         "transforms": [transforms.state_json(one) for one in each.transforms],
         "treatments": [{"kind": one.kind, "text": one.text} for one in each.link.treatments],
-        "directives": [
-            directive_json.as_json(one) for one in geo_topics.asked(each.asked.directives)
-        ],
+        "directives": [directive_as_json(one) for one in geo_topics.asked(each.asked.directives)],
         "directives_reason": each.asked.reason,
         "notes": [{"target_topic": topic, "note": note} for topic, note in each.notes],
         "problems": [

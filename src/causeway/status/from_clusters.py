@@ -27,14 +27,17 @@ from causeway.control import (
     topics,
 )
 from causeway.errors import CausewayError, UnreachableError
-from causeway.link_topics.directive_log import ActiveDirectives, active_directives
-from causeway.link_topics.directives import THE_LINK, Hold, Standing
-from causeway.link_topics.progress import (
-    Contents,
+from causeway.link_topics import (
+    THE_LINK,
+    ActiveDirectives,
+    Hold,
     LeaseRecord,
-    Progress,
+    LinkDirectives,
+    PartitionProgress,
+    ProgressContents,
     ProgressTopic,
     TaskRecord,
+    active_directives,
     recognise,
 )
 from causeway.model import State, TopicPartition, age_ms
@@ -100,7 +103,7 @@ class LinkStatus:
         """In the words of status/states.py, or NO_DRIVER, or UNKNOWN."""
         if self.error is not None:
             return UNKNOWN
-        standing = Standing({each.key: each for each in self.asked.directives})
+        standing = LinkDirectives({each.key: each for each in self.asked.directives})
         if (end := standing.end_of(THE_LINK)) is not None:
             return end.how
         if self.unavailable is not None:
@@ -198,7 +201,7 @@ def status_of(
     now_ms = int(time.time() * 1000)
     why = open_transactions.explain(source, _held(source, ends, tops, now_ms))
     told = active_directives(target, link, contents)
-    standing = Standing({each.key: each for each in told.directives})
+    standing = LinkDirectives({each.key: each for each in told.directives})
     return LinkStatus(
         link=link,
         driver=driver,
@@ -236,10 +239,10 @@ def status_of(
 
 def contents_of(
     link: LinkSettings, target: Cluster, only: Collection[str] | None = None
-) -> Contents:
+) -> ProgressContents:
     """What its progress topic holds besides offset maps; `only`: of these topics of the source."""
     progress = ProgressTopic(target, link.progress_topic)
-    contents = progress.read(maps=False) if progress.exists() else Contents()
+    contents = progress.read(maps=False) if progress.exists() else ProgressContents()
     if only is not None:
         contents.partitions = {tp: p for tp, p in contents.partitions.items() if tp.topic in only}
     return contents
@@ -268,7 +271,7 @@ def _held(
     }
 
 
-def _target_ends(target: Cluster, contents: Contents) -> dict[TopicPartition, int]:
+def _target_ends(target: Cluster, contents: ProgressContents) -> dict[TopicPartition, int]:
     """Where each mirrored partition ends on the target, by source partition, if we alone write."""
     alone = {
         tp: TopicPartition(outlet.topic, outlet.partition)
@@ -281,7 +284,7 @@ def _target_ends(target: Cluster, contents: Contents) -> dict[TopicPartition, in
 
 
 def _gone(
-    contents: Contents, observed: ObservedTopics, now_ms: int, retention_s: float | None
+    contents: ProgressContents, observed: ObservedTopics, now_ms: int, retention_s: float | None
 ) -> tuple[PartitionStatus, ...]:
     """Partitions that were mirrored and whose topic the source no longer has, for a while."""
     return tuple(
@@ -324,7 +327,7 @@ def driver_of(leases: list[LeaseRecord], now_ms: int) -> Driver | None:
 def partition_status(
     tp: TopicPartition,
     topic: MirroredTopic,
-    progress: Progress | None,
+    progress: PartitionProgress | None,
     *,
     end: OffsetAt | CausewayError | None,
     top: OffsetAt | CausewayError | None,
@@ -374,7 +377,7 @@ def partition_status(
 
 
 def _state(
-    topic: MirroredTopic, progress: Progress | None, top: int | None, driver: Driver | None
+    topic: MirroredTopic, progress: PartitionProgress | None, top: int | None, driver: Driver | None
 ) -> tuple[str, str | None]:
     running = driver is not None and driver.running
     if progress is None:
@@ -397,14 +400,14 @@ def _state(
     return progress.state, progress.reason
 
 
-def reached(progress: Progress) -> int | None:
+def reached(progress: PartitionProgress) -> int | None:
     """None for a partition that was stopped before it had begun."""
     return progress.position if progress.position >= 0 else None
 
 
 def _position(
     tp: TopicPartition,
-    contents: Contents,
+    contents: ProgressContents,
     starts: Mapping[TopicPartition, OffsetAt | CausewayError],
 ) -> int | None:
     if tp in contents.partitions:

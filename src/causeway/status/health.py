@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from causeway.errors import ConfigError, PartitionsFailedError, UnreachableError
-from causeway.link_topics.directives import THE_LINK, Standing
+from causeway.link_topics import THE_LINK, LinkDirectives
 from causeway.model import ENDED, State
 from causeway.status.from_clusters import LinkStatus, PartitionStatus
 
@@ -59,7 +59,7 @@ def _runs(link: LinkStatus) -> bool:
 
 def _has_ended(link: LinkStatus) -> bool:
     """All of it, so that it needs no driver."""
-    return Standing({each.key: each for each in link.asked.directives}).has_ended(THE_LINK)
+    return LinkDirectives({each.key: each for each in link.asked.directives}).has_ended(THE_LINK)
 
 
 def _is_well(link: LinkStatus) -> bool:

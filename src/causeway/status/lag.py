@@ -20,7 +20,7 @@ from typing import Final
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Progress, TaskRecord
+from causeway.link_topics import PartitionProgress, TaskRecord
 from causeway.model import State, TopicPartition, age_ms
 from causeway.records import HEADER, HEADER_SIZE, LOG_APPEND_TIME
 
@@ -46,14 +46,14 @@ def answered_at(tasks: Iterable[TaskRecord]) -> int:
     return next((task.done_at for task in tasks if task.name == SOURCE_TASK), -1)
 
 
-def left_of(progress: Progress) -> int | None:
+def left_of(progress: PartitionProgress) -> int | None:
     """How many source offsets are not mirrored, by the source's end that the driver last saw."""
     if progress.source_end < 0 or progress.position < 0:
         return None
     return max(0, progress.source_end - progress.position)
 
 
-def seen_at(progress: Progress, answered_ms: int) -> int:
+def seen_at(progress: PartitionProgress, answered_ms: int) -> int:
     """When a driver last saw the partition's end (ms), -1 if that is unknown. A lane that mirrors
     the partition looks all the time, so there `answered_ms` counts: the source's last answer."""
     if progress.state is State.RUNNING or answered_ms < 0:

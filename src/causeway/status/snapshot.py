@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from causeway.config.reading import Expiry
-from causeway.link_topics.directives import THE_LINK, Directive, Standing
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import (
+    THE_LINK,
+    Directive,
+    LinkDirectives,
+    RuleCounts,
+    TaskRecord,
+    Transformed,
+)
 from causeway.model import ENDED, Spread, State, TopicPartition
-from causeway.relay.messages import RuleCounts, Transformed
 from causeway.status import lag
 from causeway.status.states import SOURCE_UNAVAILABLE, word, worst
 
@@ -195,7 +200,7 @@ class LinkStatus:
     @property
     def worst(self) -> str:
         """The same, but with a partition's own state (model.State)."""
-        standing = Standing({each.key: each for each in self.directives})
+        standing = LinkDirectives({each.key: each for each in self.directives})
         if (end := standing.end_of(THE_LINK)) is not None:
             return end.how
         if self.role is not Role.LEADING:

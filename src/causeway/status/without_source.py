@@ -6,9 +6,7 @@ import time
 
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings
-from causeway.link_topics.directive_log import active_directives
-from causeway.link_topics.directives import Standing
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import LinkDirectives, ProgressContents, active_directives
 from causeway.model import ENDED
 from causeway.status import lag
 from causeway.status.from_clusters import LinkStatus, PartitionStatus, driver_of, reached
@@ -16,14 +14,14 @@ from causeway.status.states import SOURCE_UNAVAILABLE
 
 
 def without_source(
-    link: LinkSettings, target: Cluster, contents: Contents, reason: str
+    link: LinkSettings, target: Cluster, contents: ProgressContents, reason: str
 ) -> LinkStatus:
     """Ends and lags are as the last driver saw them. A partition that had nothing left to mirror
     then lags by the time since, unless its mirror has ended. Raises CausewayError."""
     now_ms = int(time.time() * 1000)
     answered_ms = lag.answered_at(contents.tasks.values())
     told = active_directives(target, link, contents)
-    standing = Standing({each.key: each for each in told.directives})
+    standing = LinkDirectives({each.key: each for each in told.directives})
     return LinkStatus(
         link=link,
         driver=driver_of(contents.leases, now_ms),

@@ -17,8 +17,7 @@ from typing import NamedTuple
 from causeway.cluster import Connect
 from causeway.config import LinkSettings, Settings, reverse_of
 from causeway.errors import CausewayError
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.progress import Contents, Progress, read_progress
+from causeway.link_topics import DirectiveLog, PartitionProgress, ProgressContents, read_progress
 from causeway.model import TopicPartition
 from causeway.translation import reverse
 from causeway.translation.logs import Check, MappedCourse, logs_of, mapped_courses
@@ -40,7 +39,7 @@ class _Missing(NamedTuple):
 def fill(
     found: Found,
     by_source: Mapping[TopicPartition, Sequence[MappedCourse]],
-    contents: Contents,
+    contents: ProgressContents,
     link: LinkSettings,
     settings: Settings,
     connect: Connect,
@@ -64,9 +63,9 @@ def fill(
         log = DirectiveLog(connect(link.target_admin), link.directives_topic)
         log.look()
         other = read_progress(reverse_link, connect)
-        feeding: dict[_Missing, Progress] = {}
+        feeding: dict[_Missing, PartitionProgress] = {}
         for each in missing:
-            start = log.standing.start_of(each.source)
+            start = log.directives.start_of(each.source)
             there = other.partitions.get(each.target)
             if start is None or there is None:
                 continue
@@ -82,8 +81,8 @@ def fill(
 
 
 def _translated(
-    feeding: Mapping[_Missing, Progress],
-    contents: Contents,
+    feeding: Mapping[_Missing, PartitionProgress],
+    contents: ProgressContents,
     link: LinkSettings,
     settings: Settings,
     connect: Connect,

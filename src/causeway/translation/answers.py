@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from causeway.cluster import Connect, OffsetAt, clusters
 from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.errors import CausewayError, ConfigError
-from causeway.link_topics.progress import Contents, Progress, read_progress
+from causeway.link_topics import PartitionProgress, ProgressContents, read_progress
 from causeway.model import TopicPartition
 from causeway.translation import after_failback, forward, reverse
 from causeway.translation.after_failback import Found
@@ -192,9 +192,9 @@ class _OfLink:
 
     def _fed(
         self, asked: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, Sequence[Progress]]:
+    ) -> Mapping[TopicPartition, Sequence[PartitionProgress]]:
         """The progress of the source partitions that lead to each partition asked for."""
-        found: dict[TopicPartition, list[Progress]] = {at: [] for at in asked}
+        found: dict[TopicPartition, list[PartitionProgress]] = {at: [] for at in asked}
         for at, progress in self._contents.partitions.items():
             for one in [outlet.at for outlet in progress.outlets] if self._back else [at]:
                 if one in found:
@@ -231,7 +231,7 @@ class _OfLink:
         return found
 
     def _answer(
-        self, question: Question, offset: int, fed: Sequence[Progress], found: Found
+        self, question: Question, offset: int, fed: Sequence[PartitionProgress], found: Found
     ) -> Answer:
         there = tuple(each[offset] for each in found[question.at])
         why, note = (None, None) if there else _why_none(fed)
@@ -245,7 +245,7 @@ class _OfLink:
         )
 
 
-def _why_none(fed: Iterable[Progress]) -> tuple[OffsetNote, str]:
+def _why_none(fed: Iterable[PartitionProgress]) -> tuple[OffsetNote, str]:
     outlets = [outlet for progress in fed for outlet in progress.outlets]
     if not outlets:
         reasons = [progress.reason for progress in fed if progress.reason]
@@ -261,7 +261,7 @@ class _Missing:
     """Says why the progress topic has no record of a partition."""
 
     def __init__(
-        self, link: LinkSettings, contents: Contents, source: ClusterLogs, *, back: bool
+        self, link: LinkSettings, contents: ProgressContents, source: ClusterLogs, *, back: bool
     ) -> None:
         self._link, self._source, self._back = link, source, back
         known = contents.partitions.values()

@@ -11,10 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from causeway.link_topics.offset_map import OffsetMap, Span
-from causeway.link_topics.progress import MapRecords, Progress, offset_maps_of
+from causeway.link_topics import (
+    MapRecords,
+    OffsetMap,
+    Outlet,
+    PartitionProgress,
+    Span,
+    offset_maps_of,
+)
 from causeway.model import State, TopicPartition
-from causeway.relay.messages import Outlet
 from causeway.relay.offset_lookup import Sought
 
 
@@ -38,7 +43,7 @@ class Course:
 
     @classmethod
     def of(
-        cls, progress: Progress, outlet: Outlet, *, placed: bool = True, rewinds: int = 0
+        cls, progress: PartitionProgress, outlet: Outlet, *, placed: bool = True, rewinds: int = 0
     ) -> Course:
         return cls(
             source=progress.source,
@@ -102,9 +107,9 @@ class ProgressCourses:
 
     def __init__(
         self,
-        partitions: Iterable[Progress],
+        partitions: Iterable[PartitionProgress],
         records: Mapping[TopicPartition, MapRecords],
-        multiplied: Callable[[Progress], bool] = lambda _: True,
+        multiplied: Callable[[PartitionProgress], bool] = lambda _: True,
     ) -> None:
         self._partitions = tuple(partitions)
         self.maps: dict[CourseKey, OffsetMap] = {

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
+from causeway.link_topics import Outlet
 from causeway.model import TopicPartition
 from causeway.relay import offset_lookup
-from causeway.relay.messages import Outlet
 from causeway.translation.course import CourseKey
 
 

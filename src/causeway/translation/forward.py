@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.link_topics.offset_map import Span
+from causeway.link_topics import Span
 from causeway.relay import offset_lookup
 from causeway.relay.offset_lookup import Sought
 from causeway.translation import reverse

@@ -11,11 +11,9 @@ from causeway.cluster import EARLIEST, LATEST, Cluster, Connect, OffsetAt
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import Transforms
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics.offset_map import OffsetMap
-from causeway.link_topics.progress import Contents, Progress
+from causeway.link_topics import OffsetMap, Outlet, PartitionProgress, ProgressContents
 from causeway.model import Pair, State, TopicPartition, same_topic
 from causeway.records import SEQUENCE_SPACE, advance, distance
-from causeway.relay.messages import Outlet
 from causeway.translation.course import Course, ProgressCourses, shared_by
 from causeway.translation.values import OffsetNote
 from causeway.wire import codes
@@ -90,8 +88,8 @@ class MappedCourse:
 def mapped_courses(
     link: LinkSettings,
     settings: Settings,
-    contents: Contents,
-    known: Iterable[Progress],
+    contents: ProgressContents,
+    known: Iterable[PartitionProgress],
     logs: LinkLogs,
 ) -> dict[TopicPartition, list[MappedCourse]]:
     """By source partition. Courses whose offsets cannot be mapped are missing."""
@@ -114,7 +112,7 @@ def mapped_courses(
     return dict(found)
 
 
-def _may_multiply(link: LinkSettings, settings: Settings, progress: Progress) -> bool:
+def _may_multiply(link: LinkSettings, settings: Settings, progress: PartitionProgress) -> bool:
     """Whether one source record may have become several. Only rules keep each record and add none,
     and only if the partition goes through the rules of the file."""
     if progress.transform is None:
@@ -130,7 +128,7 @@ def _may_multiply(link: LinkSettings, settings: Settings, progress: Progress) ->
 
 
 def logs_of(
-    link: LinkSettings, connect: Connect, known: Collection[Progress], check: Check
+    link: LinkSettings, connect: Connect, known: Collection[PartitionProgress], check: Check
 ) -> LinkLogs:
     """The logs of these partitions and of their target partitions."""
     sources = {progress.source for progress in known}
@@ -144,7 +142,7 @@ def logs_of(
     )
 
 
-def problem_of(progress: Progress, outlet: Outlet, logs: LinkLogs) -> CourseProblem | None:
+def problem_of(progress: PartitionProgress, outlet: Outlet, logs: LinkLogs) -> CourseProblem | None:
     source, target = logs.source, logs.target
     at, there = progress.source, outlet.at
     if not same_topic(source.ids.get(at.topic), progress.topic_id):

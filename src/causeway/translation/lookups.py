@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.link_topics.offset_map import Span
+from causeway.link_topics import Span
 from causeway.translation.course import Course, CourseKey
 from causeway.translation.forward import Lane, read_span
 

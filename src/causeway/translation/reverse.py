@@ -16,13 +16,11 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from causeway.cluster import Cluster
+from causeway.cluster import Cluster, Content, content_of, log_reader
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics.offset_map import Span
+from causeway.link_topics import Span
 from causeway.model import Pair, TopicPartition
 from causeway.records import HEADER, Batch, Record, advance, decode, distance, records_of
-from causeway.relay import log_reader
-from causeway.relay.log_reader import Content, content_of
 from causeway.relay.offset_lookup import Sought
 from causeway.translation.logs import Check, LinkLogs, MappedCourse
 from causeway.translation.values import LOGS_INCOMPLETE, ONLY_A_LANE, MappedOffset, OffsetNote

@@ -23,7 +23,7 @@ from causeway.cluster import EARLIEST, Cluster, OffsetAt
 from causeway.config import LinkSettings
 from causeway.control import Commits, Translated, UnreadRecord, groups
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import MapRecords, Progress
+from causeway.link_topics import MapRecords, PartitionProgress
 from causeway.model import TopicPartition
 from causeway.translation.course import Course, ProgressCourses
 from causeway.translation.unread_look import (
@@ -148,7 +148,7 @@ class UnreadRecords:
 
     def look_by_progress(
         self,
-        partitions: Iterable[Progress],
+        partitions: Iterable[PartitionProgress],
         records: Mapping[TopicPartition, MapRecords],
         places: Translated,
         there: Mapping[str, Commits | CausewayError],

@@ -7,15 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from causeway.cluster import Cluster
+from causeway.cluster import Cluster, log_reader
 from causeway.config import LinkSettings
 from causeway.control import Checkpoint, Commits, UnreadRecord
 from causeway.errors import CausewayError
-from causeway.link_topics.other_links import OtherFeed, feeds_of_other_links
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics import OtherFeed, TopicLog, feeds_of_other_links
 from causeway.model import TopicPartition
 from causeway.records import CONTROL, HEADER, MAGIC, MAGIC_AT
-from causeway.relay import log_reader
 from causeway.translation.course import CourseKey
 
 _FEEDS_S = 30.0  # other links' claims are read again after this time

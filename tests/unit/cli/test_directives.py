@@ -7,13 +7,11 @@ import pytest
 from causeway.cli import directives
 from causeway.cli.active_directives import standing
 from causeway.errors import ConfigError, UnreachableError
-from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.link_topics import PauseDirective, Scope, ThrottleDirective
 from causeway.operate.directives.act import Outcome, Seen
 
 NINES = "9" * 400
-ANNA = Directive(
-    kind=Kind.PAUSE, scope=Scope("orders"), who="anna@ops", why="too [red]\x1b loud", at=0
-)
+ANNA = PauseDirective(scope=Scope("orders"), who="anna@ops", why="too [red]\x1b loud", at=0)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +83,7 @@ def test_what_is_said(
 
 
 def test_what_stands_in_words() -> None:
-    limit = Directive(
-        kind=Kind.THROTTLE, scope=Scope(), who="anna@ops", at=0, bytes_per_s=2_000_000
-    )
+    limit = ThrottleDirective(scope=Scope(), who="anna@ops", at=0, bytes_per_s=2_000_000)
     lines = [line.plain for line in standing([ANNA, limit])]
     assert lines[0].startswith("paused orders by anna@ops since 1970-01-01T00:00:00Z: too [red]")
     assert "\x1b" not in lines[0]

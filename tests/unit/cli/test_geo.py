@@ -21,12 +21,12 @@ from causeway.geo.destination_status import Destination, TopicStanding
 from causeway.geo.destinations import Added
 from causeway.geo.local_file import Place, Remembered
 from causeway.geo.topics import Done, Topic
-from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.link_topics import MirrorDirective, Scope
 from causeway.status.from_clusters import Driver
 from tests.harness.command import Ended
 from tests.unit.geo.test_standing import GEO
 
-BY = Directive(kind=Kind.MIRROR, scope=Scope("orders"), who="anna@ops", why="Lyon", at=0)
+BY = MirrorDirective(scope=Scope("orders"), who="anna@ops", why="Lyon", at=0)
 Geo = Callable[..., Ended]
 
 

@@ -11,9 +11,13 @@ from rich.console import Console
 
 from causeway.cli.live import render
 from causeway.cli.present import share
-from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.link_topics import (
+    PauseDirective,
+    RuleCounts,
+    Scope,
+    Transformed,
+)
 from causeway.model import State
-from causeway.relay.messages import RuleCounts, Transformed
 from causeway.status.snapshot import (
     LinkStatus,
     PartitionStatus,
@@ -192,7 +196,7 @@ def test_many_transforms_leave_room_for_topics() -> None:
 
 
 def test_what_people_asked_for_is_shown() -> None:
-    asked = Directive(kind=Kind.PAUSE, scope=Scope("orders"), who="anna@ops", why="too loud", at=0)
+    asked = PauseDirective(scope=Scope("orders"), who="anna@ops", why="too loud", at=0)
     some = snapshot(partition("orders", state=State.PAUSED, reason="paused by anna@ops"))
     text = shown(replace(some, links=(replace(some.links[0], directives=(asked,)),)))
     assert "paused orders by anna@ops since 1970-01-01T00:00:00Z: too loud" in text

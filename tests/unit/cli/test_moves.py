@@ -12,8 +12,14 @@ from causeway.cli import failback, failover
 from causeway.cli.active_directives import standing
 from causeway.cli.main import main
 from causeway.errors import NobodyLeadsError
-from causeway.link_topics.cuts import Cut, CutPoint
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope
+from causeway.link_topics import (
+    THE_LINK,
+    BeginDirective,
+    Cut,
+    CutPoint,
+    EndDirective,
+    Scope,
+)
 from causeway.model import State, TopicPartition
 from causeway.operate.failover import failback as failing_back
 from causeway.operate.failover import promote as promoting
@@ -34,7 +40,7 @@ CUT = Cut(
         ),
     ),
 )
-END = Directive(kind=Kind.END, who="anna@ops", why="drill", at=0, how=State.FAILED_OVER, done=True)
+END = EndDirective(who="anna@ops", why="drill", at=0, how=State.FAILED_OVER, done=True)
 
 NOW = 1_700_000_000_000
 
@@ -259,7 +265,7 @@ def test_a_failback_is_shown_and_done_with_a_yes(
 
 
 def test_an_end_of_all_is_told_once() -> None:
-    part = Directive(kind=Kind.END, scope=Scope("orders"), who="anna@ops", at=0, cut=CUT)
-    begin = Directive(kind=Kind.BEGIN, scope=Scope("orders"), who="anna@ops", at=0)
+    part = EndDirective(scope=Scope("orders"), who="anna@ops", at=0, cut=CUT)
+    begin = BeginDirective(scope=Scope("orders"), who="anna@ops", at=0)
     (line,) = standing([END, part, begin])
     assert line.plain.startswith("failed over the link by anna@ops at 1970")

@@ -17,8 +17,8 @@ from causeway.cli.guard import guarded
 from causeway.cli.live import render
 from causeway.cli.logs import Logfmt
 from causeway.cli.present import _Above
+from causeway.link_topics import Transformed
 from causeway.model import State
-from causeway.relay.messages import Transformed
 from causeway.status.snapshot import Role, TransformStatus, Trouble
 from tests.unit.metrics.snapshots import full
 

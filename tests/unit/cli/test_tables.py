@@ -13,7 +13,7 @@ from causeway.config import ClientSettings, LinkSettings, TransformSettings
 from causeway.control import AclPlan, ConfigPlan, LeftOut, MirroredTopic, TopicPlan, TopicProblem
 from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import RuleCounts, TaskRecord, Transformed
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.plan.plan import LinkPlan
@@ -21,7 +21,6 @@ from causeway.operate.plan.starts import Starts
 from causeway.operate.plan.transforms import Checked, TransformPlan, TransformState
 from causeway.operate.try_transform.result import Content, Decoded, Trial, Tried, as_json
 from causeway.operate.try_transform.result import Outcome as TrialOutcome
-from causeway.relay.messages import RuleCounts, Transformed
 from causeway.status.from_clusters import LinkStatus, PartitionStatus
 
 # What other tools take for markup, an emoji, or an order to the terminal.

@@ -15,10 +15,9 @@ from causeway.config import LinkSettings
 from causeway.control import ObservedTopics, TopicPlan, collisions
 from causeway.control.topics import plan
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.relay.messages import Outlet
 from causeway.renames import parse
 from tests.unit.control.test_topics import link as plain_link
 from tests.unit.control.test_topics import observed as plain_observed
@@ -174,8 +173,8 @@ def outlet(topic: str, routed: str | None = None) -> Outlet:
     )
 
 
-def progress(topic: str, *outlets: Outlet) -> Progress:
-    return Progress(
+def progress(topic: str, *outlets: Outlet) -> PartitionProgress:
+    return PartitionProgress(
         topic=topic,
         partition=0,
         topic_id="aa" * 16,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.link_topics import directive_log
-from causeway.link_topics.directive_json import encode
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.link_topics import (
+    DirectiveLog,
+    PauseDirective,
+    Scope,
+    directive_log,
+    encode_directive,
+)
 from causeway.model import TopicPartition
 from tests.harness.raw_batches import Rec
 from tests.harness.world import FakeCluster, Log
@@ -19,8 +22,8 @@ TOPIC = "__causeway.A.B.directives"
 def log_of(*topics: str) -> Log:
     log = Log()
     for topic in topics:
-        wish = Directive(kind=Kind.PAUSE, scope=Scope(topic), who="anna@ops", at=1)
-        key, value = encode((wish.key, wish))
+        wish = PauseDirective(scope=Scope(topic), who="anna@ops", at=1)
+        key, value = encode_directive((wish.key, wish))
         log.append([Rec(offset=log.end, key=key, value=value)])
     return log
 
@@ -40,7 +43,7 @@ def reader(target: Target) -> DirectiveLog:
 
 
 def paused(log: DirectiveLog, topic: str) -> bool:
-    return log.standing.pause_of(TopicPartition(topic, 0)) is not None
+    return log.directives.pause_of(TopicPartition(topic, 0)) is not None
 
 
 @pytest.fixture(autouse=True)

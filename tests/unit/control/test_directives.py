@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.errors import ProtocolError
-from causeway.link_topics.directive_json import decode, encode
-from causeway.link_topics.directives import (
+from causeway.link_topics import (
     THE_LINK,
     Directive,
-    Kind,
-    Plan,
+    DirectiveKind,
+    DirectivePlan,
+    EndDirective,
+    LinkDirectives,
+    PauseDirective,
     Scope,
-    Standing,
-    plan,
-    plan_back,
+    StepDownDirective,
+    ThrottleDirective,
+    decode_directive,
+    encode_directive,
+    plan_directive,
+    plan_removal,
 )
 from causeway.model import State, TopicPartition
+from tests.harness.directives import directive as any_directive
 
 ORDERS, ORDERS_3 = Scope("orders"), Scope("orders", 3)
 AT_3 = TopicPartition("orders", 3)
@@ -32,17 +36,17 @@ places = st.sampled_from([AT_3, TopicPartition("orders", 4), TopicPartition("bil
 
 
 def pause(scope: Scope, who: str = "anna@ops", *, paused: bool = True) -> Directive:
-    return Directive(kind=Kind.PAUSE, scope=scope, who=who, at=1_000, paused=paused)
+    return PauseDirective(scope=scope, who=who, at=1_000, paused=paused)
 
 
 def throttle(scope: Scope, rate: int | None) -> Directive:
-    return Directive(kind=Kind.THROTTLE, scope=scope, who="anna@ops", at=1, bytes_per_s=rate)
+    return ThrottleDirective(scope=scope, who="anna@ops", at=1, bytes_per_s=rate)
 
 
-def after(*wishes: Directive) -> Standing:
-    standing = Standing()
+def after(*wishes: Directive) -> LinkDirectives:
+    standing = LinkDirectives()
     for wish in wishes:
-        standing = standing.with_all(plan(standing, wish).changes)
+        standing = standing.with_all(plan_directive(standing, wish).changes)
     return standing
 
 
@@ -59,7 +63,7 @@ def test_a_part_of_what_is_paused_can_be_resumed_and_paused_again() -> None:
     assert some.pause_of(AT_3) is None
     assert some.pause_of(TopicPartition("bills", 0))
 
-    again = some.with_all(plan(some, pause(ORDERS, "ben@ops")).changes)
+    again = some.with_all(plan_directive(some, pause(ORDERS, "ben@ops")).changes)
     found = again.pause_of(AT_3)
     assert found is not None
     assert found.who == "ben@ops"
@@ -67,31 +71,33 @@ def test_a_part_of_what_is_paused_can_be_resumed_and_paused_again() -> None:
 
 def test_the_second_to_pause_is_told_of_the_first_and_changes_nothing() -> None:
     first = pause(ORDERS)
-    found = plan(after(first), pause(ORDERS, "ben@ops"))
-    assert found == Plan(changes=(), before=first)
-    assert plan(after(first), pause(ORDERS_3, "ben@ops")).before == first
+    found = plan_directive(after(first), pause(ORDERS, "ben@ops"))
+    assert found == DirectivePlan(changes=(), before=first)
+    assert plan_directive(after(first), pause(ORDERS_3, "ben@ops")).before == first
 
 
 def test_to_resume_a_link_leaves_what_was_paused_of_it_alone_and_says_so() -> None:
     standing = after(pause(ORDERS), pause(THE_LINK, "ben@ops"))
-    found = plan(standing, pause(THE_LINK, paused=False))
+    found = plan_directive(standing, pause(THE_LINK, paused=False))
     left = standing.with_all(found.changes)
     assert left.pause_of(TopicPartition("bills", 0)) is None
     assert left.pause_of(AT_3) == pause(ORDERS)
-    assert found.beside == (pause(ORDERS),)
+    assert found.parts == (pause(ORDERS),)
 
 
 def test_what_is_paused_within_what_is_paused_stays_so_when_that_is_resumed() -> None:
     link, orders = pause(THE_LINK, "ben@ops"), pause(ORDERS)
-    assert plan(after(link), orders) == Plan(changes=((orders.key, orders),), before=link)
+    assert plan_directive(after(link), orders) == DirectivePlan(
+        changes=((orders.key, orders),), before=link
+    )
     standing = after(link, orders, pause(THE_LINK, paused=False))
     assert standing.pause_of(TopicPartition("bills", 0)) is None
     assert standing.pause_of(AT_3) == orders  # its own reason is not over
 
 
 def test_to_resume_what_is_not_paused_changes_nothing_but_tells_of_its_paused_parts() -> None:
-    found = plan(after(pause(ORDERS_3)), pause(ORDERS, paused=False))
-    assert found == Plan(beside=(pause(ORDERS_3),))
+    found = plan_directive(after(pause(ORDERS_3)), pause(ORDERS, paused=False))
+    assert found == DirectivePlan(parts=(pause(ORDERS_3),))
 
 
 @given(st.lists(st.tuples(scopes, st.booleans()), max_size=8), scopes, places)
@@ -102,12 +108,16 @@ def test_whatever_was_asked_before_the_last_word_counts_for_its_scope(
     Neither changes anything outside."""
     before = after(*(pause(of, paused=paused) for of, paused in wishes))
 
-    paused = before.with_all(plan(before, pause(scope)).changes)
-    resumed = before.with_all(plan(before, pause(scope, paused=False)).changes)
+    paused = before.with_all(plan_directive(before, pause(scope)).changes)
+    resumed = before.with_all(plan_directive(before, pause(scope, paused=False)).changes)
 
     if scope.covers(at):
         assert paused.pause_of(at)
-        own = [o for o in before if o.paused and o.scope != scope and scope.covers(o.scope)]
+        own = [
+            o
+            for o in before.all(PauseDirective)
+            if o.paused and o.scope != scope and scope.covers(o.scope)
+        ]
         if not any(each.scope.covers(at) for each in own):
             assert resumed.pause_of(at) is None
     else:
@@ -115,24 +125,24 @@ def test_whatever_was_asked_before_the_last_word_counts_for_its_scope(
 
 
 def test_the_limits_that_hold() -> None:
-    assert Standing().limits(None) == {}
-    assert Standing().limits(500) == {None: 500}
+    assert LinkDirectives().limits(None) == {}
+    assert LinkDirectives().limits(500) == {None: 500}
     some = after(throttle(THE_LINK, 100), throttle(ORDERS, 50))
     assert some.limits(500) == {None: 100, "orders": 50}
     assert after(throttle(THE_LINK, None)).limits(500) == {}
-    back = some.with_all(plan_back(some, Kind.THROTTLE, THE_LINK).changes)
+    back = some.with_all(plan_removal(some, DirectiveKind.THROTTLE, THE_LINK).changes)
     assert back.limits(500) == {None: 500, "orders": 50}
 
 
 def test_a_throttle_that_is_the_same_changes_nothing() -> None:
     stood = throttle(ORDERS, 50)
-    wish = replace(stood, who="ben@ops")
-    assert plan(after(stood), wish) == Plan(before=stood)
-    assert plan_back(Standing(), Kind.THROTTLE, ORDERS) == Plan()
+    wish = stood.replace(who="ben@ops")
+    assert plan_directive(after(stood), wish) == DirectivePlan(before=stood)
+    assert plan_removal(LinkDirectives(), DirectiveKind.THROTTLE, ORDERS) == DirectivePlan()
 
 
 @given(
-    st.sampled_from(Kind),
+    st.sampled_from(DirectiveKind),
     scopes,
     st.text(max_size=20),
     st.none() | st.text(max_size=20),
@@ -141,7 +151,7 @@ def test_a_throttle_that_is_the_same_changes_nothing() -> None:
     st.none() | st.integers(1, 2**52),
 )
 def test_what_is_written_is_read(
-    kind: Kind,
+    kind: DirectiveKind,
     scope: Scope,
     who: str,
     why: str | None,
@@ -149,20 +159,18 @@ def test_what_is_written_is_read(
     paused: bool,
     rate: int | None,
 ) -> None:
-    directive = Directive(
-        kind=kind,
-        scope=scope,
-        who=who,
-        why=why,
-        at=at,
-        paused=paused if kind is Kind.PAUSE else True,
-        bytes_per_s=rate if kind is Kind.THROTTLE else None,
-        cluster=who if kind is Kind.ORIGIN else "",
-        looked={0: at} if kind is Kind.BEGIN else {},
-        kept={1: at} if kind is Kind.BEGIN else {},
+    fields: dict[DirectiveKind, dict[str, object]] = {
+        DirectiveKind.PAUSE: {"paused": paused},
+        DirectiveKind.THROTTLE: {"bytes_per_s": rate},
+        DirectiveKind.ORIGIN: {"cluster": who},
+        DirectiveKind.BEGIN: {"looked": {0: at}, "kept": {1: at}},
+    }
+    directive = any_directive(kind, scope, who, at, why=why, **fields.get(kind, {}))
+    assert decode_directive(*encode_directive((directive.key, directive))) == (
+        directive.key,
+        directive,
     )
-    assert decode(*encode((directive.key, directive))) == (directive.key, directive)
-    assert decode(*encode((directive.key, None))) == (directive.key, None)
+    assert decode_directive(*encode_directive((directive.key, None))) == (directive.key, None)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +193,7 @@ def test_what_is_written_is_read(
 )
 def test_what_this_version_did_not_write_is_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(ProtocolError):
-        decode(key, value)
+        decode_directive(key, value)
 
 
 @pytest.mark.parametrize(
@@ -193,19 +201,19 @@ def test_what_this_version_did_not_write_is_refused(key: bytes | None, value: by
     [
         (pause(ORDERS), "by anna@ops since 1970-01-01T00:00:01Z"),
         (
-            Directive(kind=Kind.END, who="anna@ops", at=1_000, how=State.PROMOTING),
+            EndDirective(who="anna@ops", at=1_000, how=State.PROMOTING),
             "by anna@ops since 1970-01-01T00:00:01Z",
         ),
         (
-            Directive(kind=Kind.END, who="anna@ops", at=1_000, how=State.FAILED_OVER, why="drill"),
+            EndDirective(who="anna@ops", at=1_000, how=State.FAILED_OVER, why="drill"),
             "by anna@ops at 1970-01-01T00:00:01Z: drill",
         ),
         (
-            Directive(kind=Kind.END, who="anna@ops", at=1_000, how=State.PROMOTED),
+            EndDirective(who="anna@ops", at=1_000, how=State.PROMOTED),
             "by anna@ops at 1970-01-01T00:00:01Z",
         ),
         (
-            Directive(kind=Kind.STEP_DOWN, who="anna@ops", at=1_000),
+            StepDownDirective(who="anna@ops", at=1_000),
             "by anna@ops at 1970-01-01T00:00:01Z",
         ),
     ],

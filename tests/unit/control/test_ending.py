@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from causeway.errors import ConfigError, ConflictError, RefusedError
-from causeway.link_topics.cuts import Cut, CutPoint
-from causeway.link_topics.directive_json import decode, encode
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing, plan
-from causeway.link_topics.ending import back, begin, cuts_of, finish, let_go
+from causeway.link_topics import (
+    THE_LINK,
+    Cut,
+    CutPoint,
+    DirectivePlan,
+    EndDirective,
+    LinkDirectives,
+    PauseDirective,
+    RestartDirective,
+    Scope,
+    cuts_of,
+    decode_directive,
+    encode_directive,
+    finish_end,
+    plan_directive,
+    plan_end,
+    plan_failback,
+    withdraw_promotion,
+)
 from causeway.model import State, TopicPartition
 
 ORDERS = Scope("orders")
@@ -25,126 +38,133 @@ CUT = Cut(
 )
 
 
-def end(scope: Scope = THE_LINK, how: State = State.PROMOTING, who: str = "anna@ops") -> Directive:
-    return Directive(kind=Kind.END, scope=scope, who=who, why="drill", at=1_000, how=how)
+def end(
+    scope: Scope = THE_LINK, how: State = State.PROMOTING, who: str = "anna@ops"
+) -> EndDirective:
+    return EndDirective(scope=scope, who=who, why="drill", at=1_000, how=how)
 
 
-def after(standing: Standing, made: Plan) -> Standing:
+def after(standing: LinkDirectives, made: DirectivePlan) -> LinkDirectives:
     return standing.with_all(made.changes)
 
 
 def test_it_is_read_as_it_was_written() -> None:
-    directive = replace(end(ORDERS, State.FAILED_OVER), cut=CUT, done=True)
-    assert decode(*encode((directive.key, directive))) == (directive.key, directive)
+    directive = end(ORDERS, State.FAILED_OVER).replace(cut=CUT, done=True)
+    assert decode_directive(*encode_directive((directive.key, directive))) == (
+        directive.key,
+        directive,
+    )
     bare = end()
-    assert decode(*encode((bare.key, bare))) == (bare.key, bare)
-    left = replace(bare, groups=("readers", "writers"))
-    assert decode(*encode((left.key, left))) == (left.key, left)
-    key, value = encode((bare.key, bare))
+    assert decode_directive(*encode_directive((bare.key, bare))) == (bare.key, bare)
+    left = bare.replace(groups=("readers", "writers"))
+    assert decode_directive(*encode_directive((left.key, left))) == (left.key, left)
+    key, value = encode_directive((bare.key, bare))
     assert value is not None
     older = value.replace(b'"groups":[],', b"")
     assert older != value
-    assert decode(key, older) == (bare.key, bare)
+    assert decode_directive(key, older) == (bare.key, bare)
 
 
 def test_a_mirror_ends_with_a_cut_of_each_topic() -> None:
-    standing = after(Standing(), begin(Standing(), end()))
+    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end()))
     assert standing.hold_of(ORDERS) == (
         State.PROMOTING,
         "promoting by anna@ops since 1970-01-01T00:00:01Z: drill",
     )
     assert not standing.has_ended(ORDERS)
     standing = after(
-        standing, finish(standing, THE_LINK, State.PROMOTED, {"orders": CUT}, done=False)
+        standing, finish_end(standing, THE_LINK, State.PROMOTED, {"orders": CUT}, done=False)
     )
     assert standing.has_ended(ORDERS)
     assert standing.has_ended(Scope("born later")), "nothing of the link is mirrored any more"
     (cut,) = cuts_of(standing, THE_LINK).values()
     assert (cut.cut, cut.scope, cut.who, cut.at) == (CUT, ORDERS, "anna@ops", 1_000)
     # The next call goes on: what is known of the cut counts, others may have written since.
-    later = replace(CUT, points=())
+    later = CUT.replace(points=())
     standing = after(
-        standing, finish(standing, THE_LINK, State.PROMOTED, {"orders": later}, done=True)
+        standing, finish_end(standing, THE_LINK, State.PROMOTED, {"orders": later}, done=True)
     )
     assert cuts_of(standing, THE_LINK)["orders"].cut == CUT
-    assert standing.by_key[Kind.END, THE_LINK].done
-    assert not finish(standing, THE_LINK, State.PROMOTED, {}, done=True).changes
+    ended = standing.get(EndDirective)
+    assert ended is not None
+    assert ended.done
+    assert not finish_end(standing, THE_LINK, State.PROMOTED, {}, done=True).changes
 
 
 def test_of_one_topic_the_end_is_the_cut() -> None:
-    standing = after(Standing(), begin(Standing(), end(ORDERS)))
-    made = finish(standing, ORDERS, State.PROMOTED, {"orders": CUT}, done=False)
+    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end(ORDERS)))
+    made = finish_end(standing, ORDERS, State.PROMOTED, {"orders": CUT}, done=False)
     assert len(made.changes) == 1
     standing = after(standing, made)
-    assert standing.by_key[Kind.END, ORDERS].cut == CUT
+    assert cuts_of(standing, ORDERS)["orders"].cut == CUT
     assert not standing.has_ended(Scope("bills"))
 
 
 def test_who_comes_second_changes_nothing() -> None:
-    standing = after(Standing(), begin(Standing(), end(how=State.FAILED_OVER)))
+    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end(how=State.FAILED_OVER)))
     for how in (State.PROMOTING, State.FAILED_OVER):
-        again = begin(standing, end(how=how, who="ben@ops"))
+        again = plan_end(standing, end(how=how, who="ben@ops"))
         assert again.changes == ()
         assert again.before is not None
         assert again.before.who == "anna@ops"
 
 
 def test_a_failover_comes_before_a_promotion_that_is_under_way() -> None:
-    standing = after(Standing(), begin(Standing(), end()))
-    standing = after(standing, begin(standing, end(how=State.FAILED_OVER, who="ben@ops")))
+    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end()))
+    standing = after(standing, plan_end(standing, end(how=State.FAILED_OVER, who="ben@ops")))
     assert standing.has_ended(ORDERS)
 
 
 def test_a_part_of_what_has_ended_does_not_end_again() -> None:
-    standing = after(Standing(), begin(Standing(), end(how=State.FAILED_OVER)))
+    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end(how=State.FAILED_OVER)))
     with pytest.raises(ConfigError, match=r"the mirror of the link was failed over by anna@ops"):
-        begin(standing, end(ORDERS))
+        plan_end(standing, end(ORDERS))
 
 
 def test_what_was_taken_back_is_not_finished() -> None:
     with pytest.raises(ConflictError):
-        finish(Standing(), THE_LINK, State.PROMOTED, {}, done=True)
+        finish_end(LinkDirectives(), THE_LINK, State.PROMOTED, {}, done=True)
 
 
 def test_a_promotion_that_is_off_takes_no_other_end_back() -> None:
     """Neither that of a topic which had ended before, nor a failover that came amid it."""
-    standing = after(Standing(), begin(Standing(), end(ORDERS, State.FAILED_OVER)))
+    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end(ORDERS, State.FAILED_OVER)))
     standing = after(
-        standing, finish(standing, ORDERS, State.FAILED_OVER, {"orders": CUT}, done=True)
+        standing, finish_end(standing, ORDERS, State.FAILED_OVER, {"orders": CUT}, done=True)
     )
-    held = after(standing, begin(standing, end()))
+    held = after(standing, plan_end(standing, end()))
     assert held.hold_of(Scope("bills")) is not None
-    off = after(held, let_go(held, THE_LINK))
+    off = after(held, withdraw_promotion(held, THE_LINK))
     assert off.hold_of(Scope("bills")) is None
     assert off.has_ended(ORDERS)
-    lost = after(held, begin(held, end(how=State.FAILED_OVER, who="ben@ops")))
-    assert let_go(lost, THE_LINK).changes == ()
+    lost = after(held, plan_end(held, end(how=State.FAILED_OVER, who="ben@ops")))
+    assert withdraw_promotion(lost, THE_LINK).changes == ()
     with pytest.raises(ConflictError, match="failed over meanwhile by ben@ops"):
-        finish(lost, THE_LINK, State.PROMOTED, {}, done=False)
-    assert let_go(Standing(), THE_LINK).changes == ()
+        finish_end(lost, THE_LINK, State.PROMOTED, {}, done=False)
+    assert withdraw_promotion(LinkDirectives(), THE_LINK).changes == ()
 
 
 def test_what_has_ended_is_neither_paused_nor_resumed_nor_restarted() -> None:
-    standing = after(Standing(), begin(Standing(), end(how=State.FAILED_OVER)))
+    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end(how=State.FAILED_OVER)))
     for paused in (True, False):
-        wish = Directive(kind=Kind.PAUSE, scope=ORDERS, who="ben@ops", at=2, paused=paused)
+        wish = PauseDirective(scope=ORDERS, who="ben@ops", at=2, paused=paused)
         with pytest.raises(RefusedError, match=r"failed over by anna@ops.*causeway failback"):
-            plan(standing, wish)
-    wish = Directive(kind=Kind.RESTART, scope=ORDERS, who="ben@ops", at=2)
+            plan_directive(standing, wish)
+    restart = RestartDirective(scope=ORDERS, who="ben@ops", at=2)
     with pytest.raises(RefusedError, match=r"^restart orders: .*causeway failback"):
-        plan(standing, wish)
+        plan_directive(standing, restart)
 
 
 def test_taken_back_nothing_of_it_is_left() -> None:
-    pause = Directive(kind=Kind.PAUSE, scope=Scope("bills"), who="ben@ops", at=2)
-    standing = Standing({pause.key: pause})
-    standing = after(standing, begin(standing, end(how=State.FAILED_OVER)))
+    pause = PauseDirective(scope=Scope("bills"), who="ben@ops", at=2)
+    standing = LinkDirectives({pause.key: pause})
+    standing = after(standing, plan_end(standing, end(how=State.FAILED_OVER)))
     standing = after(
-        standing, finish(standing, THE_LINK, State.FAILED_OVER, {"orders": CUT}, done=True)
+        standing, finish_end(standing, THE_LINK, State.FAILED_OVER, {"orders": CUT}, done=True)
     )
     assert standing.hold_of(Scope("bills")) == (
         State.FAILED_OVER,
         "failed over by anna@ops at 1970-01-01T00:00:01Z: drill",
     )
-    standing = after(standing, back(standing, THE_LINK))
+    standing = after(standing, plan_failback(standing, THE_LINK))
     assert list(standing) == [pause], "a pause stands until somebody takes it back"

@@ -17,9 +17,17 @@ from causeway.errors import (
     PrerequisiteError,
     UnreachableError,
 )
-from causeway.link_topics import directive_log
-from causeway.link_topics.directive_json import decode, encode
-from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing
+from causeway.link_topics import (
+    CutoverDirective,
+    Directive,
+    DirectivePlan,
+    FenceDirective,
+    LinkDirectives,
+    Scope,
+    decode_directive,
+    encode_directive,
+)
+from tests.harness.directives import replace_writes
 
 
 def acl(
@@ -31,14 +39,18 @@ def acl(
     )
 
 
-def fence(topic: str, until: int, *, at: int = 1) -> Directive:
-    return Directive(
-        kind=Kind.FENCE, scope=Scope(topic), who="anna@ops", at=at, until=until, acls=(DENY_WRITE,)
+def fence(topic: str, until: int, *, at: int = 1) -> FenceDirective:
+    return FenceDirective(
+        scope=Scope(topic),
+        who="anna@ops",
+        at=at,
+        until=until,
+        acls=(DENY_WRITE,),
     )
 
 
-def standing(*found: Directive) -> Standing:
-    return Standing().with_all((each.key, each) for each in found)
+def standing(*found: Directive) -> LinkDirectives:
+    return LinkDirectives().with_all((each.key, each) for each in found)
 
 
 def test_writing_is_denied_to_everybody_once() -> None:
@@ -95,9 +107,9 @@ def test_a_fence_is_over_when_its_time_is() -> None:
 def test_a_record_tells_what_was_set() -> None:
     for each in (
         fence("orders", 1_000),
-        Directive(kind=Kind.CUTOVER, who="anna@ops", at=1, until=2, run="abc"),
+        CutoverDirective(who="anna@ops", at=1, until=2, run="abc"),
     ):
-        assert decode(*encode((each.key, each))) == (each.key, each)
+        assert decode_directive(*encode_directive((each.key, each))) == (each.key, each)
 
 
 class Sides:
@@ -105,28 +117,28 @@ class Sides:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.acls: set[AclBinding] = set()
-        self.standing = {"A->B": Standing(), "A->C": Standing()}
+        self.standing = {"A->B": LinkDirectives(), "A->C": LinkDirectives()}
         self.trouble: CausewayError | None = None
         self.links = {
             name: cast(Any, SimpleNamespace(name=name, directives_topic=name))
             for name in self.standing
         }
         monkeypatch.setattr(fences, "DirectiveLog", self.log)
-        monkeypatch.setattr(directive_log, "write", self.write)
+        replace_writes(monkeypatch, self.write)
 
     def log(self, _: object, name: str) -> Any:
         def look() -> None:
             if isinstance(self.trouble, AuthorizationError):
                 raise self.trouble
 
-        return SimpleNamespace(look=look, standing=self.standing[name])
+        return SimpleNamespace(look=look, directives=self.standing[name])
 
     def bootstrap_check(self, timeout_s: float) -> None:
         assert timeout_s <= 5, "nobody may write meanwhile"
         if isinstance(self.trouble, UnreachableError):
             raise self.trouble
 
-    def write(self, _: object, link: Any, decide: Callable[[Standing], Plan]) -> Any:
+    def write(self, _: object, link: Any, decide: Callable[[LinkDirectives], DirectivePlan]) -> Any:
         plan = decide(self.standing[link.name])
         self.standing[link.name] = self.standing[link.name].with_all(plan.changes)
         return SimpleNamespace(plan=plan)

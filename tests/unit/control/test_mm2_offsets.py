@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from causeway.control import Copied, MirrorMakerOffsets, UnconfirmedCopy
-from causeway.link_topics.topic_log import KeyValue, TopicLog
+from causeway.link_topics import KeyValue, TopicLog
 from causeway.model import TopicPartition
 
 KEY = b'["MirrorSourceConnector",{"cluster":"A","partition":2,"topic":"orders"}]'
@@ -20,7 +20,7 @@ class Log:
     def partitions(self) -> int:
         return self._count
 
-    def mend(self, partitions: int | None) -> None:
+    def keep_compacted(self, partitions: int | None) -> None:
         assert partitions is None, "Connect has 25 of them"
 
     def newest(self) -> dict[bytes, bytes]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.control import OffsetSync, OffsetSyncs
-from causeway.link_topics.topic_log import KeyValue, TopicLog
+from causeway.link_topics import KeyValue, TopicLog
 from causeway.model import TopicPartition
 
 AT = TopicPartition("orders", 3)

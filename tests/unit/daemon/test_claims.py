@@ -13,11 +13,9 @@ from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.claims import claim, decide
 from causeway.daemon.partitions.decisions import Adopt, Begin, GoOn, Offsets, Stop, Wish
 from causeway.filters import compile_patterns
-from causeway.link_topics.outlet_json import outlet_json, outlet_of
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import Outlet, PartitionProgress, decode_entry, encode_entry
 from causeway.model import NO_TOPIC_ID, Pair, State
 from causeway.naming import ReplicationPolicy
-from causeway.relay.messages import Outlet
 
 NOBODY = Wish()
 ADOPT = Wish(adopt=True)
@@ -55,8 +53,8 @@ LINK = link()
 BY_KEY = link(partitioning="by-key", sole_writer=False)
 
 
-def progress(**changes: Any) -> Progress:
-    known = Progress(
+def progress(**changes: Any) -> PartitionProgress:
+    known = PartitionProgress(
         topic="orders",
         partition=0,
         topic_id=TOPIC.source_id,
@@ -137,7 +135,7 @@ def test_a_claim_knows_the_claims_before_it() -> None:
     again = claim(TOPIC, 0, Begin(start=9, targets=(0,)), later, {0: (6, 0)}, LINK, before=first)
     (outlet,) = again.outlets
     assert (outlet.claimed_at, outlet.copied_to, outlet.earlier) == (90, 70, (5,))
-    assert outlet_of(outlet_json(outlet)) == outlet
+    assert decode_entry(*encode_entry(again, again.written_at)) == again
     other = replace(TOPIC, target_id="cc" * 16)
     anew = claim(other, 0, Begin(start=9, targets=(0,)), later, {0: (6, 0)}, LINK, before=first)
     assert (anew.outlets[0].copied_to, anew.outlets[0].earlier) == (0, ())
@@ -175,7 +173,7 @@ def test_a_shared_target_begins_unless_its_progress_was_lost() -> None:
     ],
 )
 def test_what_stops_stays_until_a_person_acts(
-    known: Progress, topic: MirroredTopic, offsets: Offsets, words: str, adopted_start: int
+    known: PartitionProgress, topic: MirroredTopic, offsets: Offsets, words: str, adopted_start: int
 ) -> None:
     offsets = replace(offsets, log_start=offsets.log_start or 3, start=42)
     found = decide(topic, 0, known, offsets, LINK, NOBODY)

@@ -14,8 +14,7 @@ from causeway.daemon.partitions.deleted import Deleted, judge
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
-from causeway.link_topics.offset_map import OffsetMap
-from causeway.link_topics.progress import Contents, Deletion, Entry, Progress
+from causeway.link_topics import Deletion, Entry, OffsetMap, PartitionProgress, ProgressContents
 from causeway.model import Pair, State, TopicPartition
 from tests.unit.daemon.test_rows import row
 
@@ -134,12 +133,12 @@ def test_what_an_earlier_driver_left_goes_as_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     registry = Registry("A->B")
-    registry.begin(Contents(partitions={AT: row(State.RUNNING).progress}))
+    registry.begin(ProgressContents(partitions={AT: row(State.RUNNING).progress}))
     world = World(monkeypatch, registry)
 
     world.look()
     (noted,) = world.written
-    assert isinstance(noted, Progress)
+    assert isinstance(noted, PartitionProgress)
     assert (noted.state, noted.gone_at) == (State.RUNNING, DAY_MS), "it may be the same again"
     world.target.topics.clear()
     for _ in range(3):
@@ -149,7 +148,7 @@ def test_what_an_earlier_driver_left_goes_as_well(
 
 def test_what_is_only_hidden_is_not_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry("A->B")
-    registry.begin(Contents(partitions={AT: row(State.RUNNING).progress}))
+    registry.begin(ProgressContents(partitions={AT: row(State.RUNNING).progress}))
     world = World(monkeypatch, registry)
     world.source.refused = {"orders"}
     world.look()
@@ -157,4 +156,4 @@ def test_what_is_only_hidden_is_not_deleted(monkeypatch: pytest.MonkeyPatch) -> 
     world.source.refused = set()
     world.look()
     world.look({"orders": 1})
-    assert [cast(Progress, entry).gone_at for entry in world.written] == [2 * DAY_MS, -1]
+    assert [cast(PartitionProgress, entry).gone_at for entry in world.written] == [2 * DAY_MS, -1]

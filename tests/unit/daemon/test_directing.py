@@ -21,11 +21,22 @@ from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import AuthorizationError, CausewayError
-from causeway.link_topics import directive_log, ending
-from causeway.link_topics.directive_log import Written
-from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing
-from causeway.link_topics.progress import DirectivesRecord
+from causeway.link_topics import (
+    Directive,
+    DirectiveKind,
+    DirectivePlan,
+    DirectivesRecord,
+    EndDirective,
+    FenceDirective,
+    LinkDirectives,
+    PauseDirective,
+    Scope,
+    ThrottleDirective,
+    WrittenDirectives,
+    renew_promotion,
+)
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
+from tests.harness.directives import directive, replace_writes
 from tests.unit.daemon.test_claims import LINK
 
 TOPIC_ID = "a" * 32
@@ -37,7 +48,12 @@ class Log:
     """What a look finds; each look is counted."""
 
     def __init__(self, *_: object) -> None:
-        self.standing, self.topic_id, self.end, self.strange = Standing(), NO_TOPIC_ID, -1, 0
+        self.directives, self.topic_id, self.end, self.strange = (
+            LinkDirectives(),
+            NO_TOPIC_ID,
+            -1,
+            0,
+        )
         self.topic = "__causeway.A.B.directives"
         self.coming: list[tuple[int, Directive]] = []
         self.partitions = Partitions()  # of the driver that looks
@@ -63,23 +79,19 @@ class Log:
     def comes(
         self,
         offset: int,
-        kind: Kind,
+        kind: DirectiveKind,
         scope: Scope = Scope(),  # noqa: B008
-        run: str = "",
-        cluster: str = "",
-        adopt: bool = False,
+        **fields: Any,
     ) -> None:
         with self._looked:
-            wish = Directive(
-                kind=kind, scope=scope, who="anna@ops", at=1, run=run, cluster=cluster, adopt=adopt
-            )
-            self.standing = self.standing.with_all([(wish.key, wish)])
+            wish = directive(kind, scope, **fields)
+            self.directives = self.directives.with_all([(wish.key, wish)])
             self.topic_id, self.end = TOPIC_ID, offset + 2
             self.coming.append((offset, wish))
 
-    def leaves(self, offset: int, kind: Kind, scope: Scope) -> None:
+    def leaves(self, offset: int, kind: DirectiveKind, scope: Scope) -> None:
         with self._looked:
-            self.standing = self.standing.with_all([((kind, scope), None)])
+            self.directives = self.directives.with_all([((kind, scope), None)])
             self.end = offset + 2
 
 
@@ -91,7 +103,7 @@ class Named:
 class Pauses:
     are_any = False
 
-    def stand(self, _: Standing) -> None:
+    def stand(self, _: LinkDirectives) -> None:
         pass
 
     def pause(self) -> bool:
@@ -160,7 +172,7 @@ def test_a_topic_that_a_broker_does_not_know_yet_is_waited_for(begin: Begin) -> 
     found, log = begin(BEFORE)
     log.await_looks(3)
     assert not found.known.is_set()  # or what is paused would be mirrored meanwhile
-    log.comes(3, Kind.STEP_DOWN)
+    log.comes(3, DirectiveKind.STEP_DOWN)
     assert found.known.wait(60)
     log.await_looks(2)
     assert found.step_down is None  # done before we led
@@ -189,7 +201,7 @@ def test_who_may_not_read_what_was_asked_before_mirrors_nothing(begin: Begin) ->
     (trouble,) = found.troubles
     assert "TOPIC_AUTHORIZATION_FAILED" in trouble.reason
     log.refused = None
-    log.comes(5, Kind.RESTART)
+    log.comes(5, DirectiveKind.RESTART)
     assert found.known.wait(60)
     log.await_looks(2)
     assert found.troubles == ()
@@ -211,11 +223,11 @@ def test_a_loss_that_is_acknowledged_during_a_restart_is_acknowledged_after_it(
     found, log = begin(None)
     partitions = log.partitions
     orders = Scope("orders")
-    log.comes(0, Kind.RESTART, orders)
+    log.comes(0, DirectiveKind.RESTART, orders)
     log.await_looks(2)
 
     def acknowledge() -> None:
-        log.comes(1, Kind.RESTART, orders, adopt=True)
+        log.comes(1, DirectiveKind.RESTART, orders, adopt=True)
         log.await_looks(2)
 
     partitions.meanwhile = acknowledge
@@ -229,7 +241,7 @@ def test_a_loss_that_is_acknowledged_during_a_restart_is_acknowledged_after_it(
 def test_a_restart_is_under_way_until_both_clusters_were_looked_at(begin: Begin) -> None:
     found, log = begin(None)
     assert not found.restarting(60)
-    log.comes(0, Kind.RESTART)
+    log.comes(0, DirectiveKind.RESTART)
     assert found.wanted.wait(60)
     assert found.restarting(60)
     assert found.carry_out()
@@ -243,8 +255,8 @@ def test_who_steps_down_does_not_wait_for_ever_for_what_was_asked_before(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, log = begin(None)
-    log.comes(0, Kind.RESTART)
-    log.comes(2, Kind.STEP_DOWN)
+    log.comes(0, DirectiveKind.RESTART)
+    log.comes(2, DirectiveKind.STEP_DOWN)
     assert found.wanted.wait(60)
     assert found.step_down is None
     monkeypatch.setattr(directive_executor, "_FIRST_S", 0.0)
@@ -268,15 +280,15 @@ def test_fences_whose_time_is_over_are_lifted_until_they_are_gone(
     monkeypatch.setattr(overdue, "_AGAIN_S", 0.0)
     found, log = begin(None)
     over, later = (
-        Directive(kind=Kind.FENCE, scope=Scope(topic), who="anna@ops", at=1, until=until)
+        FenceDirective(scope=Scope(topic), who="anna@ops", at=1, until=until)
         for topic, until in (("orders", 1_000), ("bills", 2**60))
     )
-    log.comes(0, Kind.FENCE)
-    log.standing = Standing({over.key: over, later.key: later})
+    log.comes(0, DirectiveKind.FENCE)
+    log.directives = LinkDirectives({over.key: over, later.key: later})
     assert tried.wait(60)
     log.await_looks(2)
     assert set(lifted) == {"orders"}
-    log.standing = Standing({later.key: later})
+    log.directives = LinkDirectives({later.key: later})
     log.await_looks(2)
     before = len(lifted)
     log.await_looks(2)
@@ -288,30 +300,32 @@ def test_a_promotion_whose_command_has_died_is_released(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command that lives renews it; one of a version before never did, and holds on."""
-    written: list[Plan] = []
-    monkeypatch.setattr(ending, "HOLD_S", 0.0)
+    written: list[DirectivePlan] = []
+    monkeypatch.setattr(overdue, "PROMOTION_HOLD_S", 0.0)
     monkeypatch.setattr(overdue, "_AGAIN_S", 0.0)
     _, log = begin(None)
 
-    def write(_: Cluster, __: LinkSettings, decide: Callable[[Standing], Plan]) -> Written:
-        made = decide(log.standing)
+    def write(
+        _: Cluster, __: LinkSettings, decide: Callable[[LinkDirectives], DirectivePlan]
+    ) -> WrittenDirectives:
+        made = decide(log.directives)
         written.append(made)
-        log.standing = log.standing.with_all(made.changes)
-        return Written(made, 2, TOPIC_ID)
+        log.directives = log.directives.with_all(made.changes)
+        return WrittenDirectives(made, 2, TOPIC_ID)
 
-    monkeypatch.setattr(directive_log, "write", write)
+    replace_writes(monkeypatch, write)
     before, dead, done = (
-        Directive(kind=Kind.END, scope=Scope(topic), who="anna@ops", at=1, how=how, until=until)
+        EndDirective(scope=Scope(topic), who="anna@ops", at=1, how=how, until=until)
         for topic, how, until in (
             ("bills", State.PROMOTING, -1),
             ("orders", State.PROMOTING, 1_000),
             ("shops", State.PROMOTED, -1),
         )
     )
-    log.comes(0, Kind.FENCE)
-    log.standing = Standing({each.key: each for each in (before, dead, done)})
+    log.comes(0, DirectiveKind.FENCE)
+    log.directives = LinkDirectives({each.key: each for each in (before, dead, done)})
     log.await_looks(3)
-    assert list(log.standing.by_key.values()) == [before, done]
+    assert list(log.directives.by_key.values()) == [before, done]
     assert [each.changes for each in written] == [((dead.key, None),)]
 
 
@@ -319,19 +333,19 @@ def test_a_promotion_that_is_renewed_holds_its_mirror(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[object] = []
-    monkeypatch.setattr(directive_log, "write", lambda *_: written.append(_))
+    replace_writes(monkeypatch, lambda *_: written.append(_))
     monkeypatch.setattr(directive_executor, "_LOOK_S", 0.001)
-    monkeypatch.setattr(ending, "HOLD_S", 0.2)
+    monkeypatch.setattr(overdue, "PROMOTION_HOLD_S", 0.2)
     _, log = begin(None)
-    wish = Directive(kind=Kind.END, who="anna@ops", at=1, how=State.PROMOTING, until=1, run="one")
-    log.comes(0, Kind.FENCE)
+    wish = EndDirective(who="anna@ops", at=1, how=State.PROMOTING, until=1, run="one")
+    log.comes(0, DirectiveKind.FENCE)
     ends = time.monotonic() + 0.5
     while time.monotonic() < ends:
-        standing = ending.renew(Standing({wish.key: wish}), Scope(), "one", wish.until + 1)
+        standing = renew_promotion(LinkDirectives({wish.key: wish}), Scope(), "one", wish.until + 1)
         ((_, renewed),) = standing.changes
-        assert renewed is not None
+        assert isinstance(renewed, EndDirective)
         wish = renewed
-        log.standing = Standing({wish.key: wish})
+        log.directives = LinkDirectives({wish.key: wish})
         log.await_looks(1)
     assert not written
 
@@ -342,7 +356,7 @@ def test_a_cutover_that_goes_on_is_told_of_once(
     caplog.set_level("INFO", "causeway.link")
     _, log = begin(None)
     for offset in (0, 2, 4):
-        log.comes(offset, Kind.CUTOVER, run="one")
+        log.comes(offset, DirectiveKind.CUTOVER, run="one")
         log.await_looks(2)
     assert [record.message for record in caplog.records].count("directive") == 1
 
@@ -354,7 +368,7 @@ def test_what_is_chosen_counts_at_once_and_is_looked_for(
     link = choosing(monkeypatch)
     found, log = begin(None)
     assert found.known.wait(60)
-    log.comes(0, Kind.MIRROR, Scope("orders"))
+    log.comes(0, DirectiveKind.MIRROR, Scope("orders"))
     assert found.wanted.wait(60)
     assert link.chosen.names == {"orders"}
     assert link.decide_topic("orders").target_name == "A.orders"
@@ -365,7 +379,7 @@ def test_what_is_chosen_counts_at_once_and_is_looked_for(
     log.await_looks(2)
     (told,) = found.take_dirty()
     assert told.applied == log.end
-    log.leaves(2, Kind.MIRROR, Scope("orders"))
+    log.leaves(2, DirectiveKind.MIRROR, Scope("orders"))
     log.await_looks(2)
     assert found.carry_out()
     assert link.chosen.names == frozenset()
@@ -378,10 +392,10 @@ def test_what_others_of_this_process_read_first_is_looked_for_all_the_same(
     link = choosing(monkeypatch)
     found, log = begin(None)
     monkeypatch.setattr(
-        geo_topics, "DirectiveLog", lambda *_: SimpleNamespace(look=list, standing=log.standing)
+        geo_topics, "DirectiveLog", lambda *_: SimpleNamespace(look=list, directives=log.directives)
     )
     assert found.known.wait(60)
-    log.comes(0, Kind.MIRROR, Scope("orders"))
+    log.comes(0, DirectiveKind.MIRROR, Scope("orders"))
     assert found.wanted.wait(60)
     assert found.carry_out()
     found.looked()
@@ -392,7 +406,7 @@ def test_what_others_of_this_process_read_first_is_looked_for_all_the_same(
 
     def look() -> list[tuple[int, Directive]]:
         monkeypatch.setattr(log, "look", plain)
-        log.leaves(2, Kind.MIRROR, Scope("orders"))
+        log.leaves(2, DirectiveKind.MIRROR, Scope("orders"))
         assert not geo_topics.chosen(geo_topics.learn(cast(Cluster, Named()), link))
         return plain()
 
@@ -413,8 +427,8 @@ def test_what_is_chosen_is_looked_for_also_where_a_restart_fails_first(
 
     found, log = begin(None)
     assert found.known.wait(60)
-    log.comes(0, Kind.MIRROR, Scope("orders"))
-    log.comes(2, Kind.RESTART)
+    log.comes(0, DirectiveKind.MIRROR, Scope("orders"))
+    log.comes(2, DirectiveKind.RESTART)
     log.await_looks(2)
     with monkeypatch.context() as patch:
         patch.setattr(Partitions, "restart", fail)
@@ -431,17 +445,17 @@ def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(
     link = choosing(monkeypatch)
     seen: list[tuple[bool, frozenset[str]]] = []
 
-    def stand(_: object, standing: Standing) -> None:
+    def stand(_: object, standing: LinkDirectives) -> None:
         seen.append((standing.pause_of(Scope("orders")) is not None, link.chosen.names))
 
     monkeypatch.setattr(Pauses, "stand", stand)
     found, log = begin(None)
     assert found.known.wait(60)
-    log.comes(0, Kind.MIRROR, Scope("orders"))
-    log.comes(2, Kind.PAUSE, Scope("orders"))
+    log.comes(0, DirectiveKind.MIRROR, Scope("orders"))
+    log.comes(2, DirectiveKind.PAUSE, Scope("orders"))
     log.await_looks(2)
     with log._looked:
-        log.standing = Standing()
+        log.directives = LinkDirectives()
         log.end = 9
     log.await_looks(2)
     assert (True, frozenset({"orders"})) in seen
@@ -462,8 +476,8 @@ def test_who_lets_nobody_choose_says_so_and_mirrors_nothing_of_it(
 ) -> None:
     link = choosing(monkeypatch, geo=geo)
     found, log = begin(None)
-    log.comes(0, Kind.ORIGIN, cluster=cluster)
-    log.comes(2, Kind.MIRROR, Scope("orders"))
+    log.comes(0, DirectiveKind.ORIGIN, cluster=cluster)
+    log.comes(2, DirectiveKind.MIRROR, Scope("orders"))
     log.await_looks(3)
     assert link.chosen.names == frozenset()
     told = [each.reason for each in found.take_dirty()]
@@ -480,8 +494,8 @@ def test_a_source_that_does_not_say_who_it_is_keeps_no_pause_from_being_heard(
     monkeypatch.setattr(Named, "bootstrap_check", fail)
     link = choosing(monkeypatch)
     found, log = begin(None)
-    log.comes(0, Kind.MIRROR, Scope("orders"))
-    log.comes(2, Kind.RESTART)
+    log.comes(0, DirectiveKind.MIRROR, Scope("orders"))
+    log.comes(2, DirectiveKind.RESTART)
     assert found.wanted.wait(60)
     assert found.known.wait(60)
     told = [each.reason for each in found.take_dirty()]
@@ -491,12 +505,12 @@ def test_a_source_that_does_not_say_who_it_is_keeps_no_pause_from_being_heard(
 
 def test_events_say_what_was_asked_by_whom() -> None:
     """Of a part of what is paused, that it goes on; of an end, how."""
-    asked = Directive(kind=Kind.PAUSE, scope=Scope("orders"), who="anna@ops", why="loud", at=0)
+    asked = PauseDirective(scope=Scope("orders"), who="anna@ops", why="loud", at=0)
     by = "anna@ops since 1970-01-01T00:00:00Z: loud"
     assert directive_executor._about(asked) == {"what": "pause", "scope": "orders", "by": by}
-    assert directive_executor._about(replace(asked, paused=False))["what"] == "resume"
-    slow = replace(asked, kind=Kind.THROTTLE, bytes_per_s=2_000_000)
+    assert directive_executor._about(asked.replace(paused=False))["what"] == "resume"
+    slow = ThrottleDirective(scope=asked.scope, who="anna@ops", at=0, bytes_per_s=2_000_000)
     assert directive_executor._about(slow)["limit"] == "2,000,000 bytes/s"
-    assert directive_executor._about(replace(slow, bytes_per_s=None))["limit"] == "none"
-    over = replace(asked, kind=Kind.END, how=State.FAILED_OVER)
+    assert directive_executor._about(slow.replace(bytes_per_s=None))["limit"] == "none"
+    over = EndDirective(scope=asked.scope, who="anna@ops", at=0, how=State.FAILED_OVER)
     assert directive_executor._about(over)["what"] == "failed over"

@@ -12,7 +12,7 @@ from causeway.daemon import discoverer
 from causeway.daemon.discoverer import Discoverer
 from causeway.daemon.partitions.discovery import Found
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import LeadershipLostError
+from causeway.link_topics import LeadershipLostError
 from tests.unit.daemon.test_claims import LINK
 
 PATIENCE_S = 10.0

@@ -22,8 +22,7 @@ from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import CausewayError
-from causeway.link_topics.directives import THE_LINK
-from causeway.link_topics.progress import ClusterIds, Contents, Progress
+from causeway.link_topics import THE_LINK, ClusterIds, PartitionProgress, ProgressContents
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.wire import broker_error, codes
 from tests.unit.daemon import test_claims
@@ -172,7 +171,7 @@ def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
 ) -> None:
     """Else nobody hears of it, and a run until it is caught up is content."""
     registry, known = Registry("A->B"), test_claims.progress()
-    registry.begin(Contents(partitions={known.source: known}))
+    registry.begin(ProgressContents(partitions={known.source: known}))
     topic = replace(test_claims.TOPIC, target_id=None, partitions=1)
     intake = _intake(monkeypatch, registry, topic, "A.orders")
 
@@ -192,7 +191,7 @@ def test_a_bounded_run_does_not_end_while_a_list_leaves_out_what_it_has_mirrored
     """It has no partition of that then, and would have done all of nothing."""
     link = new_link(RunSettings())
     registry, known = link.registry, test_claims.progress()
-    registry.begin(Contents(partitions={known.source: known}))
+    registry.begin(ProgressContents(partitions={known.source: known}))
     target_id = None if side == "target" else test_claims.TOPIC.target_id
     topic = replace(test_claims.TOPIC, partitions=1, target_id=target_id)
     intake = _intake(monkeypatch, registry, topic)
@@ -212,7 +211,7 @@ def test_a_bounded_run_does_not_end_while_a_list_leaves_out_what_it_has_mirrored
     assert "left it out, though it is there" in link.status().troubles[0].reason
 
 
-def _led_to(*names: str) -> Progress:
+def _led_to(*names: str) -> PartitionProgress:
     """Progress of a partition whose transform leads it to these topics, too."""
     known = test_claims.progress()
     (own,) = known.outlets
@@ -231,7 +230,7 @@ def test_a_topic_that_a_transform_led_to_and_that_is_gone_stops_the_partition(
     if runs:
         registry.add([Row(topic=topic, progress=known, first=0)])
     else:
-        registry.begin(Contents(partitions={known.source: known}))
+        registry.begin(ProgressContents(partitions={known.source: known}))
     intake = _intake(monkeypatch, registry, topic, "A.us")
     monkeypatch.setattr(discovery, "find_places", lambda *_: {known.source: test_claims.BEGUN})
     cast(Any, intake._sides.target).errors |= {"A.eu": None}

@@ -19,6 +19,7 @@ from causeway.daemon.lanes import fleet as fleets
 from causeway.daemon.lanes import gathering, placing, rebalance
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.tracked import Key, Standing
+from causeway.link_topics import Outlet
 from causeway.model import Pair, State
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import (
@@ -29,7 +30,6 @@ from causeway.relay.messages import (
     Drained,
     Hello,
     Lease,
-    Outlet,
     PartitionReport,
     Report,
     Revoke,

@@ -10,8 +10,7 @@ import pytest
 
 from causeway.daemon import event_log
 from causeway.daemon.event_log import Happened
-from causeway.link_topics.entries import EVENTS, EventRecord
-from causeway.link_topics.progress import Contents, decode, encode
+from causeway.link_topics import EVENTS, EventRecord, ProgressContents, decode_entry, encode_entry
 
 _log = logging.getLogger("causeway.test-happened")
 _log.setLevel(logging.INFO)
@@ -111,14 +110,14 @@ def test_no_more_wait_to_be_written_than_are_kept(link: Happened) -> None:
 
 
 def test_an_event_takes_the_place_of_an_old_one() -> None:
-    contents = Contents()
+    contents = ProgressContents()
     records: dict[bytes, bytes | None] = {}
     for number in range(EVENTS + 5):
         event = EventRecord(number=number, at=number, level="info", event="x", about={"a": "b"})
-        key, value = encode(event, 0)
+        key, value = encode_entry(event, 0)
         records[key] = value
     for key, value in records.items():
-        contents.take(decode(key, value))
+        contents.take(decode_entry(key, value))
 
     assert sorted(contents.events) == list(range(5, EVENTS + 5))
     assert contents.events[9].about == {"a": "b"}

@@ -11,7 +11,7 @@ from causeway.config import ClientSettings
 from causeway.daemon.partitions import identity
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
-from causeway.link_topics.progress import ClusterIds
+from causeway.link_topics import ClusterIds
 from tests.unit.daemon.test_claims import LINK
 
 

@@ -23,7 +23,12 @@ from causeway.daemon import processes
 from causeway.daemon.leadership import Leadership
 from causeway.errors import BrokerError, CausewayError
 from causeway.filters import compile_patterns
-from causeway.link_topics.progress import Contents, LeadershipLostError, LeaseRecord, Progress
+from causeway.link_topics import (
+    LeadershipLostError,
+    LeaseRecord,
+    PartitionProgress,
+    ProgressContents,
+)
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 
@@ -148,14 +153,14 @@ def driver(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], L
     return make
 
 
-def acquire(leader: Leadership) -> Contents:
+def acquire(leader: Leadership) -> ProgressContents:
     contents = leader.acquire(threading.Event(), lambda _: None)
     assert contents is not None
     return contents
 
 
-def standing(position: int) -> Progress:
-    return Progress(
+def standing(position: int) -> PartitionProgress:
+    return PartitionProgress(
         topic="orders",
         partition=0,
         topic_id="aa" * 16,
@@ -363,7 +368,7 @@ def test_a_standby_reads_a_topic_that_was_made_anew_from_its_start(
         broker.lose_topic()
         one.write([standing(6)])
 
-    with pytest.raises(CausewayError, match="made anew") as caught:
+    with pytest.raises(CausewayError, match="recreated") as caught:
         two.acquire(threading.Event(), on_standby)
     assert caught.value.retriable
     assert [p.position for p in acquire(two).partitions.values()] == [6]

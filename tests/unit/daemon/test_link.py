@@ -16,8 +16,7 @@ from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.staging import Staging
 from causeway.errors import BrokerError, TooFewBrokersError
-from causeway.link_topics.directives import Directive, Kind
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import ProgressContents, StepDownDirective
 from causeway.model import State
 from tests.unit.daemon.test_claims import LINK
 from tests.unit.daemon.test_pauses import part
@@ -85,14 +84,14 @@ class Lead:
 
 def test_a_lane_that_is_slow_to_let_go_costs_no_lease() -> None:
     link, lead = new_link(RunSettings(progress_interval_s=0.01)), Lead()
-    wish = Directive(kind=Kind.STEP_DOWN, who="anna@ops", at=1)
+    wish = StepDownDirective(who="anna@ops", at=1)
     directing = SimpleNamespace(
         step_down=wish, end=lambda: None, stepped_down=lambda: None, take_dirty=list
     )
     link._leadership = link._intake = cast(Any, lead)
     link._new_directing = cast(Any, lambda _: directing)
     link.__dict__["_new_discoverer"] = lambda _: SimpleNamespace(alive=False)
-    link._term(Contents())
+    link._term(ProgressContents())
     assert lead.released
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from causeway.daemon.lanes.lookups import LookUps
 from causeway.errors import CausewayError
-from causeway.link_topics.offset_map import Span
+from causeway.link_topics import Span
 from causeway.model import Pair, TopicPartition
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import LookedUp, Lookup, decode, encode

@@ -14,9 +14,8 @@ from causeway.daemon.partitions import claims
 from causeway.daemon.partitions.claims import claim, decide
 from causeway.daemon.partitions.decisions import Begin, GoOn, PassOver, Stop
 from causeway.daemon.partitions.registry import Registry
-from causeway.link_topics.progress import Progress, decode, encode
+from causeway.link_topics import Outlet, PartitionProgress, decode_entry, encode_entry
 from causeway.model import Loss, Pair, State
-from causeway.relay.messages import Outlet
 from tests.unit.daemon.test_claims import ADOPT, BEGUN, FROM, LINK, NOBODY, TOPIC, link, progress
 from tests.unit.daemon.test_rows import row, says
 
@@ -25,7 +24,7 @@ DAMAGED = Loss(90, 95, "damaged")
 CONTINUE = link(on_data_loss="continue")
 
 
-def claimed(*, sequence: int = 0, first_copy_end: int = 500, **changes: Any) -> Progress:
+def claimed(*, sequence: int = 0, first_copy_end: int = 500, **changes: Any) -> PartitionProgress:
     """Of a partition whose claim begins at 90, and which stopped by LOSS."""
     outlets = progress().outlets
     pair = Pair(source=90, target=60, sequence=sequence)
@@ -55,7 +54,9 @@ def claimed(*, sequence: int = 0, first_copy_end: int = 500, **changes: Any) -> 
         (claimed(loss=None), False),
     ],
 )
-def test_what_is_lost_in_the_first_copy_is_passed_over(before: Progress, passes: bool) -> None:
+def test_what_is_lost_in_the_first_copy_is_passed_over(
+    before: PartitionProgress, passes: bool
+) -> None:
     assert losses.passes(before, "stop") is passes
     assert losses.passes(before, "continue") is (before.loss is not None)
 
@@ -179,7 +180,7 @@ def test_a_loss_is_acknowledged_once() -> None:
     registry.add([mirrored])
     registry.acknowledge(lambda _: True)
     (entry,) = registry.take_dirty()[1]
-    assert isinstance(entry, Progress)
+    assert isinstance(entry, PartitionProgress)
     assert (entry.lost, entry.acknowledged) == (40, 40)
     registry.acknowledge(lambda _: True)
     assert registry.take_dirty()[1] == []
@@ -187,14 +188,14 @@ def test_a_loss_is_acknowledged_once() -> None:
 
 def test_progress_of_an_earlier_version_has_lost_nothing() -> None:
     written = claimed(lost=3, acknowledged=2)
-    key, value = encode(written, 7)
+    key, value = encode_entry(written, 7)
     assert value is not None
-    assert decode(key, value) == written.replace(written_at=7)
+    assert decode_entry(key, value) == written.replace(written_at=7)
     fields = json.loads(value)
     for name in ("loss", "lost", "acknowledged", "first_copy_end"):
         del fields[name]
-    found = decode(key, json.dumps(fields).encode())
-    assert isinstance(found, Progress)
+    found = decode_entry(key, json.dumps(fields).encode())
+    assert isinstance(found, PartitionProgress)
     assert (found.loss, found.lost, found.acknowledged, found.first_copy_end) == (None, 0, 0, -1)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.link_topics.progress import Deletion, OffsetMapRecord, offset_maps_of
+from causeway.link_topics import Deletion, OffsetMapRecord, Outlet, offset_maps_of
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import Outlet, Trace
+from causeway.relay.messages import Trace
 from causeway.translation import CourseKey
 from tests.unit.daemon.test_rows import outlet, row, says
 

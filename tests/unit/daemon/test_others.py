@@ -9,8 +9,13 @@ import pytest
 
 from causeway.daemon.partitions.others import OthersHere
 from causeway.errors import AuthorizationError
-from causeway.link_topics import other_links
-from causeway.link_topics.progress import Contents, LeaseRecord, Progress
+from causeway.link_topics import (
+    LeaseRecord,
+    PartitionProgress,
+    ProgressContents,
+    feeds_of_other_links,
+    other_links,
+)
 from causeway.model import Pair, TopicPartition
 from tests.unit.daemon import test_claims
 
@@ -34,22 +39,22 @@ def cluster(*names: str) -> Any:
     return cast(Any, Topics(dict.fromkeys((*names, OWN, "orders"))))
 
 
-def other(claimed_at: int, **changes: Any) -> Progress:
+def other(claimed_at: int, **changes: Any) -> PartitionProgress:
     known = test_claims.progress(topic_id="ee" * 16)
     (outlet,) = known.outlets
     return known.replace(outlets=(outlet.replace(claimed_at=claimed_at, **changes),))
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Contents | AuthorizationError]:
+def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, ProgressContents | AuthorizationError]:
     """What each progress topic holds."""
-    found: dict[str, Contents | AuthorizationError] = {}
+    found: dict[str, ProgressContents | AuthorizationError] = {}
 
     class Topic:
         def __init__(self, _: object, name: str) -> None:
             self._name = name
 
-        def read(self) -> Contents:
+        def read(self) -> ProgressContents:
             answer = found[self._name]
             if isinstance(answer, AuthorizationError):
                 raise answer
@@ -59,19 +64,17 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Contents | AuthorizationE
     return found
 
 
-def contents(progress: Progress) -> Contents:
+def contents(progress: PartitionProgress) -> ProgressContents:
     lease = LeaseRecord(link="C->B", owner="", producer_id=0, producer_epoch=0, lease_s=1)
-    return Contents(partitions={progress.source: progress}, leases=[lease])
+    return ProgressContents(partitions={progress.source: progress}, leases=[lease])
 
 
 def test_their_feeds_are_found_and_those_that_cannot_be_read_left_out(
-    told: dict[str, Contents | AuthorizationError],
+    told: dict[str, ProgressContents | AuthorizationError],
 ) -> None:
     told["__causeway.C.B.progress"] = contents(other(0, earlier=(3,)))
     told["__causeway.D.B.progress"] = AuthorizationError("read", "it")
-    found = other_links.feeds_of_other_links(
-        cluster("__causeway.C.B.progress", "__causeway.D.B.progress"), OWN
-    )
+    found = feeds_of_other_links(cluster("__causeway.C.B.progress", "__causeway.D.B.progress"), OWN)
     ((feed,),) = found.values()
     assert list(found) == [AT]
     assert (feed.source, feed.producers) == ("C", (3, 5))
@@ -89,7 +92,9 @@ def test_their_feeds_are_found_and_those_that_cannot_be_read_left_out(
     ],
 )
 def test_data_that_others_brought_needs_no_question(
-    told: dict[str, Contents | AuthorizationError], progress: Progress, brought: bool
+    told: dict[str, ProgressContents | AuthorizationError],
+    progress: PartitionProgress,
+    brought: bool,
 ) -> None:
     told["__causeway.C.B.progress"] = contents(progress)
     here = OthersHere(cluster("__causeway.C.B.progress"), KEPT)

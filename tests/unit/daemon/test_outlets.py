@@ -18,7 +18,7 @@ from causeway.daemon.partitions.outlets import Outlets, led_topics
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics.progress import Entry, LeadershipLostError, Progress
+from causeway.link_topics import Entry, LeadershipLostError, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay.messages import Want
 from tests.unit.daemon.test_claims import LINK, TOPIC, progress
@@ -89,7 +89,7 @@ class World:
     def write(self, entries: Sequence[Entry]) -> None:
         if self.refuses is not None:
             raise self.refuses
-        self.said += [("write", e.source) for e in entries if isinstance(e, Progress)]
+        self.said += [("write", e.source) for e in entries if isinstance(e, PartitionProgress)]
 
     def add(self, name: str = "orders", **changes: Any) -> Row:
         topic = replace(TOPIC, source=name, target=f"A.{name}")

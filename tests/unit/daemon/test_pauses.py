@@ -10,8 +10,15 @@ from causeway.daemon.partitions.pauses import Pauses
 from causeway.daemon.partitions.reconcile import troubled
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.link_topics.directives import Directive, Kind, Scope, Standing
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import (
+    BeginDirective,
+    DirectiveKind,
+    EndDirective,
+    LinkDirectives,
+    PartitionProgress,
+    PauseDirective,
+    Scope,
+)
 from causeway.model import State, TopicPartition
 from tests.unit.daemon.test_rows import row
 
@@ -28,12 +35,10 @@ def part(partition: int, state: State = State.RUNNING) -> Row:
     return found
 
 
-def paused(*scopes: Scope, who: str = "anna@ops") -> Standing:
-    return Standing(
+def paused(*scopes: Scope, who: str = "anna@ops") -> LinkDirectives:
+    return LinkDirectives(
         {
-            (Kind.PAUSE, scope): Directive(
-                kind=Kind.PAUSE, scope=scope, who=who, at=0, why="too loud"
-            )
+            (DirectiveKind.PAUSE, scope): PauseDirective(scope=scope, who=who, at=0, why="too loud")
             for scope in scopes
         }
     )
@@ -88,7 +93,7 @@ def test_what_its_lane_lets_go_of_is_paused_and_the_rest_later(
     assert lanes.asked == [{at(0), at(1), at(3)}, {at(1)}]
     reason = registry.status()[0].reason
     assert reason == "paused by anna@ops since 1970-01-01T00:00:00Z: too loud"
-    written = [each for each in registry.take_dirty()[1] if isinstance(each, Progress)]
+    written = [each for each in registry.take_dirty()[1] if isinstance(each, PartitionProgress)]
     assert {each.state for each in written if each.partition != 2} == {State.PAUSED}
 
 
@@ -141,10 +146,10 @@ def test_what_is_stopped_is_taken_up_as_if_it_were_not(registry: Registry) -> No
     assert left[at(2)].reason is None
 
 
-def ended(how: State, *scopes: Scope) -> Standing:
-    return Standing(
+def ended(how: State, *scopes: Scope) -> LinkDirectives:
+    return LinkDirectives(
         {
-            (Kind.END, scope): Directive(kind=Kind.END, scope=scope, who="anna@ops", at=0, how=how)
+            (DirectiveKind.END, scope): EndDirective(scope=scope, who="anna@ops", at=0, how=how)
             for scope in scopes
         }
     )
@@ -190,7 +195,7 @@ def test_what_was_to_be_promoted_and_is_not_goes_on(pauses: Pauses, registry: Re
     pauses.stand(ended(State.PROMOTING, ORDERS))
     assert pauses.pause()
     assert states(registry) == [State.PROMOTING, State.PROMOTING, State.STOPPED, State.PROMOTING]
-    pauses.stand(Standing())
+    pauses.stand(LinkDirectives())
     assert pauses.over() == [at(0), at(1), at(3)]
     assert pauses.renewed() == []
 
@@ -225,8 +230,8 @@ def test_where_records_went_is_written_at_once(pauses: Pauses, registry: Registr
 
 def test_a_topic_was_begun_where_a_person_has_said_so(pauses: Pauses) -> None:
     """A partition that it got afterwards is new, though the mirror the other way has ended."""
-    wish = Directive(kind=Kind.BEGIN, scope=ORDERS, who="anna@ops", at=1, starts={0: 70})
-    pauses.stand(Standing({wish.key: wish}))
+    wish = BeginDirective(scope=ORDERS, who="anna@ops", at=1, starts={0: 70})
+    pauses.stand(LinkDirectives({wish.key: wish}))
     assert pauses.was_begun("orders")
     assert pauses.start_of(at(1)) is None
     assert not pauses.was_begun("bills")
@@ -238,8 +243,8 @@ def test_the_file_holds_all_whatever_is_asked_for(registry: Registry, lanes: Lan
     assert pauses.are_any
     assert pauses.hold({at(0)}) == {at(0)}
     assert pauses.hold_of(at(1)) == BY_FILE
-    going = Directive(kind=Kind.PAUSE, scope=ORDERS, who="anna@ops", at=0, paused=False)
-    pauses.stand(Standing({going.key: going}))
+    going = PauseDirective(scope=ORDERS, who="anna@ops", at=0, paused=False)
+    pauses.stand(LinkDirectives({going.key: going}))
     assert pauses.pause()
     assert states(registry)[:2] == [State.PAUSED, State.PAUSED]
     assert pauses.over() == []
@@ -247,8 +252,8 @@ def test_the_file_holds_all_whatever_is_asked_for(registry: Registry, lanes: Lan
 
 def test_what_has_ended_has_so_though_the_file_pauses(registry: Registry, lanes: Lanes) -> None:
     pauses = Pauses("A->B", registry, lanes.recall, BY_FILE)
-    end = Directive(kind=Kind.END, scope=ORDERS, who="anna@ops", at=0, how=State.PROMOTED)
-    pauses.stand(Standing({end.key: end}))
+    end = EndDirective(scope=ORDERS, who="anna@ops", at=0, how=State.PROMOTED)
+    pauses.stand(LinkDirectives({end.key: end}))
     held = pauses.hold_of(at(0))
     assert held is not None
     assert held[0] is State.PROMOTED

@@ -8,7 +8,7 @@ from causeway.control import Held
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions import rows
 from causeway.daemon.partitions.registry import Registry
-from causeway.link_topics.progress import Contents, Progress
+from causeway.link_topics import PartitionProgress, ProgressContents
 from causeway.model import State, TopicPartition
 from tests.unit.daemon.test_rows import holds, row, says
 
@@ -40,13 +40,13 @@ def test_all_that_is_known_is_written_again_where_progress_was_lost() -> None:
     ours = row()
     left_out = ours.progress.replace(topic="payments")
     registry = Registry("A->B")
-    registry.begin(Contents(partitions={AT: ours.progress, left_out.source: left_out}))
+    registry.begin(ProgressContents(partitions={AT: ours.progress, left_out.source: left_out}))
     registry.add([ours])
     assert registry.take_dirty()[1] == []
 
     registry.mark_all_dirty()
 
-    written = [entry for entry in registry.take_dirty()[1] if isinstance(entry, Progress)]
+    written = [entry for entry in registry.take_dirty()[1] if isinstance(entry, PartitionProgress)]
     assert {entry.source for entry in written} == {AT, left_out.source}
     assert registry.take_dirty()[1] == []
 
@@ -104,7 +104,7 @@ def test_what_has_ended_is_stopped_where_nothing_else_says_so() -> None:
     ended, left = row(State.FAILED_OVER), row(State.PROMOTED).progress.replace(topic="payments")
     known = row(State.PROMOTED).progress.replace(topic="known")
     registry = Registry("A->B")
-    registry.begin(Contents(partitions={each.source: each for each in (left, known)}))
+    registry.begin(ProgressContents(partitions={each.source: each for each in (left, known)}))
     registry.add([ended])
     assert registry.stop_ended(lambda at: at.topic == "known", "but nothing says so") == 2
     (status,) = registry.status()
@@ -112,7 +112,9 @@ def test_what_has_ended_is_stopped_where_nothing_else_says_so() -> None:
         State.STOPPED,
         "its mirror was failed over, but nothing says so",
     )
-    written = {e.topic: e.state for e in registry.take_dirty()[1] if isinstance(e, Progress)}
+    written = {
+        e.topic: e.state for e in registry.take_dirty()[1] if isinstance(e, PartitionProgress)
+    }
     assert written == {
         "orders": State.STOPPED,
         "payments": State.STOPPED,

@@ -13,16 +13,15 @@ from causeway.daemon.partitions.decisions import GoByKey, GoOn, Offsets, Stop
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.routing import by_key_from, routed, targets_of
 from causeway.daemon.partitions.rows import Row
-from causeway.link_topics.progress import Progress, decode, encode
+from causeway.link_topics import Outlet, PartitionProgress, decode_entry, encode_entry
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import Outlet
 from tests.unit.daemon.test_claims import BY_KEY, LINK, NOBODY, TOPIC
 
 Claimed = dict[int, tuple[int, ...]]  # the target partitions that a source partition feeds
 
 
-def progress(partition: int, targets: tuple[int, ...]) -> Progress:
-    return Progress(
+def progress(partition: int, targets: tuple[int, ...]) -> PartitionProgress:
+    return PartitionProgress(
         topic="orders",
         partition=partition,
         topic_id=TOPIC.source_id,
@@ -112,7 +111,7 @@ def test_the_turn_lies_past_all_that_was_read_and_keeps_what_was_claimed() -> No
     assert (other.partition, other.producer_id, other.exclusive) == (0, 9, False)
     assert other.pair == Pair(source=500, target=33, sequence=0)
     # A later start, and a lane, hear of it.
-    assert decode(*encode(after, 0)) == after.replace(written_at=0)
+    assert decode_entry(*encode_entry(after, 0)) == after.replace(written_at=0)
     sent = assignment(topic, after, BY_KEY, source_key="A", target_key="B", stop_at=None)
     assert (sent.keys_from, sent.outlets) == (500, after.outlets)
 

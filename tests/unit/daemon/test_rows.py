@@ -9,10 +9,9 @@ from causeway.control import Held, MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.link_topics.offset_map import OffsetMap
-from causeway.link_topics.progress import OffsetMapRecord, Progress
+from causeway.link_topics import OffsetMap, OffsetMapRecord, Outlet, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import Outlet, PartitionReport
+from causeway.relay.messages import PartitionReport
 from causeway.translation import CourseKey
 
 MIRROR = TopicPartition("A.orders", 0)
@@ -28,7 +27,7 @@ def row(state: State = State.WAITING) -> Row:
         target_partitions=1,
         max_message_bytes=1_000_000,
     )
-    progress = Progress(
+    progress = PartitionProgress(
         topic="orders",
         partition=0,
         topic_id="aa" * 16,

@@ -23,6 +23,7 @@ from causeway.daemon.spark.stages import Ended
 from causeway.daemon.staging import Staging
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.filters import compile_patterns
+from causeway.link_topics import Transformed
 from causeway.relay.control import LaneConnection
 from causeway.relay.messages import (
     Assign,
@@ -33,7 +34,6 @@ from causeway.relay.messages import (
     StageEnded,
     Stages,
     StageWanted,
-    Transformed,
 )
 from causeway.transform.rules import Shortcut, shortcut_of
 from tests.unit.daemon.test_fleet import Heard, Lane, assignment, standing

@@ -12,8 +12,7 @@ from causeway.control import Transforms
 from causeway.daemon.partitions import tally as tallies
 from causeway.daemon.partitions.tally import Counted, Tally
 from causeway.filters import compile_patterns
-from causeway.link_topics.progress import TransformRecord
-from causeway.relay.messages import Transformed
+from causeway.link_topics import Transformed, TransformRecord
 from tests.unit.daemon.test_claims import LINK
 
 PII = TransformSettings(

@@ -20,10 +20,8 @@ from causeway.daemon.partitions.routing import among_others, is_other, led_to
 from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.filters import compile_patterns
-from causeway.link_topics.directives import Start
-from causeway.link_topics.progress import OffsetMapRecord, Progress
+from causeway.link_topics import ClaimStart, OffsetMapRecord, Outlet, PartitionProgress
 from causeway.model import Loss, Pair, State, TopicPartition
-from causeway.relay.messages import Outlet
 from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Led, Request
 from causeway.wire import codes
@@ -49,7 +47,7 @@ def routed(source: int = 90, topic: str = "paid", partition: int = 0) -> Outlet:
     )
 
 
-def transformed(*more: Outlet, by: str | None = "old", **changes: Any) -> Progress:
+def transformed(*more: Outlet, by: str | None = "old", **changes: Any) -> PartitionProgress:
     known = progress(transform=by, **changes)
     return known.replace(outlets=(*known.outlets, *more))
 
@@ -195,14 +193,14 @@ def resumed(*sources: int) -> Resumption:
 
 def take_up(
     monkeypatch: pytest.MonkeyPatch,
-    known: Progress | None,
+    known: PartitionProgress | None,
     answer: Resumption | CausewayError,
     *,
     place: Offsets = BEGUN,
     alone_in_s: float = 0.0,
     wish: Wish = NOBODY,
     now: str = "new",
-    start: Start | None = None,
+    start: ClaimStart | None = None,
 ) -> tuple[Taken, Found]:
     """`answer`: of the recovery of the earlier outlets."""
     monkeypatch.setattr(discovery, "find_places", lambda *_: {AT: place})
@@ -230,7 +228,7 @@ def test_the_new_claim_lies_right_behind(monkeypatch: pytest.MonkeyPatch) -> Non
     known = transformed(routed())
     taken, found = take_up(monkeypatch, known, resumed(93, 93))
     claim, offset_map = taken.claims
-    assert isinstance(claim, Progress)
+    assert isinstance(claim, PartitionProgress)
     assert isinstance(offset_map, OffsetMapRecord)
     assert offset_map.producer_id == 500
     assert claim.transform == "new"
@@ -248,10 +246,10 @@ def test_what_was_turned_round_before_does_not_begin_at_that_cut_once_more(
 ) -> None:
     """Its directive stands for good: by a claim that knew nothing of it, the next restart would
     mirror all since that cut again."""
-    start = Start(offset=40, by=5_000)
+    start = ClaimStart(offset=40, by=5_000)
     known = transformed(routed()).replace(begun=5_000)
     taken, _ = take_up(monkeypatch, known, resumed(93, 93), start=start)
-    (claim,) = [each for each in taken.claims if isinstance(each, Progress)]
+    (claim,) = [each for each in taken.claims if isinstance(each, PartitionProgress)]
     assert (claim.position, claim.transform, claim.begun) == (93, "new", 5_000)
     again, _ = take_up(monkeypatch, claim, resumed(93), start=start)
     assert not again.claims
@@ -310,7 +308,9 @@ def test_a_claim_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken.rows[0].progress.transform == "old"
     assert not taken.claims
     taken, _ = take_up(monkeypatch, None, resumed(), place=EMPTY)
-    assert [each.transform for each in taken.claims if isinstance(each, Progress)] == ["new"]
+    assert [each.transform for each in taken.claims if isinstance(each, PartitionProgress)] == [
+        "new"
+    ]
 
 
 def test_the_earlier_series_is_recovered_as_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,18 @@ from dataclasses import replace
 
 from causeway.daemon.partitions.after_failback import decide
 from causeway.daemon.partitions.decisions import Begin, Stop, Wish
-from causeway.link_topics.directive_json import decode, encode
-from causeway.link_topics.directives import Directive, Kind, Scope, Standing, Start
+from causeway.link_topics import (
+    BeginDirective,
+    ClaimStart,
+    LinkDirectives,
+    Scope,
+    decode_directive,
+    encode_directive,
+)
 from causeway.model import TopicPartition
 from tests.unit.daemon.test_claims import EMPTY, FROM, TOPIC, progress
 
-START = Start(offset=70, by=5_000)
+START = ClaimStart(offset=70, by=5_000)
 
 
 def test_it_begins_there_once() -> None:
@@ -22,7 +28,7 @@ def test_it_begins_there_once() -> None:
     assert decide(TOPIC, 0, done, place, Wish(), START, ended=True, progress_lost=False) is None, (
         "it goes on where it is"
     )
-    again = Start(offset=90, by=6_000)
+    again = ClaimStart(offset=90, by=6_000)
     found = decide(TOPIC, 0, done, place, Wish(), again, ended=True, progress_lost=False)
     assert found == Begin(start=90, targets=(0,), by=6_000)
 
@@ -30,7 +36,7 @@ def test_it_begins_there_once() -> None:
 def test_the_place_is_one_of_the_topic_that_was_there_then() -> None:
     """In one that was made anew since, records before that offset would be left out."""
 
-    def begins(start: Start) -> int | None:
+    def begins(start: ClaimStart) -> int | None:
         found = decide(TOPIC, 0, None, EMPTY, Wish(), start, ended=False, progress_lost=False)
         return found.start if isinstance(found, Begin) else None
 
@@ -55,15 +61,14 @@ def test_lost_progress_may_have_begun_there_already() -> None:
 
 
 def test_a_directive_to_begin_is_read_as_it_was_written() -> None:
-    wish = Directive(
-        kind=Kind.BEGIN,
+    wish = BeginDirective(
         scope=Scope("orders"),
         who="anna@ops",
         at=5_000,
         starts={0: 70, 3: 9},
         source_id="ab",
     )
-    assert decode(*encode((wish.key, wish))) == (wish.key, wish)
-    standing = Standing({wish.key: wish})
-    assert standing.start_of(TopicPartition("orders", 3)) == Start(offset=9, by=5_000, of="ab")
+    assert decode_directive(*encode_directive((wish.key, wish))) == (wish.key, wish)
+    standing = LinkDirectives({wish.key: wish})
+    assert standing.start_of(TopicPartition("orders", 3)) == ClaimStart(offset=9, by=5_000, of="ab")
     assert standing.start_of(TopicPartition("orders", 1)) is None

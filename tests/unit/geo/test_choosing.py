@@ -16,16 +16,24 @@ from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.geo import claims, destinations, topics
 from causeway.geo.claims import Claim
-from causeway.link_topics import directive_log
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
-from causeway.link_topics.progress import Contents, DirectivesRecord
+from causeway.link_topics import (
+    THE_LINK,
+    DirectivePlan,
+    DirectivesRecord,
+    EndDirective,
+    LinkDirectives,
+    OriginDirective,
+    ProgressContents,
+    Scope,
+)
 from causeway.model import State, TopicPartition
 from causeway.wire import broker_error, codes
+from tests.harness.directives import replace_writes
 from tests.unit.daemon import test_claims
 from tests.unit.geo.test_standing import GEO
 
 SHOP_ID, DC2_ID = "shop's id", "dc2's id"
-ORIGIN = Directive(kind=Kind.ORIGIN, who="anna@ops", at=1, cluster=SHOP_ID)
+ORIGIN = OriginDirective(who="anna@ops", at=1, cluster=SHOP_ID)
 
 
 class Kafka:
@@ -73,9 +81,9 @@ class World:
         self.link = replace(GEO, chosen=ChosenTopics())
         self.shop = Kafka(SHOP_ID, orders=9, bills=0, dc2__dot__users=3, legacy__dot__users=3)
         self.dc2 = Kafka(DC2_ID)
-        self.standing = Standing({ORIGIN.key: ORIGIN})
+        self.standing = LinkDirectives({ORIGIN.key: ORIGIN})
         self.claims: dict[str, list[Claim]] = {SHOP_ID: [], DC2_ID: []}
-        self.contents = Contents()
+        self.contents = ProgressContents()
         self.driver: str | None = None
 
         @contextmanager
@@ -87,7 +95,7 @@ class World:
             monkeypatch.setattr(module, "Asking", self.asking)
         monkeypatch.setattr(geo_topics, "learn", lambda *_: self.standing)
         monkeypatch.setattr(claims, "on", lambda cluster: iter(self.claims[cluster.cluster_id]))
-        monkeypatch.setattr(directive_log, "write", lambda _, __, decide: self.write(None, decide))
+        replace_writes(monkeypatch, lambda _, __, decide: self.write(None, decide))
 
     def asking(self, link: Any, *_: object) -> Any:
         acted = None if self.driver is None else True
@@ -96,8 +104,8 @@ class World:
             link=link, contents=self.contents, write=self.write, outcome=lambda _: outcome
         )
 
-    def write(self, _: object, decide: Any) -> Plan:
-        plan: Plan = decide(self.standing)
+    def write(self, _: object, decide: Any) -> DirectivePlan:
+        plan: DirectivePlan = decide(self.standing)
         self.standing = self.standing.with_all(plan.changes)
         return plan
 
@@ -173,18 +181,18 @@ def test_a_namesake_with_records_that_nobody_knows_is_refused(world: World) -> N
 
 def test_what_has_ended_is_not_begun_again_in_passing(world: World) -> None:
     for scope, what in ((Scope("orders"), "its mirror"), (THE_LINK, "the mirror")):
-        end = Directive(kind=Kind.END, scope=scope, who="ben@ops", at=1, how=State.PROMOTED)
-        world.standing = Standing({ORIGIN.key: ORIGIN, end.key: end})
+        end = EndDirective(scope=scope, who="ben@ops", at=1, how=State.PROMOTED)
+        world.standing = LinkDirectives({ORIGIN.key: ORIGIN, end.key: end})
         with pytest.raises(ConfigError, match=f"{what} was promoted by ben@ops.*failback"):
             world.add("orders")
 
 
 def test_topics_go_to_destinations_of_this_very_origin(world: World) -> None:
-    world.standing = Standing()
+    world.standing = LinkDirectives()
     with pytest.raises(ConfigError, match="it was never added, or was removed"):
         world.add("orders")
-    theirs = replace(ORIGIN, cluster="another", who="ben@ops")
-    world.standing = Standing({theirs.key: theirs})
+    theirs = ORIGIN.replace(cluster="another", who="ben@ops")
+    world.standing = LinkDirectives({theirs.key: theirs})
     with pytest.raises(ConfigError, match=r"stands for the cluster another, by ben@ops"):
         world.add("orders")
 
@@ -195,8 +203,8 @@ def test_who_adds_while_another_removes_the_destination_is_told(
     """And nothing is chosen there: the driver would copy it."""
     write = world.write
 
-    def removed(wish: object, decide: Any) -> Plan:
-        world.standing = Standing()
+    def removed(wish: object, decide: Any) -> DirectivePlan:
+        world.standing = LinkDirectives()
         return write(wish, decide)
 
     monkeypatch.setattr(world, "write", removed)
@@ -234,10 +242,12 @@ def test_a_driver_that_does_not_act_is_told_of(
 
 
 def test_a_cluster_becomes_a_destination_once(world: World) -> None:
-    world.standing = Standing()
+    world.standing = LinkDirectives()
     added = destinations.add(world.link, who="anna@ops")
     assert (added.cluster, added.before, added.topics) == (DC2_ID, None, [])
-    assert world.standing.by_key[ORIGIN.key].cluster == SHOP_ID
+    origin = world.standing.get(OriginDirective)
+    assert origin is not None
+    assert origin.cluster == SHOP_ID
     world.add("orders")
     again = destinations.add(world.link, who="ben@ops")
     assert again.before is not None
@@ -254,18 +264,18 @@ def test_a_cluster_becomes_a_destination_once(world: World) -> None:
 )
 def test_names_that_are_taken_are_refused(world: World, claim: Claim, why: str) -> None:
     world.claims[DC2_ID] = [Claim("web", "dc2", "a third", "by ben"), claim]
-    world.standing = Standing()
+    world.standing = LinkDirectives()
     with pytest.raises(ConfigError, match=why):
         destinations.add(world.link)
-    assert world.standing == Standing()
+    assert world.standing == LinkDirectives()
 
 
 def test_a_name_that_was_another_cluster_s_is_not_taken_from_it_in_silence(world: World) -> None:
     """What is chosen there would be copied no more, and nobody would know."""
-    world.standing = Standing()
+    world.standing = LinkDirectives()
     with pytest.raises(ConfigError, match=r"that is the cluster old until now.*remove dc2"):
         destinations.add(world.link, known="old")
-    assert world.standing == Standing()
+    assert world.standing == LinkDirectives()
     destinations.add(world.link, known=DC2_ID)
 
 
@@ -281,7 +291,7 @@ def test_a_destination_with_topics_is_removed_only_if_one_means_it(world: World)
         destinations.remove(world.link, confirmed=False, wait_s=None)
     done = destinations.remove(world.link, confirmed=True, wait_s=None)
     assert [each.topic for each in done.topics] == ["bills", "orders"]
-    assert world.standing == Standing()
+    assert world.standing == LinkDirectives()
 
 
 def test_a_cluster_without_an_id_cannot_be_told_from_others() -> None:

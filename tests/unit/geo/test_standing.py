@@ -12,10 +12,11 @@ from causeway.control import TopicProblem
 from causeway.errors import ConfigError
 from causeway.geo import destination_status
 from causeway.geo.destination_status import Destination, as_json, topics_of
-from causeway.link_topics.directives import Directive, Kind, Scope, Standing
+from causeway.link_topics import Directive, DirectiveKind, LinkDirectives, Scope
 from causeway.naming import ReplicationPolicy
 from causeway.status.from_clusters import LinkStatus, PartitionStatus
 from causeway.status.states import NO_DRIVER
+from tests.harness.directives import directive
 from tests.harness.lanes import client
 from tests.unit.daemon.test_claims import LINK
 
@@ -47,8 +48,8 @@ def part(number: int, state: str = "running", *, lag: int | None = 0) -> Partiti
     )
 
 
-def directive(kind: Kind, topic: str = "orders") -> Directive:
-    return Directive(kind=kind, scope=Scope(topic), who="anna@ops", at=1)
+def wish(kind: DirectiveKind, topic: str = "orders") -> Directive:
+    return directive(kind, Scope(topic))
 
 
 def status(*parts: PartitionStatus, unavailable: str | None = None) -> LinkStatus:
@@ -75,8 +76,11 @@ def status(*parts: PartitionStatus, unavailable: str | None = None) -> LinkStatu
 def test_the_worst_of_its_partitions_stands_for_a_topic(
     parts: tuple[PartitionStatus, ...], paused: bool, state: str, lag: int | None
 ) -> None:
-    wishes = [directive(Kind.MIRROR), *([directive(Kind.PAUSE)] if paused else [])]
-    standing = Standing({each.key: each for each in wishes})
+    wishes = [
+        wish(DirectiveKind.MIRROR),
+        *([wish(DirectiveKind.PAUSE)] if paused else []),
+    ]
+    standing = LinkDirectives({each.key: each for each in wishes})
     (found,) = topics_of(GEO, standing, status(*parts))
     assert (found.topic, found.target) == ("orders", "shop.orders")
     assert (found.state, found.lag_records) == (state, lag)
@@ -84,8 +88,8 @@ def test_the_worst_of_its_partitions_stands_for_a_topic(
 
 
 def test_what_keeps_a_topic_from_being_there_is_told() -> None:
-    wishes = [directive(Kind.MIRROR, "bills"), directive(Kind.MIRROR)]
-    standing = Standing({each.key: each for each in wishes})
+    wishes = [wish(DirectiveKind.MIRROR, "bills"), wish(DirectiveKind.MIRROR)]
+    standing = LinkDirectives({each.key: each for each in wishes})
     bills, orders = topics_of(GEO, standing, status(unavailable="no broker answered"))
     assert (bills.state, orders.state) == ("unknown", "unknown")
     assert bills.reasons == ("create topic shop.bills: too few",)

@@ -19,7 +19,7 @@ from causeway.errors import (
     UnreachableError,
 )
 from causeway.http.actions import Doors
-from causeway.link_topics.directives import Scope
+from causeway.link_topics import Scope
 from causeway.operate.directives.act import Outcome
 from tests.unit.http.served import TOKEN, client
 

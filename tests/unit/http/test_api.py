@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from causeway.http import shaping
 from causeway.http.history import Memory
 from causeway.http.view import View
-from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.link_topics import PauseDirective, Scope, ThrottleDirective
 from causeway.model import State
 from causeway.status.snapshot import GroupStatus, LinkStatus, Role, Snapshot
 from causeway.status.topics import TopicRow
@@ -188,10 +188,8 @@ def test_the_rest(api: TestClient) -> None:
 
 
 def test_what_people_asked_for_stands_there() -> None:
-    pause = Directive(
-        kind=Kind.PAUSE, scope=Scope("orders", 3), who="anna@ops1", why="full", at=int(NOW)
-    )
-    limit = Directive(kind=Kind.THROTTLE, who="ben@ops1", at=int(NOW), bytes_per_s=1_000)
+    pause = PauseDirective(scope=Scope("orders", 3), who="anna@ops1", why="full", at=int(NOW))
+    limit = ThrottleDirective(who="ben@ops1", at=int(NOW), bytes_per_s=1_000)
     with client(lambda: full(replace(link(), directives=(pause, limit)))) as api:
         first, second = items(api, "directives", link="A->B")
     assert first == {

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from starlette.testclient import TestClient
 
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import TaskRecord
 from causeway.model import State
 from causeway.status.snapshot import Role
 from tests.unit.http.served import PASSWORD, client

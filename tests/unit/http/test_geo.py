@@ -15,9 +15,10 @@ from causeway.config import ChosenTopics, LinkSettings
 from causeway.errors import CausewayError, ConfigError, ConflictError, UnreachableError
 from causeway.geo.topics import Done, Topic
 from causeway.http.geo import Available, GeoDoors
-from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.link_topics import Directive, DirectiveKind, Scope
 from causeway.model import State
 from causeway.status.snapshot import Snapshot
+from tests.harness.directives import directive
 from tests.unit.http.served import TOKEN, client, settings
 from tests.unit.metrics.snapshots import full, link, partition
 
@@ -25,13 +26,13 @@ API = "/api/v1/geo"
 GEO = replace(settings(), geo=True, chosen=ChosenTopics(), topics=())
 
 
-def chosen(topic: str, kind: Kind = Kind.MIRROR) -> Directive:
-    return Directive(kind=kind, scope=Scope(topic), who="anna@ops", why="Lyon", at=5)
+def chosen(topic: str, kind: DirectiveKind = DirectiveKind.MIRROR) -> Directive:
+    return directive(kind, Scope(topic), at=5, why="Lyon")
 
 
 def look() -> Snapshot:
     orders = replace(partition(0, State.PAUSED), topic="orders", target_topic="A.orders")
-    said = (chosen("orders"), chosen("orders", Kind.PAUSE), chosen("bills"))
+    said = (chosen("orders"), chosen("orders", DirectiveKind.PAUSE), chosen("bills"))
     return full(replace(link(orders), directives=said))
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from causeway.config.reading import Expiry
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import RuleCounts, TaskRecord, Transformed
 from causeway.model import Spread, State
-from causeway.relay.messages import RuleCounts, Transformed
 from causeway.status.snapshot import (
     CheckpointTiming,
     LaneStatus,

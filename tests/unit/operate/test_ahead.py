@@ -6,7 +6,7 @@ import pytest
 
 from causeway.cluster import Committed
 from causeway.errors import AuthorizationError
-from causeway.link_topics.progress import Contents, OffsetMapRecord
+from causeway.link_topics import OffsetMapRecord, ProgressContents
 from causeway.model import Pair, TopicPartition
 from causeway.operate.ahead import Ahead, of_all
 from tests.unit.daemon.test_rows import MIRROR, row
@@ -20,7 +20,7 @@ GAPS = Pair(0, 0, 0), Pair(600, 589, 589)
 LATER = Pair(100, 0, 0), Pair(200, 100, 100)
 
 
-def contents(*points: Pair) -> Contents:
+def contents(*points: Pair) -> ProgressContents:
     """A mirror that has come from the first of these points to the last."""
     known = row().progress
     (outlet,) = known.outlets
@@ -28,7 +28,7 @@ def contents(*points: Pair) -> Contents:
     record = OffsetMapRecord(
         topic="orders", partition=0, producer_id=outlet.producer_id, points=points
     )
-    return Contents(partitions={ORDERS: progress}, maps={ORDERS: {None: record}})
+    return ProgressContents(partitions={ORDERS: progress}, maps={ORDERS: {None: record}})
 
 
 def at(where: TopicPartition, offset: int) -> dict[TopicPartition, Committed]:
@@ -69,5 +69,5 @@ def test_what_is_not_known_is_not_ahead_nor_is_what_has_ended() -> None:
     error = AuthorizationError("read", "group app")
     assert of_all(found, {"app": one}, {"app": error}) == {}
     assert of_all(found, {"app": error}, {"app": other}) == {}
-    assert of_all(Contents(), {"app": one}, {"app": other}) == {}
+    assert of_all(ProgressContents(), {"app": one}, {"app": other}) == {}
     assert of_all(found, {"app": {}}, {"app": other}) == {}

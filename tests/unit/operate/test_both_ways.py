@@ -9,7 +9,7 @@ import pytest
 
 from causeway.errors import ConfigError
 from causeway.formats import load
-from causeway.link_topics.directives import Scope, Standing
+from causeway.link_topics import LinkDirectives, Scope
 from causeway.operate.failover.failback import _Failback
 from causeway.operate.failover.failback_result import Keep, Step
 from causeway.operate.failover.failover import _Failover
@@ -65,7 +65,7 @@ def test_one_that_had_ended_before_can_be_taken_up_again(
 class Unasked:
     """A topic that is not there."""
 
-    standing = Standing()
+    directives = LinkDirectives()
 
     def __init__(self, *_: object) -> None:
         pass

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from causeway.control import DENY_WRITE, FencePlan, fences
-from causeway.link_topics.directives import Directive, Standing
-from causeway.link_topics.progress import LeaseRecord
+from causeway.link_topics import Directive, LeaseRecord, LinkDirectives
 from causeway.operate.cutover.clock import DriverClock
 from causeway.operate.cutover.values import Look
 from tests.unit.operate.test_cutover_run import acting
@@ -105,7 +104,7 @@ def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_who_lifts_it(
     run._fence(seen)
 
     (fence,) = made
-    standing = Standing({fence.key: fence})
+    standing = LinkDirectives({fence.key: fence})
     by_the_driver = NOW + HOUR_MS
     assert fences.expired(standing, by_the_driver + 299_000) == ()
     assert fences.expired(standing, by_the_driver + 300_000) == (fence,)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from causeway.control import DENY_WRITE
-from causeway.link_topics.cuts import Cut, CutPoint
-from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.link_topics import Cut, CutPoint, EndDirective, FenceDirective, Scope
 from causeway.model import TopicPartition
 from causeway.operate.cutover.plan import plan
 from causeway.operate.cutover.values import (
@@ -34,6 +33,8 @@ FENCING = Wishes(fence=True)
 PRODUCERS_FIRST = Wishes(first=First.PRODUCERS, fence=True)
 GOING_ON = Producer(topics=("orders",), producer_id=7, transactional_id="shop-1", last_ms=NOW - 500)
 
+END = EndDirective(scope=Scope("orders"), who="anna@ops", at=1)
+
 
 def place(**fields: Any) -> Place:
     found = Place(
@@ -43,8 +44,7 @@ def place(**fields: Any) -> Place:
 
 
 def fence(*, until: int = NOW + 60_000, there: bool = True, everywhere: bool = True) -> Fence:
-    record = Directive(
-        kind=Kind.FENCE,
+    record = FenceDirective(
         scope=Scope("orders"),
         who="anna@ops",
         at=NOW - 1_000,
@@ -162,7 +162,7 @@ def test_a_group_that_is_ahead_stops_it_until_a_person_has_decided() -> None:
         "billing would skip 800 records: --reset-group billing takes it back to its place, "
         "--leave-group billing leaves it where it is",
     )
-    ended = fenced(groups=(further,), ended={"orders": fence().record})
+    ended = fenced(groups=(further,), ended={"orders": END})
     assert current(ended, PRODUCERS_FIRST) == ("consumers", Act.STOP), "it had members before"
     left = replace(FENCING, left_groups=frozenset({"billing"}))
     assert current(look(groups=(further,)), left) == ("fence", Act.FENCE)
@@ -190,7 +190,7 @@ def test_consumers_that_come_second_hold_nothing_up() -> None:
     assert current(look(groups=(busy,)), PRODUCERS_FIRST) == ("fence", Act.FENCE)
     after = fenced(groups=(busy,), verified=Verified(ends={AT: 100}))
     assert current(after, PRODUCERS_FIRST) == ("promote", Act.PROMOTE)
-    ended = replace(after, ended={"orders": fence().record})
+    ended = replace(after, ended={"orders": END})
     assert current(ended, PRODUCERS_FIRST) == ("consumers", Act.PERSON)
     idle = replace(ended, groups=(group(undone=1),))
     assert current(idle, PRODUCERS_FIRST) == ("consumers", Act.GROUPS)
@@ -261,8 +261,7 @@ def test_what_was_verified_counts_up_to_where_it_was() -> None:
 
 def test_what_was_written_behind_the_cut_is_told() -> None:
     point = CutPoint(partition=0, source=100, targets=(), exact=True)
-    end = Directive(
-        kind=Kind.END,
+    end = EndDirective(
         scope=Scope("orders"),
         who="anna@ops",
         at=NOW,
@@ -282,7 +281,7 @@ def test_the_way_back_begins_last_and_what_it_brings_is_not_late() -> None:
     assert step_of(shown, "way back", wishes).state is State.NEXT
     point = CutPoint(partition=0, source=100, targets=(), exact=True)
     cut = Cut(target="orders", points=(point,))
-    end = replace(fence().record, kind=Kind.END, cut=cut)
+    end = END.replace(cut=cut)
     ended = fenced(ended={"orders": end}, reverse="B->A")
     assert current(ended, wishes) == ("way back", Act.BACK)
     assert "the fence is lifted for it" in step_of(ended, "way back", wishes).text
@@ -301,7 +300,7 @@ def test_a_promotion_that_was_cut_short_is_gone_on_with() -> None:
 
 def test_what_is_promoted_is_done_whatever_happens_on_the_source() -> None:
     seen = fenced(
-        ended={"orders": fence().record},
+        ended={"orders": END},
         fences={"orders": replace(fence(until=NOW - 1), over=False)},
         driver=None,
         still_s=0.0,

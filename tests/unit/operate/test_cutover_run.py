@@ -11,7 +11,7 @@ import pytest
 
 from causeway.control import MirroredTopic, TopicPlan
 from causeway.errors import PartitionsFailedError
-from causeway.link_topics.directives import Directive, Kind, Scope, Standing
+from causeway.link_topics import FenceDirective, LinkDirectives, Scope
 from causeway.operate.cutover import checks
 from causeway.operate.cutover.run import _Run
 from causeway.operate.cutover.values import Fence, Look
@@ -52,7 +52,7 @@ def test_a_link_does_not_end_with_topics_that_have_come_meanwhile(
 
 
 def fence(*, there: bool, until: int = 2**50) -> Fence:
-    record = Directive(kind=Kind.FENCE, scope=Scope("orders"), who="me", at=1, until=until)
+    record = FenceDirective(scope=Scope("orders"), who="me", at=1, until=until)
     return Fence(record=record, there=there, everywhere=there)
 
 
@@ -85,7 +85,7 @@ def test_no_mirror_ends_whose_fence_was_lifted_meanwhile(
     monkeypatch: pytest.MonkeyPatch, *, lifted: bool
 ) -> None:
     record = fence(there=True).record
-    standing = Standing({} if lifted else {record.key: record})
+    standing = LinkDirectives({} if lifted else {record.key: record})
     asked = []
 
     def promoted(*_: Any, topic: str | None, guard: Any, **__: Any) -> None:

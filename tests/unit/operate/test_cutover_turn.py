@@ -11,33 +11,38 @@ import pytest
 
 from causeway.config import LinkSettings
 from causeway.errors import ConflictError
-from causeway.link_topics import directive_log
-from causeway.link_topics.directives import THE_LINK, Kind, Plan, Standing
+from causeway.link_topics import (
+    THE_LINK,
+    DirectiveKind,
+    DirectivePlan,
+    LinkDirectives,
+)
 from causeway.operate.cutover.lock import CutoverLock
 from tests.harness.daemon import link
+from tests.harness.directives import replace_writes
 
-KEY = Kind.CUTOVER, THE_LINK
+KEY = DirectiveKind.CUTOVER, THE_LINK
 
 
 class Log:
     """Stands in for the directives topic."""
 
     def __init__(self) -> None:
-        self.standing = Standing()
+        self.directives = LinkDirectives()
 
-    def write(self, _: Any, __: Any, decide: Callable[[Standing], Plan]) -> None:
-        self.standing = self.standing.with_all(decide(self.standing).changes)
+    def write(self, _: Any, __: Any, decide: Callable[[LinkDirectives], DirectivePlan]) -> None:
+        self.directives = self.directives.with_all(decide(self.directives).changes)
 
     @property
     def whose(self) -> str | None:
-        found = self.standing.by_key.get(KEY)
+        found = self.directives.by_key.get(KEY)
         return None if found is None else found.who
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     log = Log()
-    monkeypatch.setattr(directive_log, "write", log.write)
+    replace_writes(monkeypatch, log.write)
     return log
 
 
@@ -87,7 +92,7 @@ def test_a_kill_on_a_machine_that_is_gone_holds_up_others_but_not_the_same_perso
     with turn("anna@ops"):
         assert log.whose == "anna@ops"
         with pytest.raises(ConflictError, match="turn is taken by anna@ops"):
-            dead.refuse_others(log.standing)
+            dead.refuse_others(log.directives)
 
 
 def test_the_same_person_has_one_command_at_a_time(log: Log) -> None:
@@ -114,11 +119,11 @@ def test_an_undo_waits_for_nobody_and_the_other_ends(log: Log) -> None:
 
 def test_nothing_ends_by_one_whose_turn_was_taken_and_given_back(log: Log) -> None:
     with turn("anna@ops") as first:
-        first.refuse_others(log.standing)
+        first.refuse_others(log.directives)
         with (
             turn("ben@ops", takes=True),
             pytest.raises(ConflictError, match="taken by ben@ops"),
         ):
-            first.refuse_others(log.standing)
+            first.refuse_others(log.directives)
         with pytest.raises(ConflictError, match="an undo"):
-            first.refuse_others(log.standing)
+            first.refuse_others(log.directives)

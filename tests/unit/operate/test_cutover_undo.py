@@ -9,16 +9,24 @@ from typing import Any
 import pytest
 
 from causeway.control import fences
-from causeway.link_topics import directive_log
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
+from causeway.link_topics import (
+    THE_LINK,
+    CutoverDirective,
+    Directive,
+    EndDirective,
+    FenceDirective,
+    LinkDirectives,
+    Scope,
+)
 from causeway.model import State
 from causeway.operate.cutover import undoing
 from causeway.operate.cutover.undoing import _go_on, _held, under_way
 from tests.harness.daemon import link
+from tests.harness.directives import replace_writes
 
 
 def end(scope: Scope, how: State) -> Directive:
-    return Directive(kind=Kind.END, scope=scope, who="anna@ops", at=1, how=how)
+    return EndDirective(scope=scope, who="anna@ops", at=1, how=how)
 
 
 def test_what_is_about_to_end_goes_on_and_what_has_ended_does_not() -> None:
@@ -29,7 +37,7 @@ def test_what_is_about_to_end_goes_on_and_what_has_ended_does_not() -> None:
         end(bills, State.PROMOTED),
         end(users, State.FAILED_OVER),
     ]
-    standing = Standing().with_all((each.key, each) for each in found)
+    standing = LinkDirectives().with_all((each.key, each) for each in found)
     assert [each.scope for each in _held(standing, ())] == [THE_LINK, orders]
     assert [each.scope for each in _held(standing, ["orders", "bills"])] == [orders]
     left = standing.with_all(_go_on((), standing).changes)
@@ -37,26 +45,30 @@ def test_what_is_about_to_end_goes_on_and_what_has_ended_does_not() -> None:
 
 
 def test_who_is_at_a_cutover_meanwhile_is_seen_until_his_turn_is_over() -> None:
-    turn = Directive(kind=Kind.CUTOVER, who="ben@ops", at=1, until=50)
-    standing = Standing().with_all([(turn.key, turn)])
+    turn = CutoverDirective(who="ben@ops", at=1, until=50)
+    standing = LinkDirectives().with_all([(turn.key, turn)])
     assert under_way(standing, 49) == turn
     assert under_way(standing, 50) is None
-    assert under_way(Standing(), 0) is None
+    assert under_way(LinkDirectives(), 0) is None
 
 
 def test_an_undo_takes_along_what_has_come_until_it_has_the_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The other one, who is at it, sets a fence right after the undo has looked."""
-    turn = Directive(kind=Kind.CUTOVER, who="ben@ops", at=1, until=2**50, run="ben")
-    fence = Directive(kind=Kind.FENCE, scope=Scope("orders"), who="ben@ops", at=2, until=2**50)
-    log = SimpleNamespace(standing=Standing().with_all([(turn.key, turn)]), look=lambda: None)
+    turn = CutoverDirective(who="ben@ops", at=1, until=2**50, run="ben")
+    fence = FenceDirective(scope=Scope("orders"), who="ben@ops", at=2, until=2**50)
+    log = SimpleNamespace(
+        directives=LinkDirectives().with_all([(turn.key, turn)]), look=lambda: None
+    )
     mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*")
 
     def write(_: Any, __: Any, decide: Any) -> None:
-        if not decide(log.standing).changes:
+        if not decide(log.directives).changes:
             return
-        log.standing = log.standing.with_all([*decide(log.standing).changes, (fence.key, fence)])
+        log.directives = log.directives.with_all(
+            [*decide(log.directives).changes, (fence.key, fence)]
+        )
 
     lifted: list[Directive] = []
 
@@ -67,7 +79,7 @@ def test_an_undo_takes_along_what_has_come_until_it_has_the_turn(
     monkeypatch.setattr(undoing, "clusters", lambda: nullcontext(lambda _: None))
     monkeypatch.setattr(undoing, "the_one", lambda *_: (mirror, ()))
     monkeypatch.setattr(undoing, "DirectiveLog", lambda *_: log)
-    monkeypatch.setattr(directive_log, "write", write)
+    replace_writes(monkeypatch, write)
     monkeypatch.setattr(fences, "lift", lift)
     settings: Any = SimpleNamespace(links=(mirror,))
     found = undoing.undo(settings, act=True, who="anna@ops")

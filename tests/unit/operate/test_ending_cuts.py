@@ -8,14 +8,13 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.cluster import log_reader
 from causeway.errors import AuthorizationError
-from causeway.link_topics.directives import THE_LINK, Scope
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import THE_LINK, ProgressContents, Scope
 from causeway.model import Pair, TopicPartition
 from causeway.operate.failover import ending
 from causeway.operate.failover.ending import Ending
 from causeway.records import HEADER
-from causeway.relay import log_reader
 from tests.unit.daemon.test_claims import progress
 
 OURS, OTHERS = 5, 77
@@ -46,7 +45,7 @@ def cut_of(*partitions: Any, scope: Scope = THE_LINK) -> Any:
     found.scope = scope
     found.link = cast(Any, SimpleNamespace(name="A->B"))
     found.target = cast(Any, None)
-    found.contents = Contents(partitions={each.source: each for each in partitions})
+    found.contents = ProgressContents(partitions={each.source: each for each in partitions})
     found._say = lambda _: None
     return found.cuts()["orders"].points
 

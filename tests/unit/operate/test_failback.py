@@ -9,13 +9,19 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster import EARLIEST
+from causeway.cluster import EARLIEST, log_reader
 from causeway.config import ClientSettings, LinkSettings, TransformSettings, TreatmentSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
-from causeway.link_topics.cuts import Cut, CutPoint
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
+from causeway.link_topics import (
+    THE_LINK,
+    Cut,
+    CutPoint,
+    EndDirective,
+    LinkDirectives,
+    Scope,
+)
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives.scopes import Wanted
@@ -24,7 +30,6 @@ from causeway.operate.failover import reverse_link, unmirrored
 from causeway.operate.failover.failback import _Failback
 from causeway.operate.failover.failback_result import Keep
 from causeway.operate.failover.unmirrored import Sighting
-from causeway.relay import log_reader
 from tests.unit.daemon.test_claims import LINK
 from tests.unit.daemon.test_claims import TOPIC as MIRRORED
 
@@ -47,7 +52,7 @@ def cut(**changes: Any) -> Cut:
         target_id=TOPIC.target_id or "",
         points=points,
     )
-    return replace(found, **changes)
+    return found.replace(**changes)
 
 
 def look(
@@ -141,10 +146,10 @@ def test_a_way_back_has_to_bring_all_back_under_its_name() -> None:
 
 
 def test_a_way_back_that_was_failed_over_is_not_turned_round() -> None:
-    end = Directive(kind=Kind.END, who="anna@ops", at=0, how=State.FAILED_OVER, done=True)
+    end = EndDirective(who="anna@ops", at=0, how=State.FAILED_OVER, done=True)
     with pytest.raises(ConfigError, match=r'failed over by anna@ops.*--link "B->A"'):
         reverse_link.check_end(LINK, BACK, end)
-    reverse_link.check_end(LINK, BACK, replace(end, how=State.PROMOTED))
+    reverse_link.check_end(LINK, BACK, end.replace(how=State.PROMOTED))
     reverse_link.check_end(LINK, BACK, None)
 
 
@@ -165,13 +170,13 @@ def test_a_topic_that_nobody_knows_is_not_said_to_be_mirrored(
 
 def test_a_topic_does_not_go_back_by_a_link_that_has_ended_as_a_whole() -> None:
     """As it has since it was turned round: the topic would wait for ever."""
-    end = Directive(kind=Kind.END, who="anna@ops", at=0, how=State.PROMOTED, done=True)
-    standing = Standing().with_all([(end.key, end)])
+    end = EndDirective(who="anna@ops", at=0, how=State.PROMOTED, done=True)
+    standing = LinkDirectives().with_all([(end.key, end)])
     with pytest.raises(ConfigError, match=r"B->A, was promoted as a whole by anna@ops.*A->B, by"):
         reverse_link.check_whole(LINK, BACK, standing, Scope("orders"))
     reverse_link.check_whole(LINK, BACK, standing, THE_LINK)
-    ended = replace(end, scope=Scope("orders"))
-    standing = Standing().with_all([(ended.key, ended)])
+    ended = end.replace(scope=Scope("orders"))
+    standing = LinkDirectives().with_all([(ended.key, ended)])
     reverse_link.check_whole(LINK, BACK, standing, Scope("orders"))
 
 
@@ -203,8 +208,8 @@ def test_where_both_sides_lie_in_one_topic_the_link_goes_on_where_it_was(*, ming
     link = replace(LINK, policy=ReplicationPolicy(kind="identity", source_alias="A"))
     link = replace(link, treatments=(provenance,) if mingles else ())
     assert link.mingles is mingles
-    end = Directive(kind=Kind.END, who="anna@ops", at=1, how=State.FAILED_OVER, done=True)
-    standing = Standing().with_all([(end.key, end)])
+    end = EndDirective(who="anna@ops", at=1, how=State.FAILED_OVER, done=True)
+    standing = LinkDirectives().with_all([(end.key, end)])
     move: Any = _Failback.__new__(_Failback)
     fields = {
         "_link": link,

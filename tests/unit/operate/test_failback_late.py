@@ -11,19 +11,26 @@ from typing import Any, cast
 import pytest
 
 from causeway.errors import ConfigError, ConflictError, PartitionsFailedError
-from causeway.link_topics import directive_log
-from causeway.link_topics.directives import Change, Directive, Kind, Plan, Scope, Standing
-from causeway.link_topics.progress import Progress
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics import (
+    BeginDirective,
+    DirectiveChange,
+    DirectivePlan,
+    EndDirective,
+    LinkDirectives,
+    PartitionProgress,
+    Scope,
+    TopicLog,
+)
 from causeway.model import Pair, TopicPartition
 from causeway.operate.failover import late_writes, reverse_start, saving
 from causeway.operate.failover.reverse_start import Looked
 from causeway.operate.failover.unmirrored import Unmirrored
+from tests.harness.directives import replace_writes
 from tests.harness.raw_batches import Rec
 from tests.harness.world import FOREIGN, OURS, SOURCE, SOURCE_ID, FakeCluster, Log
 from tests.unit.daemon.test_rows import row
 
-END = Directive(kind=Kind.END, who="anna@ops", at=7)
+END = EndDirective(who="anna@ops", at=7)
 
 
 class Counting(FakeCluster):
@@ -49,7 +56,7 @@ def old_source(*stretches: tuple[int, int]) -> tuple[Counting, Log]:
     return Counting(SOURCE.topic, SOURCE_ID, {0: log}, compacted=False), log
 
 
-def way_back(target: int, sequence: int) -> Progress:
+def way_back(target: int, sequence: int) -> PartitionProgress:
     (outlet,) = row().progress.outlets
     pair = Pair(source=9, target=target, sequence=sequence)
     outlet = outlet.replace(topic=SOURCE.topic, partition=0, producer_id=OURS, pair=pair)
@@ -57,7 +64,10 @@ def way_back(target: int, sequence: int) -> Progress:
 
 
 def look(
-    source: Counting, progress: Sequence[Progress], kept: int = -1, until: int | None = None
+    source: Counting,
+    progress: Sequence[PartitionProgress],
+    kept: int = -1,
+    until: int | None = None,
 ) -> tuple[Unmirrored, ...]:
     return late_writes.look(
         cast(Any, source),
@@ -121,28 +131,29 @@ def test_nobody_is_told_that_there_is_nothing_while_a_transaction_is_open() -> N
 
 
 def test_how_far_was_looked_stands_with_the_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    standing = Standing()
+    standing = LinkDirectives()
 
     def write(_: object, __: object, decide: Any) -> None:
         nonlocal standing
-        plan: Plan = decide(standing)
+        plan: DirectivePlan = decide(standing)
         standing = standing.with_all(plan.changes)
 
-    monkeypatch.setattr(directive_log, "write", write)
+    replace_writes(monkeypatch, write)
     nobody = cast(Any, None)
-    wish = Directive(kind=Kind.BEGIN, who="anna@ops", at=7)
+    wish = BeginDirective(who="anna@ops", at=7)
     reverse_start.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 100}, {SOURCE.topic: "ab"})
     assert reverse_start.looked_of(standing, END) == {SOURCE: Looked(100, -1)}
     with pytest.raises(ConflictError, match="anna@ops had it begin meanwhile"):
         reverse_start.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 120}, {})
     reverse_start.note_kept(nobody, nobody, END, {SOURCE: 108})
     assert reverse_start.looked_of(standing, END) == {SOURCE: Looked(100, 108)}
-    known = standing.by_key[Kind.BEGIN, Scope(SOURCE.topic)]
+    known = standing.get(BeginDirective, Scope(SOURCE.topic))
+    assert known is not None
     assert (known.starts, known.at) == ({0: 40}, 7), "the link does not begin anew for it"
     assert known.source_id == "ab"
-    assert reverse_start.looked_of(standing, replace(END, at=8)) == {}, "that was another end"
-    before: Change = (known.key, replace(known, looked={}, kept={}))
-    assert reverse_start.looked_of(Standing().with_all([before]), END) == {}
+    assert reverse_start.looked_of(standing, END.replace(at=8)) == {}, "that was another end"
+    before: DirectiveChange = (known.key, known.replace(looked={}, kept={}))
+    assert reverse_start.looked_of(LinkDirectives().with_all([before]), END) == {}
 
 
 WHAT = Unmirrored(at=SOURCE, first=105, end=114, records=5, surely=True, ours=((108, 112),))

@@ -14,8 +14,14 @@ from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.control import CommitPlan
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.filters import compile_patterns
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
-from causeway.link_topics.progress import Contents, Progress
+from causeway.link_topics import (
+    THE_LINK,
+    EndDirective,
+    LinkDirectives,
+    PartitionProgress,
+    ProgressContents,
+    Scope,
+)
 from causeway.model import Dated, State, TopicPartition
 from causeway.operate.directives import scopes
 from causeway.operate.failover import failover as failovers
@@ -105,7 +111,7 @@ QUIET = row(State.RUNNING).progress.replace(  # its newest record is an hour old
     ],
 )
 def test_the_first_record_that_is_missing(
-    progress: Progress, seen: Seen, first_ms: int | None
+    progress: PartitionProgress, seen: Seen, first_ms: int | None
 ) -> None:
     (told,) = topics_known([progress], seen, GONE_MS)
     assert told.first_ms == first_ms
@@ -169,8 +175,7 @@ def test_groups_that_could_not_be_committed_are_tried_again(
     monkeypatch.setattr(last_groups, "remembered", remembered)
     monkeypatch.setattr(last_groups, "commit", lambda *_: dict(refused))
     move: Any = failovers._Failover.__new__(failovers._Failover)
-    end = Directive(
-        kind=Kind.END,
+    end = EndDirective(
         who="anna@ops",
         at=1,
         how=State.FAILED_OVER,
@@ -182,7 +187,7 @@ def test_groups_that_could_not_be_committed_are_tried_again(
     move._ending = SimpleNamespace(
         end=end,
         contents=SimpleNamespace(partitions={}, leases=(), tasks={}),
-        standing=Standing(),
+        standing=LinkDirectives(),
         progress=dict,
         note_left=note_left,
     )
@@ -193,7 +198,7 @@ def test_groups_that_could_not_be_committed_are_tried_again(
     assert move.run(None, 0.0).failures.keys() == {"writers"}
     assert finished == [{"writers"}]
     assert tried == [("readers", "writers")] * 3
-    move._ending.end = replace(end, groups=())
+    move._ending.end = end.replace(groups=())
     assert move.run(None, 0.0).failures == {}
     assert len(tried) == 3
 
@@ -234,10 +239,14 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
 
     monkeypatch.setattr(last_groups, "remembered", remembered)
     monkeypatch.setattr(last_groups, "commit", commit)
-    whole = Directive(
-        kind=Kind.END, who="anna", at=1, how=State.FAILED_OVER, done=True, groups=tuple(read)
+    whole = EndDirective(
+        who="anna",
+        at=1,
+        how=State.FAILED_OVER,
+        done=True,
+        groups=tuple(read),
     )
-    own = replace(whole, scope=Scope("orders"), groups=())
+    own = whole.replace(scope=Scope("orders"), groups=())
     begun = [SimpleNamespace(source=orders), SimpleNamespace(source=bills)]
     noted: list[tuple[Scope, set[str]]] = []
     move: Any = failovers._Failover.__new__(failovers._Failover)
@@ -246,7 +255,7 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
     move._ending = SimpleNamespace(
         end=own,
         contents=SimpleNamespace(partitions={}, leases=(), tasks={}),
-        standing=Standing({each.key: each for each in (whole, own)}),
+        standing=LinkDirectives({each.key: each for each in (whole, own)}),
         progress=lambda scope=own.scope: {
             each.source: each for each in begun if scope.covers(each.source)
         },
@@ -309,7 +318,7 @@ class Side:
         }
 
 
-def seen(source: Side, target: Side, *progress: Progress, topics: str = ".*") -> Seen:
+def seen(source: Side, target: Side, *progress: PartitionProgress, topics: str = ".*") -> Seen:
     known = {each.source: each for each in progress}
     mirror = link("127.0.0.1:1", "127.0.0.1:2", topics)
     return look(mirror, THE_LINK, cast(Any, source), cast(Any, target), known, 1.0)
@@ -398,8 +407,8 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return side
 
     monkeypatch.setattr(failovers, "clusters", lambda: nullcontext(connect))
-    contents = Contents(partitions={TopicPartition("orders", 0): ONE})
-    log = SimpleNamespace(look=lambda: None, standing=Standing())
+    contents = ProgressContents(partitions={TopicPartition("orders", 0): ONE})
+    log = SimpleNamespace(look=lambda: None, directives=LinkDirectives())
     monkeypatch.setattr(failovers, "_Failover", Move)
     monkeypatch.setattr(
         scopes,

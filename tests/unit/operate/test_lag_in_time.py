@@ -15,9 +15,14 @@ from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.tasks.control_plane import ControlPlane
 from causeway.http import shaping
 from causeway.http.view import View
-from causeway.link_topics.directive_log import ActiveDirectives
-from causeway.link_topics.entries import decode, encode
-from causeway.link_topics.progress import Contents, Progress, TaskRecord
+from causeway.link_topics import (
+    ActiveDirectives,
+    PartitionProgress,
+    ProgressContents,
+    TaskRecord,
+    decode_entry,
+    encode_entry,
+)
 from causeway.metrics.collector import text
 from causeway.model import Dated, State, TopicPartition
 from causeway.operate.failover.missing import Seen, topics_known
@@ -34,7 +39,9 @@ HOUR, SECOND = 3_600_000, 1_000
 END = OffsetAt(offset=100, timestamp=-1, leader_epoch=0)
 
 
-def heard(position: int, first_unmirrored: int = -1, state: State = State.RUNNING) -> Progress:
+def heard(
+    position: int, first_unmirrored: int = -1, state: State = State.RUNNING
+) -> PartitionProgress:
     """Of a lane, about a source that ends at 100. The newest mirrored record is an hour old."""
     it = row()
     said = says(state, position)
@@ -43,7 +50,7 @@ def heard(position: int, first_unmirrored: int = -1, state: State = State.RUNNIN
     return it.progress.replace(written_at=NOW_MS - HOUR)
 
 
-def by_the_driver(progress: Progress, silent_since: int | None = None) -> set[int | None]:
+def by_the_driver(progress: PartitionProgress, silent_since: int | None = None) -> set[int | None]:
     """In the live table, and for the page, the API and metrics."""
     it = row()
     it.progress = progress
@@ -63,7 +70,7 @@ def _tasks(answered_ms: int) -> tuple[TaskRecord, ...]:
     return (TaskRecord(name=lag.SOURCE_TASK, reason="no answer", done_at=answered_ms),)
 
 
-def by_the_clusters(progress: Progress) -> int | None:
+def by_the_clusters(progress: PartitionProgress) -> int | None:
     """`status`, with what the source itself tells."""
     dated = progress.first_unmirrored
     return partition_status(
@@ -83,12 +90,12 @@ def by_the_clusters(progress: Progress) -> int | None:
 
 
 def without_the_source(
-    progress: Progress, answered_ms: int, monkeypatch: pytest.MonkeyPatch
+    progress: PartitionProgress, answered_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int | None, int | None]:
     """`status`, and the age of the first record that is missing by `failover`."""
     monkeypatch.setattr(without_source, "active_directives", lambda *_: ActiveDirectives())
     monkeypatch.setattr(time, "time", lambda: NOW_MS / 1000)
-    contents = Contents(
+    contents = ProgressContents(
         partitions={progress.source: progress},
         tasks={each.name: each for each in _tasks(answered_ms)},
     )
@@ -134,7 +141,7 @@ def test_an_old_time_counts_as_it_is() -> None:
     ids=["it lagged", "it had nothing left to mirror"],
 )
 def test_without_its_source_the_driver_and_the_clusters_say_the_same(
-    progress: Progress, expected: int, monkeypatch: pytest.MonkeyPatch
+    progress: PartitionProgress, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The source last answered five seconds ago: what it took in since is not mirrored."""
     answered_ms = NOW_MS - 5 * SECOND
@@ -176,13 +183,13 @@ def test_the_source_is_asked_once_where_no_lane_can_tell() -> None:
 
 def test_progress_keeps_it_and_is_read_without_it() -> None:
     progress = heard(99, NOW_MS)
-    key, value = encode(progress, NOW_MS)
-    assert decode(key, value) == progress.replace(written_at=NOW_MS)
+    key, value = encode_entry(progress, NOW_MS)
+    assert decode_entry(key, value) == progress.replace(written_at=NOW_MS)
     assert value is not None
     older = value.replace(b'"dated":[99,%d],' % NOW_MS, b"")
     assert older != value
-    read = decode(key, older)
-    assert isinstance(read, Progress)
+    read = decode_entry(key, older)
+    assert isinstance(read, PartitionProgress)
     assert read.first_unmirrored == -1
 
 
@@ -270,7 +277,7 @@ def test_a_partition_that_no_lane_looks_at_is_not_said_to_have_been_seen() -> No
         def bootstrap_check(self, _: float) -> None: ...
 
     it, registry, source = row(), Registry("A->B"), cast(Any, Source())
-    registry.begin(Contents(partitions={it.progress.source: heard(100)}))
+    registry.begin(ProgressContents(partitions={it.progress.source: heard(100)}))
     sides = Sides(source=source, target=source, source_admin=source, target_admin=source)
     mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
     control = ControlPlane(mirror, sides, registry, lambda: 1, cast(Any, None))

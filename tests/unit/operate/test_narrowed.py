@@ -10,9 +10,7 @@ import pytest
 from causeway.config import RunSettings, Settings
 from causeway.control import TopicProblem
 from causeway.errors import ConfigError, UnreachableError
-from causeway.link_topics.directive_log import ActiveDirectives
-from causeway.link_topics.directives import Directive, Kind, Scope
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import ActiveDirectives, Directive, PauseDirective, Scope, TaskRecord
 from causeway.operate.listing import narrow as narrowing
 from causeway.operate.listing.narrow import narrowed
 from causeway.status.as_json import as_json
@@ -39,7 +37,7 @@ def partition(topic: str) -> PartitionStatus:
 
 
 def pause(topic: str | None) -> Directive:
-    return Directive(kind=Kind.PAUSE, scope=Scope(topic), who="anna@ops", at=0)
+    return PauseDirective(scope=Scope(topic), who="anna@ops", at=0)
 
 
 FULL = LinkStatus(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,15 +11,22 @@ import pytest
 
 from causeway.config import LinkSettings
 from causeway.errors import ConfigError, ConflictError, PartitionsFailedError
-from causeway.link_topics import directive_log
-from causeway.link_topics.directive_log import Written
-from causeway.link_topics.directives import THE_LINK, Change, Plan, Scope, Standing
+from causeway.link_topics import (
+    THE_LINK,
+    DirectiveChange,
+    DirectivePlan,
+    EndDirective,
+    LinkDirectives,
+    Scope,
+    WrittenDirectives,
+)
 from causeway.model import State, TopicPartition
 from causeway.operate.failover import last_groups
 from causeway.operate.failover import promote as promoting
 from causeway.operate.failover.ending import Ending, wish
 from causeway.operate.failover.promote import Lagging, Promoted, _Promotion
 from tests.harness.daemon import link
+from tests.harness.directives import replace_writes
 from tests.harness.waiting import await_until
 from tests.unit.daemon.test_rows import row
 from tests.unit.operate.test_failover import settings_of
@@ -96,23 +102,25 @@ class Log:
     """The directives topic. Writes take as long as none at all."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.standing = Standing()
-        self.writes: list[tuple[Change, ...]] = []
-        patch.setattr(directive_log, "write", self.write)
+        self.directives = LinkDirectives()
+        self.writes: list[tuple[DirectiveChange, ...]] = []
+        replace_writes(patch, self.write)
         patch.setattr("causeway.operate.failover.ending.DirectiveLog", self.reader)
         patch.setattr("causeway.operate.failover.ending.ProgressTopic", Empty)
         patch.setattr(
             "causeway.operate.failover.ending.recognise", lambda _, __, contents: contents
         )
 
-    def write(self, _: object, __: object, decide: Callable[[Standing], Plan]) -> Written:
-        plan = decide(self.standing)
-        self.standing = self.standing.with_all(plan.changes)
+    def write(
+        self, _: object, __: object, decide: Callable[[LinkDirectives], DirectivePlan]
+    ) -> WrittenDirectives:
+        plan = decide(self.directives)
+        self.directives = self.directives.with_all(plan.changes)
         self.writes.append(plan.changes)
-        return Written(plan, len(self.writes), "id")
+        return WrittenDirectives(plan, len(self.writes), "id")
 
     def reader(self, *_: object) -> Any:
-        return SimpleNamespace(look=lambda: None, standing=self.standing)
+        return SimpleNamespace(look=lambda: None, directives=self.directives)
 
 
 class Empty:
@@ -140,7 +148,7 @@ def test_a_promotion_that_is_interrupted_or_fails_releases_its_mirror(
     found = ending_of()
 
     def fail() -> None:
-        (stands,) = log.standing.by_key.values()
+        (stands,) = log.directives.all(EndDirective)
         assert (stands.how, stands.until > stands.at) == (State.PROMOTING, True)
         raise error
 
@@ -151,7 +159,7 @@ def test_a_promotion_that_is_interrupted_or_fails_releases_its_mirror(
 
     with pytest.raises(type(error)):
         promote()
-    assert not log.standing.by_key
+    assert not log.directives.by_key
 
 
 def test_a_promotion_renews_itself_and_only_its_newest_command_finishes_it(
@@ -164,14 +172,14 @@ def test_a_promotion_renews_itself_and_only_its_newest_command_finishes_it(
     asked = wish(State.PROMOTING, THE_LINK, "anna@ops", None)
     with slow.holding(0.0):
         slow.begin(asked, 0.0)
-        (before,) = log.standing.by_key.values()
-        await_until(lambda: log.standing.by_key[before.key].until > before.until, 10)
+        (before,) = log.directives.all(EndDirective)
+        await_until(lambda: next(log.directives.all(EndDirective)).until > before.until, 10)
     with next_call.holding(0.0):
-        next_call.begin(replace(asked, who="ben@ops"), 0.0)
+        next_call.begin(asked.replace(who="ben@ops"), 0.0)
         with pytest.raises(ConflictError, match="another command goes on with"):
             slow.finish(State.PROMOTED, {}, done=False)
         next_call.finish(State.PROMOTED, {}, done=False)
-    (end,) = log.standing.by_key.values()
+    (end,) = log.directives.all(EndDirective)
     assert (end.how, end.who, end.until, end.run) == (State.PROMOTED, "anna@ops", -1, "")
 
 

@@ -12,8 +12,12 @@ from causeway.cluster import Connect
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, links_of, unknown
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
-from causeway.link_topics.directives import Directive, Kind, Scope, Standing
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import (
+    LinkDirectives,
+    PauseDirective,
+    ProgressContents,
+    Scope,
+)
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import scopes
@@ -42,7 +46,7 @@ def link(source: str, target: str) -> LinkSettings:
 
 
 SETTINGS = Settings(links=(link("A", "B"), link("A", "C")), run=RunSettings(), spark={})
-ASKED = Directive(kind=Kind.PAUSE, scope=Scope("soon"), who="anna@ops", at=0)
+ASKED = PauseDirective(scope=Scope("soon"), who="anna@ops", at=0)
 
 
 @pytest.fixture(autouse=True)
@@ -54,14 +58,14 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
         def exists(self) -> bool:
             return self._is_b
 
-        def read(self) -> Contents:
-            return Contents(partitions=cast(Any, dict.fromkeys(MIRRORED)))
+        def read(self) -> ProgressContents:
+            return ProgressContents(partitions=cast(Any, dict.fromkeys(MIRRORED)))
 
     class Log:
         def __init__(self, target: Any, topic: str) -> None:
-            self.standing = Standing()
+            self.directives = LinkDirectives()
             if topic == "__causeway.A.C.directives":
-                self.standing = Standing({ASKED.key: ASKED})
+                self.directives = LinkDirectives({ASKED.key: ASKED})
 
         def look(self) -> None: ...
 

@@ -16,7 +16,7 @@ from causeway.cli.common import console
 from causeway.cluster import parallel
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.errors import AuthenticationError, UnreachableError
-from causeway.link_topics.progress import EventRecord
+from causeway.link_topics import EventRecord
 from causeway.model import State
 from causeway.operate.listing import events as listed_events
 from causeway.status import as_json, from_clusters, health

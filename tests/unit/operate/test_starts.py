@@ -10,7 +10,7 @@ import pytest
 
 from causeway.cluster import EARLIEST, OffsetAt
 from causeway.daemon.partitions.discovery import Sides
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import ProgressContents
 from causeway.model import TopicPartition
 from causeway.operate.plan import starts
 from causeway.operate.plan.starts import How
@@ -55,7 +55,7 @@ def test_a_shared_target_whose_progress_was_lost_is_not_promised_from_the_first_
     sides = Sides(source=cluster, target=cluster, source_admin=cluster, target_admin=cluster)
     there = {TOPIC.target: 4, **dict.fromkeys(topics, 50)}
 
-    found = starts.plan(sides, link, [TOPIC], Contents(), there)
+    found = starts.plan(sides, link, [TOPIC], ProgressContents(), there)
 
     (start,) = found.partitions
     assert start.how is how

@@ -11,11 +11,15 @@ import pytest
 from causeway.cluster import Cluster, OffsetAt
 from causeway.control import Held, MirroredTopic, ObservedTopics, TopicPlan, TopicProblem
 from causeway.errors import AuthorizationError, ConfigError
-from causeway.link_topics.directive_log import ActiveDirectives
-from causeway.link_topics.progress import Contents, LeaseRecord, Progress
+from causeway.link_topics import (
+    ActiveDirectives,
+    LeaseRecord,
+    Outlet,
+    PartitionProgress,
+    ProgressContents,
+)
 from causeway.model import Pair, State, TopicPartition
 from causeway.records import HEADER
-from causeway.relay.messages import Outlet
 from causeway.status import from_clusters, lag
 from causeway.status.from_clusters import (
     Driver,
@@ -40,7 +44,7 @@ TOPIC = MirroredTopic(
     target_partitions=1,
     max_message_bytes=1_048_588,
 )
-PROGRESS = Progress(
+PROGRESS = PartitionProgress(
     topic="orders",
     partition=0,
     topic_id="a" * 32,
@@ -69,7 +73,7 @@ NOTHING = ObservedTopics(
 )
 
 
-def judge(progress: Progress | None = PROGRESS, **changes: Any) -> PartitionStatus:
+def judge(progress: PartitionProgress | None = PROGRESS, **changes: Any) -> PartitionStatus:
     given: dict[str, Any] = {
         "end": OffsetAt(offset=100, timestamp=-1, leader_epoch=0),
         "top": OffsetAt(offset=100, timestamp=-1, leader_epoch=0),
@@ -231,8 +235,8 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
         def exists(self) -> bool:
             return True
 
-        def read(self, *, maps: bool) -> Contents:
-            return Contents(leases=[lease])
+        def read(self, *, maps: bool) -> ProgressContents:
+            return ProgressContents(leases=[lease])
 
     monkeypatch.setattr("time.time", lambda: now_s)
     monkeypatch.setattr("causeway.control.topics.observe", lambda *_: NOTHING)
@@ -331,7 +335,7 @@ def test_a_driver_whose_lanes_never_come_is_not_well() -> None:
 def test_a_topic_known_to_be_deleted_raises_no_alarm() -> None:
     """One that is only not to be seen may have lost us a permission."""
     for gone_at, code in ((NOW - 1, 0), (-1, 7)):
-        contents = Contents(partitions={PROGRESS.source: PROGRESS.replace(gone_at=gone_at)})
+        contents = ProgressContents(partitions={PROGRESS.source: PROGRESS.replace(gone_at=gone_at)})
         assert verdict([of(RUNNING, *from_clusters._gone(contents, NOTHING, NOW, None))]) == code
 
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 from causeway.config import TransformSettings
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
-from causeway.link_topics.progress import Contents, TransformRecord
+from causeway.link_topics import ProgressContents, Transformed, TransformRecord
 from causeway.operate.plan import transforms
 from causeway.operate.plan.transforms import Checked
-from causeway.relay.messages import Transformed
 from tests.unit.daemon.test_claims import link
 
 PII = TransformSettings(
@@ -48,7 +47,7 @@ def test_what_the_progress_topic_says_of_them() -> None:
     record = TransformRecord(name="pii", identity="1", counts=counts, reason="no memory")
 
     first, second = transforms.states(
-        LINK, Contents(transforms={"pii": record}), {"customers": 3, "orders": 2, "x": 1}
+        LINK, ProgressContents(transforms={"pii": record}), {"customers": 3, "orders": 2, "x": 1}
     )
 
     assert (first.name, first.kind, first.partitions) == ("pii", "rules", 5)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from causeway.link_topics import Transformed
 from causeway.model import Spread, State
 from causeway.relay import control
 from causeway.relay.control import ControlClient, ControlServer, LaneConnection, new_secret
@@ -27,7 +28,6 @@ from causeway.relay.messages import (
     Stage,
     Stages,
     ToDriver,
-    Transformed,
     TreatmentStep,
     decode,
     encode,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from causeway.link_topics import Outlet
 from causeway.model import Pair, Spread, State
 from causeway.records import Batch, as_is
 from causeway.relay.lane.flow import Flow
-from causeway.relay.messages import Assignment, Outlet, Report, decode, encode
+from causeway.relay.messages import Assignment, Report, decode, encode
 from tests.harness.raw_batches import Rec, raw_batch
 
 

@@ -10,12 +10,13 @@ import pytest
 
 from causeway.cluster import Cluster, OffsetAt
 from causeway.errors import CausewayError, UnreachableError
+from causeway.link_topics import Outlet
 from causeway.model import Pair, State, TopicPartition
 from causeway.records import as_is
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.idle import LOOK_S, IdlePairs
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment
 from tests.harness.raw_batches import Rec, raw_batch
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
+from causeway.link_topics import Outlet
 from causeway.model import Pair
 from causeway.records import Batch, build, records_of
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lookups import AT_ONCE, LookUps, look_for
-from causeway.relay.messages import Assignment, LookedUp, Lookup, Outlet, decode, encode
+from causeway.relay.messages import Assignment, LookedUp, Lookup, decode, encode
 from tests.harness.raw_batches import Rec
 from tests.harness.world import OURS, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log
 

@@ -7,9 +7,8 @@ import time
 import pytest
 
 from causeway.cluster import YOUNG_S
-from causeway.records import Batch
+from causeway.records import Batch, keep
 from causeway.relay.lane.late_requests import must_wait
-from causeway.relay.source import keep
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.unit.relay.test_target import Bench
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.link_topics.offset_map import Span
+from causeway.link_topics import Span
 from causeway.model import TopicPartition
 from causeway.relay import offset_lookup as lookup
 from causeway.relay.offset_lookup import Sought

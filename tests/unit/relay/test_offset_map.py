@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.link_topics.offset_map import OffsetMap, Span, decode, encode
+from causeway.link_topics import OffsetMap, Span
+from causeway.link_topics.offset_map import decode, encode
 from causeway.model import Pair
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.errors import CausewayError, DivergedError
+from causeway.link_topics import Outlet
 from causeway.model import Loss, Pair, State, TopicPartition
 from causeway.relay.lane import recovery_queue
 from causeway.relay.lane.flow import Diverging, Flow
@@ -20,7 +21,7 @@ from causeway.relay.lane.on_the_way import OnTheWay
 from causeway.relay.lane.recovery_queue import Places
 from causeway.relay.lane.responses import NeedsRecovery, account, take_in
 from causeway.relay.lane.route import take
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption
 from causeway.relay.recovery.survey import Led, Request, TooEarlyError

@@ -11,24 +11,27 @@ import pytest
 
 from causeway.cluster import LATEST
 from causeway.errors import BrokerError, ProtocolError
-from causeway.link_topics import progress
-from causeway.link_topics.entries import EVENTS, EventRecord
-from causeway.link_topics.progress import (
-    Contents,
+from causeway.link_topics import (
+    EVENTS,
     Deletion,
     DirectivesRecord,
     Entry,
+    EventRecord,
     LeadershipLostError,
     LeaseRecord,
     OffsetMapRecord,
-    Progress,
+    Outlet,
+    PartitionProgress,
+    ProgressContents,
     ProgressTopic,
+    ProgressWriter,
     TaskRecord,
+    Transformed,
     TransformRecord,
+    decode_entry,
+    encode_entry,
 )
-from causeway.link_topics.progress_writer import ProgressWriter
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import Outlet, Transformed
 
 
 def outlet(partition: int = 0, sequence: int = 0) -> Outlet:
@@ -42,8 +45,8 @@ def outlet(partition: int = 0, sequence: int = 0) -> Outlet:
     )
 
 
-def standing(partition: int, position: int = 10) -> Progress:
-    return Progress(
+def standing(partition: int, position: int = 10) -> PartitionProgress:
+    return PartitionProgress(
         topic="orders",
         partition=partition,
         topic_id="cd" * 16,
@@ -101,45 +104,45 @@ TASK = TaskRecord(name="groups", reason="refused", items={"g": "has members"}, w
     ],
 )
 def test_entries_survive_the_format(entry: Entry) -> None:
-    key, value = progress.encode(entry, 1234)
-    assert progress.decode(key, value) == entry
+    key, value = encode_entry(entry, 1234)
+    assert decode_entry(key, value) == entry
 
 
 def test_counts_of_a_transform_that_know_no_ways_are_read() -> None:
     counts = Transformed(records_in=9, records_out=7, dropped=1, refused=1, seen=5)
     record = TransformRecord(name="pii", identity="12ab", counts=counts, written_at=1234)
-    key, value = progress.encode(record, 1234)
+    key, value = encode_entry(record, 1234)
     assert value is not None
     fields = json.loads(value)
     for name in ("without_spark", "through_spark", "found", "missing"):
         del fields[name]
-    assert progress.decode(key, json.dumps(fields).encode()) == record
+    assert decode_entry(key, json.dumps(fields).encode()) == record
 
 
 def test_what_was_written_before_there_were_transforms_is_read() -> None:
-    key, value = progress.encode(standing(3), 1234)
+    key, value = encode_entry(standing(3), 1234)
     assert value is not None
     fields = json.loads(value)
     del fields["transform"]
     for each in fields["outlets"]:
         del each["routed"]
-    assert progress.decode(key, json.dumps(fields).encode()) == standing(3).replace(written_at=1234)
+    assert decode_entry(key, json.dumps(fields).encode()) == standing(3).replace(written_at=1234)
 
 
 def test_a_reason_that_is_no_utf_8_is_written_all_the_same() -> None:
-    key, value = progress.encode(standing(3).replace(reason="no file caf\udce9, größer"), 1234)
-    found = progress.decode(key, value)
-    assert isinstance(found, Progress)
+    key, value = encode_entry(standing(3).replace(reason="no file caf\udce9, größer"), 1234)
+    found = decode_entry(key, value)
+    assert isinstance(found, PartitionProgress)
     assert found.reason == "no file caf?, größer"
 
 
 def test_the_key_tells_partitions_apart_and_nothing_else() -> None:
-    assert progress.encode(standing(1), 1)[0] == b'{"topic":"orders","partition":1}'
-    assert progress.encode(standing(1, 99), 2)[0] == b'{"topic":"orders","partition":1}'
+    assert encode_entry(standing(1), 1)[0] == b'{"topic":"orders","partition":1}'
+    assert encode_entry(standing(1, 99), 2)[0] == b'{"topic":"orders","partition":1}'
 
 
 def test_strangers_are_refused() -> None:
-    assert progress.decode(b'{"task":"groups"}', None) is None, "nobody misses it"
+    assert decode_entry(b'{"task":"groups"}', None) is None, "nobody misses it"
     deep = b"[" * 200_000
     for key, value in [
         (None, b"{}"),
@@ -149,9 +152,9 @@ def test_strangers_are_refused() -> None:
         (deep, b"{}"),
     ]:
         with pytest.raises(ProtocolError):
-            progress.decode(key, value)
+            decode_entry(key, value)
     with pytest.raises(ProtocolError, match="newer version"):
-        progress.decode(b'{"lease":"A->B"}', b'{"v":2}')
+        decode_entry(b'{"lease":"A->B"}', b'{"v":2}')
 
 
 @dataclass
@@ -295,9 +298,9 @@ def test_each_outlet_has_an_offset_map_of_its_own() -> None:
 
 def test_who_reads_on_keeps_no_more_events_than_there_are() -> None:
     """As a standby does, for as long as another leads."""
-    contents = Contents()
+    contents = ProgressContents()
     for number in range(3 * EVENTS):
-        more = Contents(end=number + 1)
+        more = ProgressContents(end=number + 1)
         more.take(EventRecord(number=number, at=1, level="info", event="resume", about={}))
         contents.update(more)
     assert sorted(contents.events) == list(range(2 * EVENTS, 3 * EVENTS))

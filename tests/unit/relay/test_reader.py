@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from causeway.link_topics import Outlet
 from causeway.model import Pair
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.reader import Allowance, SourceConnection
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment
 from causeway.wire import Connection, FetchSession, fetch
 
 

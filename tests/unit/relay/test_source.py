@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from kafka.record.util import calc_crc32c
 
 from causeway.errors import ProtocolError, TooLargeError
-from causeway.records import Batch, records_of, unpacked_total
-from causeway.relay.source import Kept, keep
+from causeway.records import Batch, Kept, keep, records_of, unpacked_total
 from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, damaged, marker, raw_batch
 

@@ -14,6 +14,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from causeway.cluster import REMEMBERED_S
 from causeway.errors import ProtocolError
+from causeway.link_topics import Outlet
 from causeway.model import Pair
 from causeway.records import HEADER, Batch, as_is, records_of, unpacked_size
 from causeway.relay.lane.flow import Flow, OutletState, Sent
@@ -28,7 +29,7 @@ from causeway.relay.lane.target import (
     SMALL_BYTES,
     TargetConnection,
 )
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment
 from causeway.wire import Connection, Produced, SendQueue
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch

@@ -16,7 +16,8 @@ from causeway.cluster import (
     TopicMetadata,
 )
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
-from causeway.link_topics.topic_log import COMPACTED, TopicLog
+from causeway.link_topics import TopicLog
+from causeway.link_topics.topic_log import COMPACTED
 from causeway.model import TopicPartition
 from tests.harness.world import TARGET, TARGET_ID, FakeCluster, plain_world
 

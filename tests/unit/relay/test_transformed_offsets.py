@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.cluster import Cluster
-from causeway.link_topics.offset_map import OffsetMap, Span, decode, encode
+from causeway.link_topics import OffsetMap, Outlet, Span
+from causeway.link_topics.offset_map import decode, encode
 from causeway.model import Pair, TopicPartition
 from causeway.records import Batch, advance, build, records_of
 from causeway.records import decode as records_in
 from causeway.relay import offset_lookup as lookup
 from causeway.relay.lane.flow import OutletState
-from causeway.relay.messages import Outlet
 from causeway.relay.offset_lookup import Sought
 from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, Rec, marker

@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 from causeway.errors import CausewayError
+from causeway.link_topics import Outlet, Transformed
 from causeway.model import Pair, State
-from causeway.records import Batch, PlainRecord, build
+from causeway.records import Batch, Kept, PlainRecord, build
 from causeway.relay import messages
 from causeway.relay.lane import transforming
 from causeway.relay.lane.chunks import DIES, HANGS, Piece, Work
@@ -22,8 +23,7 @@ from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.responses import NeedsRecovery
 from causeway.relay.lane.throttle import Throttles
 from causeway.relay.lane.transforming import Transforming
-from causeway.relay.messages import Assignment, Outlet
-from causeway.relay.source import Kept
+from causeway.relay.messages import Assignment
 from causeway.transform import ChunkOutcome, OutletBatch, Refusal
 
 
@@ -146,7 +146,7 @@ def test_the_pair_follows_what_came_back_not_what_was_fetched() -> None:
     lane.stage.answer(OutletBatch(None, None, _batch(6, 6)))
     assert _sent(lane.flow.outlets[0]) == [6, 6]
     assert lane.flow.through == 9
-    assert lane.flow.report().transformed == messages.Transformed(
+    assert lane.flow.report().transformed == Transformed(
         records_in=5, records_out=1, seen=1, through_spark=5, found=(2,), missing=(0, 4)
     )
 

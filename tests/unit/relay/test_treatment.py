@@ -7,16 +7,16 @@ from typing import Any, cast
 import pytest
 
 from causeway.errors import CausewayError, DivergedError
+from causeway.link_topics import Outlet
 from causeway.model import Pair
-from causeway.records import Batch, Record, as_is, records_of
+from causeway.records import Batch, Kept, Record, as_is, keep, records_of
 from causeway.relay import treatment as treatments
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.on_the_way import OnTheWay
 from causeway.relay.lane.responses import NeedsRecovery, StopPartition, take_in
 from causeway.relay.lane.route import take
-from causeway.relay.messages import Assignment, Outlet, TreatmentStep
+from causeway.relay.messages import Assignment, TreatmentStep
 from causeway.relay.series import as_relayed, treated
-from causeway.relay.source import Kept, keep
 from causeway.relay.treatment import (
     Changed,
     NotYetError,

@@ -12,8 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.errors import CausewayError, ProtocolError
-from causeway.records import CRC_START, HEADER, HEADER_SIZE, Batch, decode, header, records_of
-from causeway.relay.source import Kept, Unread, keep
+from causeway.records import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    Batch,
+    Kept,
+    Unread,
+    decode,
+    header,
+    keep,
+    records_of,
+)
 from tests.harness.raw_batches import ABORT, Rec, damaged, marker, raw_batch
 
 NOW = 1_600_000_000_000  # what the records of these tests have

@@ -7,10 +7,9 @@ from typing import cast
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from causeway.cluster import Cluster
+from causeway.cluster import Cluster, raw_batches, relayed
 from causeway.errors import BrokerError
 from causeway.records import HEADER
-from causeway.relay import log_reader
 from tests.harness.raw_batches import Rec
 from tests.harness.world import SOURCE, SOURCE_ID, FakeCluster, Log
 
@@ -25,7 +24,7 @@ def test_raw_batches_from_a_position_to_an_end(position: int, end: int, bases: l
     for _ in range(4):
         log.append([Rec(offset=log.end + i) for i in range(3)])
     cluster = FakeCluster("t", SOURCE_ID, {0: log}, compacted=False)
-    found = log_reader.raw_batches(cast(Cluster, cluster), SOURCE, position, end)
+    found = raw_batches(cast(Cluster, cluster), SOURCE, position, end)
     assert [HEADER.unpack_from(raw)[0] for raw in found] == bases
 
 
@@ -40,7 +39,7 @@ def test_messages_of_old_formats_are_passed_by_and_no_batch_with_them(magic: int
     log.end = 6
     log.append([Rec(offset=6 + i) for i in range(3)])
     cluster = cast(Cluster, FakeCluster("t", SOURCE_ID, {0: log}, compacted=False))
-    (found,) = log_reader.raw_batches(cluster, SOURCE, 2, 9)
+    (found,) = raw_batches(cluster, SOURCE, 2, 9)
     assert HEADER.unpack_from(found)[0] == 6
 
 
@@ -51,10 +50,10 @@ def test_a_leader_that_shows_less_than_there_was_is_asked_again() -> None:
         log.append([Rec(offset=log.end + i) for i in range(3)])
     cluster = cast(Cluster, FakeCluster("t", SOURCE_ID, {0: log}, compacted=False))
     for walked in (
-        log_reader.raw_batches(cluster, SOURCE, 0, 7),
-        log_reader.relayed(cluster, SOURCE, 0, end=7),
+        raw_batches(cluster, SOURCE, 0, 7),
+        relayed(cluster, SOURCE, 0, end=7),
     ):
         with pytest.raises(BrokerError, match="up to offset 6 only") as behind:
             list(walked)
         assert behind.value.retriable
-    assert list(log_reader.relayed(cluster, SOURCE, 0, end=6))[-1].next == 6
+    assert list(relayed(cluster, SOURCE, 0, end=6))[-1].next == 6

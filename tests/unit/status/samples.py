@@ -7,12 +7,17 @@ from typing import Any
 
 from causeway.control import TopicProblem
 from causeway.errors import ConfigError, UnreachableError
-from causeway.link_topics.directive_log import ActiveDirectives
-from causeway.link_topics.directives import Directive, Kind, Scope
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import (
+    ActiveDirectives,
+    PauseDirective,
+    RuleCounts,
+    Scope,
+    TaskRecord,
+    ThrottleDirective,
+    Transformed,
+)
 from causeway.model import State
 from causeway.operate.plan.transforms import TransformState
-from causeway.relay.messages import RuleCounts, Transformed
 from causeway.status.from_clusters import Driver
 from causeway.status.from_clusters import LinkStatus as FromClusters
 from causeway.status.from_clusters import PartitionStatus as Asked_
@@ -21,12 +26,10 @@ from tests.unit.daemon.test_claims import link as settings
 from tests.unit.metrics import snapshots
 
 NOW_MS = int(snapshots.NOW * 1000)
-PAUSE = Directive(
-    kind=Kind.PAUSE, scope=Scope("paid", 1), who="anna@ops1", why="maintenance", at=NOW_MS - 9_000
+PAUSE = PauseDirective(
+    scope=Scope("paid", 1), who="anna@ops1", why="maintenance", at=NOW_MS - 9_000
 )
-LIMIT = Directive(
-    kind=Kind.THROTTLE, scope=Scope("orders"), who="anna@ops1", at=NOW_MS, bytes_per_s=10
-)
+LIMIT = ThrottleDirective(scope=Scope("orders"), who="anna@ops1", at=NOW_MS, bytes_per_s=10)
 
 
 def of_driver() -> Snapshot:

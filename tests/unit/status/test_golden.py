@@ -16,7 +16,7 @@ from rich.console import Console
 
 from causeway.cli.live import render as live
 from causeway.geo import destination_status
-from causeway.link_topics.directives import Directive, Kind, Scope, Standing
+from causeway.link_topics import LinkDirectives, MirrorDirective, Scope
 from causeway.metrics.collector import text
 from causeway.operate import wait
 from causeway.operate.listing import topics as listing
@@ -89,10 +89,10 @@ def found() -> Iterator[tuple[str, str]]:
         json.dumps(wait.as_json(wait.Waited(code=11, last=looked, waited_s=1.0)), indent=1),
     )
     chosen = [
-        Directive(kind=Kind.MIRROR, scope=Scope(name), who="anna", at=1)
+        MirrorDirective(scope=Scope(name), who="anna", at=1)
         for name in ("orders", "paid", "odd", "none")
     ]
-    standing = Standing({each.key: each for each in (*chosen, samples.PAUSE)})
+    standing = LinkDirectives({each.key: each for each in (*chosen, samples.PAUSE)})
     yield (
         "geo.json",
         json.dumps(

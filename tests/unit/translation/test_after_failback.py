@@ -9,8 +9,12 @@ import pytest
 
 from causeway.config import RunSettings, Settings
 from causeway.errors import UnreachableError
-from causeway.link_topics.directives import Directive, Kind, Scope, Standing
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import (
+    BeginDirective,
+    LinkDirectives,
+    ProgressContents,
+    Scope,
+)
 from causeway.model import Pair, TopicPartition
 from causeway.translation import MappedOffset, OffsetNote, after_failback
 from tests.unit.daemon.test_claims import LINK
@@ -26,9 +30,9 @@ EXACT = MappedOffset(AT, 17)
 @pytest.fixture
 def other(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The way back of `orders`, which ended at 55 of A, and A->B, which was told to begin there."""
-    begin = Directive(kind=Kind.BEGIN, scope=Scope("orders"), who="anna", at=7, starts={0: TURNED})
+    begin = BeginDirective(scope=Scope("orders"), who="anna", at=7, starts={0: TURNED})
     found = SimpleNamespace(
-        standing=Standing({begin.key: begin}),
+        directives=LinkDirectives({begin.key: begin}),
         contents=contents(begun=-1, end=TURNED),
         places={20: EXACT},
         error=None,
@@ -39,7 +43,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             raise found.error
         return found.contents
 
-    log = SimpleNamespace(look=lambda: None, standing=found.standing)
+    log = SimpleNamespace(look=lambda: None, directives=found.directives)
     monkeypatch.setattr(after_failback, "DirectiveLog", lambda *_: log)
     monkeypatch.setattr(after_failback, "read_progress", read)
     monkeypatch.setattr(after_failback, "logs_of", lambda *_: None)
@@ -50,11 +54,11 @@ def other(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return found
 
 
-def contents(begun: int, end: int) -> Contents:
+def contents(begun: int, end: int) -> ProgressContents:
     known = row().progress
     (outlet,) = known.outlets
     outlet = outlet.replace(topic="orders", pair=Pair(source=end, target=end, sequence=end))
-    return Contents(partitions={AT: known.replace(begun=begun, outlets=(outlet,))})
+    return ProgressContents(partitions={AT: known.replace(begun=begun, outlets=(outlet,))})
 
 
 def filled(begun: int = 7) -> dict[int, MappedOffset]:

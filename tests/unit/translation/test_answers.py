@@ -12,11 +12,16 @@ from causeway.cluster import LATEST, ClusterMetadata, FetchedPartition, OffsetAt
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, TransformSettings
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
+from causeway.link_topics import (
+    OffsetMapRecord,
+    Outlet,
+    PartitionProgress,
+    ProgressContents,
+    read_progress,
+)
 from causeway.link_topics import progress as progress_topic
-from causeway.link_topics.progress import Contents, OffsetMapRecord, Progress
 from causeway.model import Pair, State, TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.relay.messages import Outlet
 from causeway.translation import Answer, OffsetNote, Question, answers, logs, translate
 
 IDS = {"orders": "a" * 32, "A.orders": "b" * 32, "other": "c" * 32, "secret": "d" * 32}
@@ -27,7 +32,7 @@ class Clusters:
     """Both sides of every link: each log has offsets 0 to 100; a topic's time is its offset."""
 
     def __init__(self) -> None:
-        self.progress: dict[str, Contents] = {}
+        self.progress: dict[str, ProgressContents] = {}
         self.ids = dict(IDS)
         self.gone = False
         self.end = 100
@@ -95,7 +100,7 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
         def exists(self) -> bool:
             return self._topic in them.progress
 
-        def read(self) -> Contents:
+        def read(self) -> ProgressContents:
             return them.progress[self._topic]
 
     monkeypatch.setattr(answers, "clusters", them)
@@ -134,7 +139,7 @@ def outlet(partition: int = 0, **more: Any) -> Outlet:
     return Outlet(**known | more)
 
 
-def progress(*outlets: Outlet, **more: Any) -> Progress:
+def progress(*outlets: Outlet, **more: Any) -> PartitionProgress:
     known: dict[str, Any] = {
         "topic": "orders",
         "partition": 0,
@@ -144,10 +149,10 @@ def progress(*outlets: Outlet, **more: Any) -> Progress:
         "outlets": outlets or (outlet(),),
         "state": State.RUNNING,
     }
-    return Progress(**known | more)
+    return PartitionProgress(**known | more)
 
 
-def contents(*known: Progress) -> Contents:
+def contents(*known: PartitionProgress) -> ProgressContents:
     """Straight to source offset 20, and from 30 on: there the target is 10 behind."""
     points = (Pair(0, 0, 0), Pair(20, 20, 20), Pair(30, 20, 20))
     maps = {
@@ -158,7 +163,7 @@ def contents(*known: Progress) -> Contents:
         }
         for one in known
     }
-    return Contents(partitions={one.source: one for one in known}, maps=cast(Any, maps))
+    return ProgressContents(partitions={one.source: one for one in known}, maps=cast(Any, maps))
 
 
 B, C = "__causeway.A.B.progress", "__causeway.A.C.progress"
@@ -218,7 +223,7 @@ def test_a_target_that_is_down_keeps_no_other_from_answering(
     clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clusters.progress[B] = contents(progress())
-    real = progress_topic.read_progress
+    real = read_progress
     down = {"A->C"}
 
     def read(one: LinkSettings, connect: Any) -> Any:
@@ -285,7 +290,7 @@ def test_what_is_not_mirrored(
     ],
 )
 def test_what_keeps_a_place_from_being_exact(
-    clusters: Clusters, known: Progress, why: OffsetNote
+    clusters: Clusters, known: PartitionProgress, why: OffsetNote
 ) -> None:
     clusters.progress[B] = contents(known)
     found = one(clusters, asked(40))

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from causeway.cluster import Cluster
 from causeway.errors import UnreachableError
-from causeway.link_topics.offset_map import OffsetMap
+from causeway.link_topics import OffsetMap, Outlet
 from causeway.model import TopicPartition
-from causeway.relay.messages import Outlet
 from causeway.translation import Course, MappedOffset, OffsetNote, forward, reverse
 from causeway.translation.logs import ClusterLogs, CourseProblem, LinkLogs, MappedCourse
 from tests.harness.examples import examples

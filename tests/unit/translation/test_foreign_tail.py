@@ -11,8 +11,8 @@ import pytest
 
 from causeway.cluster import Cluster
 from causeway.errors import BrokerError
+from causeway.link_topics import Outlet
 from causeway.model import Pair, TopicPartition
-from causeway.relay.messages import Outlet
 from causeway.translation import CourseKey
 from causeway.translation.foreign_tail import ForeignTails
 from tests.harness.raw_batches import Rec

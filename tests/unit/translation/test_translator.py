@@ -13,9 +13,8 @@ import pytest
 
 from causeway.cluster import ClusterMetadata, OffsetAt, TopicMetadata
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics.offset_map import OffsetMap
+from causeway.link_topics import OffsetMap, Outlet
 from causeway.model import Pair, TopicPartition
-from causeway.relay.messages import Outlet
 from causeway.relay.offset_lookup import Sought
 from causeway.translation import Course, CourseKey, MappedOffset, OffsetTranslator
 from causeway.translation import lookups as module

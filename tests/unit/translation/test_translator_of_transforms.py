@@ -10,9 +10,8 @@ import pytest
 
 from causeway.cluster import EARLIEST, ClusterMetadata, OffsetAt, TopicMetadata
 from causeway.errors import CausewayError
-from causeway.link_topics.offset_map import OffsetMap
+from causeway.link_topics import OffsetMap, Outlet
 from causeway.model import Pair, TopicPartition
-from causeway.relay.messages import Outlet
 from causeway.relay.offset_lookup import Sought
 from causeway.translation import Course, CourseKey, MappedOffset, OffsetTranslator
 

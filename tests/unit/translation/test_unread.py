@@ -10,9 +10,8 @@ import pytest
 from causeway.cluster import Committed
 from causeway.control import UnreadRecord
 from causeway.errors import BrokerError
-from causeway.link_topics.other_links import OtherFeed
+from causeway.link_topics import OtherFeed, Outlet
 from causeway.model import Pair, TopicPartition
-from causeway.relay.messages import Outlet
 from causeway.translation import Course, CourseKey, UnreadRecords
 from causeway.translation import unread_look as module
 from causeway.translation.unread_look import UnreadRange

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from causeway.cluster import Committed
 from causeway.control import TranslatedOffset
-from causeway.link_topics.progress import OffsetMapRecord, Progress
+from causeway.link_topics import OffsetMapRecord, PartitionProgress
 from causeway.model import Pair, State
 from causeway.translation import UnreadRecords
 from tests.unit.translation.test_unread import (
@@ -24,8 +24,8 @@ from tests.unit.translation.test_unread import (
 __all__ = ["others"]  # a fixture that each test has
 
 
-def progress(**changes: Any) -> Progress:
-    return Progress(
+def progress(**changes: Any) -> PartitionProgress:
+    return PartitionProgress(
         topic=SOURCE.topic,
         partition=0,
         topic_id="",
@@ -43,7 +43,7 @@ def test_a_place_is_bounded_by_the_first_unread_record() -> None:
     found = UnreadRecords(cast(Any, target), SHARED)
     places = {"g": {AT: TranslatedOffset(10, 12)}}
 
-    def bounds(known: Progress, maps: Any, there: Any) -> dict[str, int]:
+    def bounds(known: PartitionProgress, maps: Any, there: Any) -> dict[str, int]:
         unread = found.look_by_progress([known], maps, places, there, READ, wait_s=0)
         return {group: held[AT].offset for group, held in unread.items() if held}
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from causeway.daemon import processes
 from causeway.daemon.lanes import packing
 from causeway.daemon.lanes.stage_placement import HEAVIER
+from causeway.link_topics import Transformed, Value
 from causeway.relay.control import LaneConnection
-from causeway.relay.messages import Assignment, PartitionReport, StageWanted, Transformed
-from causeway.relay.values import Value
+from causeway.relay.messages import Assignment, PartitionReport, StageWanted
 from causeway.status.snapshot import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")

@@ -14,12 +14,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from causeway.cluster import EARLIEST, LATEST, Cluster
+from causeway.cluster import EARLIEST, LATEST, Cluster, Content, content_of, raw_batches, relayed
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.records import HEADER, LOG_APPEND_TIME, records_of
-from causeway.relay import log_reader
-from causeway.relay.log_reader import Content, content_of
 
 _LAST = 8  # records that must agree, or all there are
 _BEFORE = 10_000  # offsets before the floor: enough to hold so many, but for huge gaps
@@ -48,7 +46,7 @@ def find_place(
         window: deque[Content] = deque(maxlen=len(last.records))
         newest = -1
         read = 0
-        for batch in log_reader.relayed(source, source_at, start, read_committed=committed):
+        for batch in relayed(source, source_at, start, read_committed=committed):
             for index, record in enumerate(records_of(batch)):
                 newest = batch.source_offset(index)
                 window.append(last.comparable(content_of(record)))
@@ -82,13 +80,11 @@ class _Last:
         back = _LAST
         while True:
             start = max(first, end - back)
-            found = [
-                r for batch in log_reader.relayed(target, at, start) for r in records_of(batch)
-            ]
+            found = [r for batch in relayed(target, at, start) for r in records_of(batch)]
             if len(found) >= _LAST or start == first:
                 break
             back *= 16  # markers and compaction leave gaps
-        raw = log_reader.raw_batches(target, at, start, end)
+        raw = raw_batches(target, at, start, end)
         append_times = any(HEADER.unpack_from(batch)[5] & LOG_APPEND_TIME for batch in raw)
         contents = [_without_time(content_of(r), append_times) for r in found[-_LAST:]]
         return cls(records=contents, append_times=append_times)

@@ -13,18 +13,17 @@ from dataclasses import replace
 from causeway.control import MirroredTopic, recreated
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.decisions import Begin, Offsets, Stop, Wish
-from causeway.link_topics.directives import Start
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import ClaimStart, PartitionProgress
 from causeway.model import same_topic
 
 
 def decide(
     topic: MirroredTopic,
     partition: int,
-    progress: Progress | None,
+    progress: PartitionProgress | None,
     offsets: Offsets,
     wish: Wish,
-    start: Start | None,
+    start: ClaimStart | None,
     *,
     ended: bool,
     progress_lost: bool,
@@ -47,7 +46,7 @@ def decide(
     return None
 
 
-def settled(begin: Begin, start: Start | None) -> Begin:
+def settled(begin: Begin, start: ClaimStart | None) -> Begin:
     """`begin`, wherever that is, with the directive that stands by now done: by that it would begin
     once more after the next restart, from where the mirror was turned round."""
     return begin if start is None else replace(begin, by=start.by)

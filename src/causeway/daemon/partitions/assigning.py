@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from causeway.config import LinkSettings, TreatmentSettings
 from causeway.control import MirroredTopic
-from causeway.link_topics.progress import ClusterIds, Progress
+from causeway.link_topics import ClusterIds, PartitionProgress
 from causeway.relay.messages import Assignment, TreatmentStep
 
 _UNKNOWN = ClusterIds()
@@ -14,7 +14,7 @@ _UNKNOWN = ClusterIds()
 
 def assignment(
     topic: MirroredTopic,
-    progress: Progress,
+    progress: PartitionProgress,
     link: LinkSettings,
     *,
     source_key: str,

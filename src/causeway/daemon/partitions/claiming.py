@@ -37,8 +37,7 @@ from causeway.daemon.partitions.others import OthersHere
 from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.transform_upgrade import Behind, not_alone, places_behind
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics.directives import Start
-from causeway.link_topics.progress import Entry, MapRecords, Progress, offset_maps_of
+from causeway.link_topics import ClaimStart, Entry, MapRecords, PartitionProgress, offset_maps_of
 from causeway.model import State, TopicPartition
 from causeway.wire import codes
 
@@ -67,7 +66,7 @@ class Claimer:
         wish: Wish,
         leadership: Leadership,
         transforms: Transforms,
-        start_of: Callable[[TopicPartition], Start | None] = lambda _: None,
+        start_of: Callable[[TopicPartition], ClaimStart | None] = lambda _: None,
     ) -> None:
         """`start_of`: where a person wants a partition to begin."""
         self._sides = sides
@@ -113,7 +112,7 @@ class Claimer:
     def take_up(
         self,
         wanted: Wanted,
-        left: Mapping[TopicPartition, Progress],
+        left: Mapping[TopicPartition, PartitionProgress],
         maps: Mapping[TopicPartition, MapRecords],
         led: Collection[TopicPartition],
         found: Found,
@@ -216,9 +215,9 @@ class Claimer:
         self,
         topic: MirroredTopic,
         partition: int,
-        progress: Progress | None,
+        progress: PartitionProgress | None,
         place: Offsets,
-        start: Start | None,
+        start: ClaimStart | None,
         led: Collection[TopicPartition],
         ended: Collection[str],
         others: OthersHere,
@@ -347,7 +346,7 @@ class Claimer:
         begins: Sequence[tuple[MirroredTopic, int, Begin]],
         places: Mapping[TopicPartition, Offsets],
         never_fed: Collection[TopicPartition],
-        left: Mapping[TopicPartition, Progress],
+        left: Mapping[TopicPartition, PartitionProgress],
         taken_over: Collection[TopicPartition],
     ) -> list[Row]:
         """`never_fed`: partitions of which nothing was mirrored before; `left`: the progress so

@@ -48,9 +48,8 @@ from causeway.daemon.partitions.decisions import (
     Wish,
     is_new,
 )
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import NO_TOPIC_ID, Loss, Pair, State, same_topic
-from causeway.relay.messages import Outlet
 
 _UNDER_WAY = "changed while records of the earlier version were under way"
 _NO_MORE = "it has no transform or treatment any more"
@@ -60,7 +59,7 @@ _MOST_EARLIER = 32  # producer ids of earlier claims, of one partition
 def decide(
     topic: MirroredTopic,
     partition: int,
-    progress: Progress | None,
+    progress: PartitionProgress | None,
     offsets: Offsets,
     link: LinkSettings,
     wish: Wish,
@@ -120,7 +119,11 @@ def decide(
 
 
 def _pass_over(
-    topic: MirroredTopic, progress: Progress, offsets: Offsets, link: LinkSettings, wish: Wish
+    topic: MirroredTopic,
+    progress: PartitionProgress,
+    offsets: Offsets,
+    link: LinkSettings,
+    wish: Wish,
 ) -> PassOver | None:
     """None if nothing is lost, or if the loss is of an earlier topic of that name."""
     loss = progress.loss
@@ -137,11 +140,11 @@ def _pass_over(
     return None
 
 
-def _where_it_stopped(progress: Progress, offsets: Offsets) -> int:
+def _where_it_stopped(progress: PartitionProgress, offsets: Offsets) -> int:
     return max(min(progress.position, offsets.end), offsets.log_start)
 
 
-def transform_change(progress: Progress, transform: str | None) -> str | None:
+def transform_change(progress: PartitionProgress, transform: str | None) -> str | None:
     """What a change of what its records go through means to a partition, None where there is none.
     `transform`: the identity of what they go through by now."""
     if not progress.outlets or progress.transform == transform:
@@ -161,7 +164,7 @@ def transform_change(progress: Progress, transform: str | None) -> str | None:
 
 def _begin_behind(
     topic: MirroredTopic,
-    progress: Progress,
+    progress: PartitionProgress,
     offsets: Offsets,
     targets: tuple[int, ...],
     wish: Wish,
@@ -246,7 +249,7 @@ def _by_its_book(topic: MirroredTopic, copied: Copied) -> str:
     return f"MirrorMaker 2 has copied {topic.source} up to offset {copied.offset}"
 
 
-def _may_have_mirrored_since(copied: Copied, progress: Progress, offsets: Offsets) -> bool:
+def _may_have_mirrored_since(copied: Copied, progress: PartitionProgress, offsets: Offsets) -> bool:
     """Whether MirrorMaker 2 may have written to the target since we have."""
     if copied.ours or copied.offset < progress.position or len(progress.outlets) != 1:
         return False
@@ -254,7 +257,7 @@ def _may_have_mirrored_since(copied: Copied, progress: Progress, offsets: Offset
     return offsets.target_ends[outlet.partition] > outlet.pair.target
 
 
-def _reason_to_stop(topic: MirroredTopic, progress: Progress) -> str | None:
+def _reason_to_stop(topic: MirroredTopic, progress: PartitionProgress) -> str | None:
     reason = progress.reason or "stopped"
     # By the earlier version, what stopped only for a later one goes on.
     if (
@@ -277,7 +280,7 @@ def deleted(topic: str) -> str:
     return f"{topic} was deleted at the source; all before offset {{}} is mirrored"
 
 
-def target_deleted(progress: Progress, topic: MirroredTopic) -> str:
+def target_deleted(progress: PartitionProgress, topic: MirroredTopic) -> str:
     """The reason of a partition whose target is not there."""
     if recreated.other_name(progress, topic) is not None and (
         anew := recreated.why_another(progress, topic)
@@ -286,7 +289,7 @@ def target_deleted(progress: Progress, topic: MirroredTopic) -> str:
     return f"{topic.target} was deleted at the target ({recreated.ACT})"
 
 
-def _with_ids(progress: Progress, topic: MirroredTopic) -> Progress:
+def _with_ids(progress: PartitionProgress, topic: MirroredTopic) -> PartitionProgress:
     """Progress of an older Causeway may lack ids that its clusters had not given to topics yet."""
     target_id = topic.target_id or NO_TOPIC_ID
     return progress.replace(
@@ -304,15 +307,15 @@ def claim(
     link: LinkSettings,
     *,
     transform: str | None = None,
-    before: Progress | None = None,
+    before: PartitionProgress | None = None,
     taken_over: bool = False,
-) -> Progress:
+) -> PartitionProgress:
     """The progress of a partition that begins; `producers` has (id, epoch) by target partition;
     `transform`: the identity of its transform; `before`: its progress so far; `taken_over`: the
     target's records are a copy of the source that another tool has made."""
     earlier = {} if before is None else {o.partition: o for o in recreated.own_outlets(before)}
     lost, goes_on = 0 if before is None else before.lost, begin.first_copy_end
-    return Progress(
+    return PartitionProgress(
         topic=topic.source,
         partition=partition,
         topic_id=topic.source_id,
@@ -357,12 +360,12 @@ def _after(outlet: Outlet, before: Outlet | None) -> Outlet:
 def stopped(
     topic: MirroredTopic,
     partition: int,
-    progress: Progress | None,
+    progress: PartitionProgress | None,
     reason: str,
     loss: Loss | None = None,
-) -> Progress:
+) -> PartitionProgress:
     """The progress of a partition that stops, with all that is known of it."""
-    return Progress(
+    return PartitionProgress(
         topic=topic.source,
         partition=partition,
         topic_id=progress.topic_id if progress else topic.source_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import PartitionProgress
 from causeway.model import Loss
 
 
@@ -34,14 +34,14 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoOn:
-    progress: Progress
+    progress: PartitionProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoByKey:
     """Go on, by key from source offset `start` on: no lane has come past it."""
 
-    progress: Progress
+    progress: PartitionProgress
     start: int
 
 
@@ -49,7 +49,7 @@ class GoByKey:
 class PassOver:
     """Go on at source offset `to`, behind a loss. `adopted`: a person has acknowledged the loss."""
 
-    progress: Progress
+    progress: PartitionProgress
     to: int
     adopted: bool
 
@@ -67,7 +67,7 @@ class BeginBehind:
     """Begin right behind the records that were mirrored by `progress`, which another transform has
     made. `otherwise`: if the target does not show one place for all of its outlets."""
 
-    progress: Progress
+    progress: PartitionProgress
     otherwise: Begin | Stop
 
 
@@ -100,6 +100,6 @@ class Wish:
 Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | PassOver | Stop
 
 
-def is_new(progress: Progress | None) -> bool:
+def is_new(progress: PartitionProgress | None) -> bool:
     """Whether a partition was never claimed."""
     return progress is None or not progress.outlets

@@ -23,7 +23,7 @@ from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Deletion, Entry, LeadershipLostError, Progress
+from causeway.link_topics import Deletion, Entry, LeadershipLostError, PartitionProgress
 from causeway.model import TopicPartition
 
 
@@ -33,11 +33,11 @@ class Changes:
     over."""
 
     noted: Mapping[TopicPartition, int]
-    over: Mapping[TopicPartition, Progress]
+    over: Mapping[TopicPartition, PartitionProgress]
 
 
 def judge(
-    known: Mapping[TopicPartition, Progress],
+    known: Mapping[TopicPartition, PartitionProgress],
     gone: Collection[str],
     now_ms: int,
     retention_s: float | None,
@@ -108,7 +108,7 @@ class Deleted:
             if entries := take():
                 self._leadership.write(entries)
 
-    def _forget(self, over: Mapping[TopicPartition, Progress]) -> None:
+    def _forget(self, over: Mapping[TopicPartition, PartitionProgress]) -> None:
         """Those of whose records the target has nothing any more."""
         before = self._lost_targets
         targets = {outlet.topic for progress in over.values() for outlet in progress.outlets}

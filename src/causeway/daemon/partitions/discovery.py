@@ -24,7 +24,7 @@ from causeway.control import (
 from causeway.daemon.partitions.decisions import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import PartitionProgress
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.status.snapshot import Trouble
 from causeway.wire import codes
@@ -79,7 +79,7 @@ class Found:
 def look(
     sides: Sides,
     link: LinkSettings,
-    known: Mapping[TopicPartition, Progress],
+    known: Mapping[TopicPartition, PartitionProgress],
     wish_of: Callable[[TopicPartition], Wish],
     has_ended: Callable[[str], bool] = lambda _: False,
 ) -> Found:
@@ -142,7 +142,7 @@ def look(
 def _begun(
     observed: topics.ObservedTopics,
     link: LinkSettings,
-    known: Mapping[TopicPartition, Progress],
+    known: Mapping[TopicPartition, PartitionProgress],
     wish_of: Callable[[TopicPartition], Wish],
 ) -> dict[str, frozenset[str]]:
     """By progress, or because a person said that the target's topic is the mirror."""

@@ -13,7 +13,7 @@ from causeway.cluster import Cluster, moved_remedy, one_cluster
 from causeway.config import LinkSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
-from causeway.link_topics.progress import ClusterIds
+from causeway.link_topics import ClusterIds
 
 _log = logging.getLogger("causeway.link")
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic
-from causeway.link_topics.other_links import OtherFeed, feeds_of_other_links
+from causeway.link_topics import OtherFeed, feeds_of_other_links
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
 
 

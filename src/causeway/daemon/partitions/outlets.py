@@ -25,9 +25,9 @@ from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics.progress import Entry, Progress
+from causeway.link_topics import Entry, Outlet, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import Outlet, Want
+from causeway.relay.messages import Want
 
 _log = logging.getLogger("causeway.link")
 # Of one source partition: names that come from records must not drown the target, nor the progress
@@ -53,7 +53,7 @@ def led_topics(registry: Registry) -> list[MirroredTopic]:
     return list(found.values())
 
 
-def bereft(progress: Progress, lost: Collection[str]) -> str | None:
+def bereft(progress: PartitionProgress, lost: Collection[str]) -> str | None:
     """Why a partition stops whose transform led it to one of these topics, which the target has no
     more; None where it did not."""
     for outlet in progress.outlets:
@@ -229,7 +229,7 @@ class Outlets:
             if row.progress.state is not State.STOPPED
         ]
         producers = iter(self._producers(sum(len(new) for _, new in wider)))
-        claimed: list[Progress] = []
+        claimed: list[PartitionProgress] = []
         entries: list[Entry] = []
         for row, new in wider:
             outlets = [_outlet(want, ready, ends, next(producers)) for want in new]
@@ -301,7 +301,7 @@ def _too_many(at: TopicPartition) -> str:
     return str(RouteError("lead on", str(at), cause, remedy="correct the transform"))
 
 
-def _has(progress: Progress, want: Want) -> bool:
+def _has(progress: PartitionProgress, want: Want) -> bool:
     return any(
         (outlet.routed, outlet.partition) == (want.topic, want.partition)
         for outlet in progress.outlets

@@ -16,7 +16,7 @@ from causeway.config import LinkSettings
 from causeway.control import topic_changes
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import AT_REST, Row
-from causeway.link_topics.directives import Hold, Kind, Scope, Standing, Start
+from causeway.link_topics import ClaimStart, DirectiveKind, Hold, LinkDirectives, Scope
 from causeway.model import ENDED, HELD, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
@@ -41,11 +41,11 @@ class Pauses:
         # Held from asking what is paused until the rest is with the fleet: what is paused later is
         # taken from there. Nobody who has the registry's lock, or the fleet's, waits for it.
         self.deciding = threading.RLock()
-        self._standing = Standing()
+        self._standing = LinkDirectives()
         self._done = True  # with what stands
         self._held = False  # something is, or was
 
-    def stand(self, standing: Standing) -> None:
+    def stand(self, standing: LinkDirectives) -> None:
         """What counts from now on: whoever asks afterwards hears of it."""
         with self.deciding:
             if standing is not self._standing:
@@ -66,7 +66,7 @@ class Pauses:
         with self.deciding:
             return self._hold_of(self._standing, at)
 
-    def start_of(self, at: TopicPartition) -> Start | None:
+    def start_of(self, at: TopicPartition) -> ClaimStart | None:
         """Where it has to be claimed anew, as a person wants it so."""
         with self.deciding:
             return self._standing.start_of(at)
@@ -74,7 +74,7 @@ class Pauses:
     def was_begun(self, topic: str) -> bool:
         """Whether a person has said where its partitions begin."""
         with self.deciding:
-            return (Kind.BEGIN, Scope(topic)) in self._standing.by_key
+            return (DirectiveKind.BEGIN, Scope(topic)) in self._standing.by_key
 
     def pause(self) -> bool:
         """Pauses what is to be paused; False where a lane has yet to let go of something."""
@@ -98,7 +98,7 @@ class Pauses:
             self._done = len(held) == len(wanted) and standing is self._standing
             return self._done
 
-    def _to_hold(self, standing: Standing) -> dict[TopicPartition, Hold]:
+    def _to_hold(self, standing: LinkDirectives) -> dict[TopicPartition, Hold]:
         """Those that are not held yet, or for another reason."""
         return {
             row.progress.source: hold
@@ -120,7 +120,7 @@ class Pauses:
         return self._no_longer(ENDED, lambda standing, at: not standing.has_ended(at))
 
     def _no_longer(
-        self, states: Collection[State], over: Callable[[Standing, TopicPartition], bool]
+        self, states: Collection[State], over: Callable[[LinkDirectives, TopicPartition], bool]
     ) -> list[TopicPartition]:
         with self.deciding:
             standing = self._standing
@@ -141,10 +141,10 @@ class Pauses:
         self._held |= bool(held)
         return set(held)
 
-    def _holds(self, standing: Standing) -> bool:
+    def _holds(self, standing: LinkDirectives) -> bool:
         return self._by_file is not None or standing.holds
 
-    def _hold_of(self, standing: Standing, at: TopicPartition) -> Hold | None:
+    def _hold_of(self, standing: LinkDirectives, at: TopicPartition) -> Hold | None:
         if standing.end_of(at) is not None:
             return standing.hold_of(at)
         return self._by_file or standing.hold_of(at)

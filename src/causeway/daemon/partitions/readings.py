@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from causeway.control import Held, MirroredTopic
 from causeway.daemon.partitions.rows import Row
-from causeway.link_topics.offset_map import Span
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import PartitionProgress, Span, Transformed
 from causeway.model import ENDED, HELD, State, TopicPartition
-from causeway.relay.messages import Transformed
 from causeway.status.snapshot import PartitionStatus
 from causeway.translation import Course, CourseKey
 
@@ -125,7 +123,7 @@ class Readings:
         """The source partitions whose mirror was promoted or failed over."""
         return {at for at, row in self._all().items() if row.progress.state in ENDED}
 
-    def _mapped(self) -> Iterator[tuple[Row, Progress]]:
+    def _mapped(self) -> Iterator[tuple[Row, PartitionProgress]]:
         return (
             (row, row.progress)
             for row in self._all().values()

@@ -29,9 +29,7 @@ from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import AuthorizationError
 from causeway.filters import Verdict
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import Kind, Scope
-from causeway.link_topics.progress import offset_maps_of
+from causeway.link_topics import DirectiveLog, EndDirective, Scope, offset_maps_of
 from causeway.model import ENDED, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
@@ -360,9 +358,8 @@ class Intake:
             return frozenset()  # nobody who has failed over by us lacks this right
         return frozenset(
             each.cut.target
-            for each in log.standing
-            if each.kind is Kind.END
-            and each.cut is not None
+            for each in log.directives.all(EndDirective)
+            if each.cut is not None
             and each.cut.target in topics
             # Told where to begin: what it was not told of has come into being since.
             and not self.pauses.was_begun(each.cut.target)

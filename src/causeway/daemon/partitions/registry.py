@@ -11,7 +11,7 @@ from causeway.control import Held, OnDataLoss, losses
 from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.daemon.partitions.readings import IDLE, Readings
 from causeway.daemon.partitions.rows import AT_REST, NOT_WRITTEN, Row
-from causeway.link_topics.progress import Contents, Deletion, Entry, MapRecords, Progress
+from causeway.link_topics import Deletion, Entry, MapRecords, PartitionProgress, ProgressContents
 from causeway.model import ENDED, HELD, Dated, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
@@ -25,7 +25,7 @@ class Registry(Readings):
         super().__init__()
         self._link = link
         self._on_data_loss = on_data_loss
-        self._left = Contents()  # of the progress topic: what no row has taken yet
+        self._left = ProgressContents()  # of the progress topic: what no row has taken yet
         self._left_dirty = False
         self._maps_written_at = 0.0
         self.wanted = threading.Event()  # a transform wants outlets
@@ -33,7 +33,7 @@ class Registry(Readings):
 
     # -- its life ---------------------------------------------------------------------------------
 
-    def begin(self, contents: Contents) -> None:
+    def begin(self, contents: ProgressContents) -> None:
         with self._lock:
             self._left = contents
             self._left_dirty = False
@@ -44,12 +44,14 @@ class Registry(Readings):
             self._others()
             self._moved.clear()
 
-    def left(self) -> tuple[dict[TopicPartition, Progress], dict[TopicPartition, MapRecords]]:
+    def left(
+        self,
+    ) -> tuple[dict[TopicPartition, PartitionProgress], dict[TopicPartition, MapRecords]]:
         """Progress and offset maps of an earlier leader that no row has taken up yet."""
         with self._lock:
             return dict(self._left.partitions), dict(self._left.maps)
 
-    def known(self) -> dict[TopicPartition, Progress]:
+    def known(self) -> dict[TopicPartition, PartitionProgress]:
         with self._lock:
             return {
                 **self._left.partitions,
@@ -78,7 +80,7 @@ class Registry(Readings):
                 elif row.progress.position == row.stop_at:  # beyond it, a lane has to find out why
                     row.finish()
 
-    def stop(self, stopped: Mapping[TopicPartition, Progress]) -> None:
+    def stop(self, stopped: Mapping[TopicPartition, PartitionProgress]) -> None:
         """By the driver's own judgement; the new progress says why. What stopped by itself
         meanwhile has its own reason."""
         with self._lock:
@@ -144,7 +146,7 @@ class Registry(Readings):
         """Stops partitions whose mirror has ended by their progress, but not by the directives
         (`ended`). Returns how many. `reason` follows the state in the new reason."""
 
-        def stopped(progress: Progress) -> Progress | None:
+        def stopped(progress: PartitionProgress) -> PartitionProgress | None:
             if progress.state not in ENDED or ended(progress.source):
                 return None
             why = f"its mirror was {progress.reason or progress.state}, {reason}"
@@ -250,7 +252,7 @@ class Registry(Readings):
                     if new:
                         self._log_state(row)
 
-    def claim(self, claimed: Iterable[Progress]) -> None:
+    def claim(self, claimed: Iterable[PartitionProgress]) -> None:
         """No lane has them, and this is durable."""
         with self._lock:
             for progress in claimed:

@@ -23,14 +23,13 @@ from dataclasses import replace
 
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic, recreated
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import NO_TOPIC_ID, Pair, State, TopicPartition
-from causeway.relay.messages import Outlet
 
 
 def routed(
     topics: Collection[MirroredTopic],
-    known: Mapping[TopicPartition, Progress],
+    known: Mapping[TopicPartition, PartitionProgress],
     link: LinkSettings,
 ) -> list[MirroredTopic]:
     """`topics` with the way that their records go from now on; `known`: what has been claimed."""
@@ -62,7 +61,7 @@ def targets_of(topic: MirroredTopic, partition: int) -> tuple[int, ...]:
     return tuple(range(topic.target_partitions)) if topic.by_key else (partition,)
 
 
-def is_other(topic: MirroredTopic, progress: Progress) -> bool:
+def is_other(topic: MirroredTopic, progress: PartitionProgress) -> bool:
     """Whether a partition was claimed for other target partitions than it feeds from now on."""
     return _fed(progress) != set(targets_of(topic, progress.partition))
 
@@ -83,12 +82,12 @@ def why_keys_move(topic: MirroredTopic) -> str:
 
 def by_key_from(
     topic: MirroredTopic,
-    progress: Progress,
+    progress: PartitionProgress,
     offset: int,
     target_ends: Mapping[int, int],
     producers: Mapping[int, tuple[int, int]],
     link: LinkSettings,
-) -> Progress:
+) -> PartitionProgress:
     """`progress` of a partition that fed the one of its number, by key from source offset `offset`
     on. That one's outlet stays what it was; `producers` has (id, epoch) of the others."""
     own = {outlet.partition: outlet for outlet in progress.outlets}
@@ -109,7 +108,7 @@ def by_key_from(
     return progress.replace(outlets=outlets, keys_from=offset, state=State.WAITING, reason=None)
 
 
-def led_to(known: Iterable[Progress]) -> frozenset[TopicPartition]:
+def led_to(known: Iterable[PartitionProgress]) -> frozenset[TopicPartition]:
     """The target partitions that transforms have led to. Others may feed them too, another such
     partition as well as one whose mirror it is, so no offset of theirs tells a record of ours: no
     outlet there is `exclusive`. That follows from the claims, and so needs no record of its own."""
@@ -121,7 +120,7 @@ def led_to(known: Iterable[Progress]) -> frozenset[TopicPartition]:
     )
 
 
-def among_others(progress: Progress, led: Collection[TopicPartition]) -> Progress:
+def among_others(progress: PartitionProgress, led: Collection[TopicPartition]) -> PartitionProgress:
     """`progress` with no outlet exclusive that is in `led`."""
     outlets = tuple(
         outlet.replace(exclusive=False)
@@ -132,5 +131,5 @@ def among_others(progress: Progress, led: Collection[TopicPartition]) -> Progres
     return progress if outlets == progress.outlets else progress.replace(outlets=outlets)
 
 
-def _fed(progress: Progress) -> frozenset[int]:
+def _fed(progress: PartitionProgress) -> frozenset[int]:
     return frozenset(outlet.partition for outlet in recreated.own_outlets(progress))

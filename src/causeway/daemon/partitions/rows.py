@@ -10,9 +10,17 @@ from typing import NamedTuple
 from causeway.control import Held, MirroredTopic, Transform, losses, open_transactions
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.recent import RECENT_S, Recent, with_more
-from causeway.link_topics.progress import Entry, Maps, OffsetMapRecord, Progress, offset_maps_of
+from causeway.link_topics import (
+    Entry,
+    Maps,
+    OffsetMapRecord,
+    Outlet,
+    PartitionProgress,
+    Transformed,
+    offset_maps_of,
+)
 from causeway.model import ENDED, HELD, Dated, State, TopicPartition, age_ms
-from causeway.relay.messages import Outlet, PartitionReport, Trace, Transformed, Want
+from causeway.relay.messages import PartitionReport, Trace, Want
 from causeway.status.snapshot import PartitionStatus
 
 # These states last a moment, and a later start finds out by itself.
@@ -34,7 +42,7 @@ class _AtRest(NamedTuple):
     """A status that stays as it is until one of the others is replaced."""
 
     status: PartitionStatus
-    progress: Progress
+    progress: PartitionProgress
     topic: MirroredTopic
     transform: Transform | None
     lane: int | None
@@ -44,7 +52,7 @@ class _AtRest(NamedTuple):
 @dataclass(slots=True)
 class Row:
     topic: MirroredTopic
-    progress: Progress
+    progress: PartitionProgress
     first: int
     stop_at: int | None = None
     transform: Transform | None = None
@@ -150,7 +158,7 @@ class Row:
     def is_mapped(self) -> bool:
         return self.progress.is_mapped
 
-    def grow(self, progress: Progress) -> list[Entry]:
+    def grow(self, progress: PartitionProgress) -> list[Entry]:
         """It has more outlets in `progress`. What has to be written before a lane sends to them."""
         known = offset_maps_of(progress, {}, since=self._since())
         self.progress = progress
@@ -262,14 +270,14 @@ class Row:
         self.dirty = True
         self._note_failure()
 
-    def claim(self, progress: Progress) -> None:
+    def claim(self, progress: PartitionProgress) -> None:
         """`progress` is durable: it is claimed for more outlets, or knows more of those it has. No
         lane has it."""
         self.grow(progress)
         self.wants, self.lack = (), None
         self._note_failure()
 
-    def stop(self, progress: Progress) -> None:
+    def stop(self, progress: PartitionProgress) -> None:
         """By the driver's own judgement; `progress` says why."""
         self.progress = progress
         self.lane, self.wants = None, ()

@@ -9,8 +9,7 @@ from functools import lru_cache
 
 from causeway.control import Transform, Transforms
 from causeway.daemon.lanes.tracked import plus
-from causeway.link_topics.progress import TransformRecord
-from causeway.relay.messages import Transformed
+from causeway.link_topics import Transformed, TransformRecord
 from causeway.status.snapshot import TransformStatus
 
 _RECORD_S = 60.0  # so often counts are recorded; what was seen or refused first, at once

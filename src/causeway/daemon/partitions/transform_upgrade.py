@@ -17,7 +17,7 @@ from causeway.control import MirroredTopic
 from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import CausewayError, DivergedError
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import PartitionProgress
 from causeway.model import TopicPartition
 
 
@@ -31,7 +31,7 @@ class Behind:
 
 
 def places_behind(
-    changed: Sequence[tuple[MirroredTopic, Progress]],
+    changed: Sequence[tuple[MirroredTopic, PartitionProgress]],
     sides: Sides,
     link: LinkSettings,
     *,

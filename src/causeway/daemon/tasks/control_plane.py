@@ -34,7 +34,7 @@ from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.schedule import DONE, Outcome, Task
 from causeway.errors import CausewayError
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics import TopicLog
 from causeway.model import Dated
 from causeway.status import lag
 from causeway.status.snapshot import CheckpointTiming, GroupStatus

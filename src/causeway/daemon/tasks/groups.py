@@ -25,7 +25,7 @@ from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.recent import Recent
 from causeway.daemon.tasks.schedule import Outcome
 from causeway.errors import CausewayError
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics import TopicLog
 from causeway.model import Spread, TopicPartition
 from causeway.status.snapshot import CheckpointTiming, GroupStatus
 from causeway.translation import (

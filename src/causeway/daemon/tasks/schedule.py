@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import TaskRecord
 
 _log = logging.getLogger("causeway.control")
 _BACKOFF_S = (1.0, 60.0)

@@ -31,9 +31,7 @@ from causeway.control import (
     topics,
 )
 from causeway.errors import CausewayError, ConfigError
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import Scope
-from causeway.link_topics.progress import ProgressTopic
+from causeway.link_topics import DirectiveLog, ProgressTopic, Scope
 from causeway.model import TopicPartition, age_ms
 from causeway.operate.cutover.values import Check, Mark, Wishes
 
@@ -172,7 +170,7 @@ def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterato
             outlet.topic
             for at, each in contents.partitions.items()
             for outlet in each.outlets
-            if not log.standing.has_ended(Scope(at.topic))
+            if not log.directives.has_ended(Scope(at.topic))
         }
         if found := sorted(written & set(names)):
             text = f"{_names(found)} cannot be fenced: mirrors are written there ({topic})"

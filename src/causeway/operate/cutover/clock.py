@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from causeway.link_topics.progress import LeaseRecord
+from causeway.link_topics import LeaseRecord
 from causeway.status.from_clusters import Driver, driver_of
 
 _RENEWALS: Final = 3  # the newest ones count, so that a corrected clock counts soon

@@ -20,12 +20,19 @@ from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.daemon import processes
 from causeway.errors import BrokerError, CausewayError, ConflictError
-from causeway.link_topics import directive_log
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Standing
+from causeway.link_topics import (
+    THE_LINK,
+    WRITE_DIRECTIVES,
+    CutoverDirective,
+    DirectiveKind,
+    DirectivePlan,
+    LinkDirectives,
+    write_directives,
+)
 
 TURN_S: Final = 30.0
 _RENEW_S = 8.0
-_KEY = Kind.CUTOVER, THE_LINK
+_KEY = DirectiveKind.CUTOVER, THE_LINK
 _TRIES = 4
 _PAUSE_S = 0.3
 _UNKNOWN_SERVER_ERROR = -1
@@ -50,7 +57,7 @@ def _is_crossed(error: CausewayError) -> bool:
     """Brokers have no error of their own for a commit that meets its producer being fenced."""
     if isinstance(error, BrokerError):
         return error.code == _UNKNOWN_SERVER_ERROR
-    return isinstance(error, ConflictError) and error.operation == directive_log.WRITE
+    return isinstance(error, ConflictError) and error.operation == WRITE_DIRECTIVES
 
 
 class CutoverLock:
@@ -88,7 +95,7 @@ class CutoverLock:
         self._over.set()
         self._thread.join()
         try:
-            directive_log.write(self._target, self._link, self._give_back)
+            write_directives(self._target, self._link, self._give_back)
         except CausewayError:
             pass  # it is over by itself soon
 
@@ -128,12 +135,12 @@ class CutoverLock:
     def _write(self, for_s: float = TURN_S) -> None:
         begun = time.monotonic()
         take = partial(self._take, for_s)
-        persist(lambda: directive_log.write(self._target, self._link, take))
+        persist(lambda: write_directives(self._target, self._link, take))
         self._until = begun + for_s
 
-    def _take(self, for_s: float, standing: Standing) -> Plan:
+    def _take(self, for_s: float, standing: LinkDirectives) -> DirectivePlan:
         now = int(time.time() * 1000)
-        there = standing.by_key.get(_KEY)
+        there = standing.get(CutoverDirective)
         if there is not None and not self._takes and self._is_others(there, now):
             raise self._conflict(
                 f"it is being cut over {there.by}",
@@ -141,21 +148,19 @@ class CutoverLock:
                 f"{math.ceil((there.until - now) / 1000)} s",
             )
         until = now + round(for_s * 1000)
-        wish = Directive(
-            kind=Kind.CUTOVER, who=self._who, at=self._since, until=until, run=self._run
-        )
-        return Plan(changes=((wish.key, wish),))
+        wish = CutoverDirective(who=self._who, at=self._since, until=until, run=self._run)
+        return DirectivePlan(changes=((wish.key, wish),))
 
-    def _is_others(self, there: Directive, now_ms: int) -> bool:
+    def _is_others(self, there: CutoverDirective, now_ms: int) -> bool:
         """Whether it is the turn of another command, as far as this process can know. If that
         command goes on in spite of this answer, it writes nothing any more: see `refuse_others`."""
         if there.run == self._run or there.until <= now_ms or processes.has_ended(there.run):
             return False
         return there.who != self._who or processes.may_live_here(there.run)
 
-    def refuse_others(self, standing: Standing) -> None:
+    def refuse_others(self, standing: LinkDirectives) -> None:
         """Raises ConflictError where it is not ours by what stands."""
-        there = standing.by_key.get(_KEY)
+        there = standing.get(CutoverDirective)
         if there is None or there.run != self._run:
             whose = (
                 "an undo has taken its turn" if there is None else f"its turn is taken {there.by}"
@@ -166,7 +171,7 @@ class CutoverLock:
         about = f"{self._link.name} for {self._who}"
         return ConflictError("cut over", about, cause, remedy=remedy)
 
-    def _give_back(self, standing: Standing) -> Plan:
-        there = standing.by_key.get(_KEY)
+    def _give_back(self, standing: LinkDirectives) -> DirectivePlan:
+        there = standing.get(CutoverDirective)
         ours = there is not None and there.run == self._run
-        return Plan(changes=((_KEY, None),) if ours else ())
+        return DirectivePlan(changes=((_KEY, None),) if ours else ())

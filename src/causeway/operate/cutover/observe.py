@@ -12,9 +12,17 @@ from causeway.cluster import AclFilter, Committed, Connect, Leader, OffsetAt
 from causeway.config import LinkSettings, Settings, reverse_of
 from causeway.control import Commits, Ends, TranslatedOffset, fences, groups, open_transactions
 from causeway.errors import CausewayError
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope, Standing
-from causeway.link_topics.progress import Contents, Progress, ProgressTopic, recognise
+from causeway.link_topics import (
+    BeginDirective,
+    DirectiveLog,
+    EndDirective,
+    LinkDirectives,
+    PartitionProgress,
+    ProgressContents,
+    ProgressTopic,
+    Scope,
+    recognise,
+)
 from causeway.model import ENDED, TopicPartition
 from causeway.operate.ahead import Ahead
 from causeway.operate.cutover.clock import DriverClock
@@ -62,7 +70,7 @@ class Observer:
         self.target = connect(link.target_admin)
         self._connect = connect
         self._progress = ProgressTopic(self.target, link.progress_topic)
-        self._contents = Contents()
+        self._contents = ProgressContents()
         self._log = DirectiveLog(self.target, link.directives_topic)
         self._reverse = reverse_of(settings, link)
         self.sharers = sharers_of(settings, link, connect)
@@ -83,8 +91,8 @@ class Observer:
         self._late_writers: tuple[Producer, ...] = ()
 
     @property
-    def standing(self) -> Standing:
-        return self._log.standing
+    def standing(self) -> LinkDirectives:
+        return self._log.directives
 
     def look(self, checks: tuple[Check, ...] = (), *, of_groups: bool = True) -> Look:
         """Asks again. Raises CausewayError where a cluster cannot be asked at all."""
@@ -161,29 +169,29 @@ class Observer:
             found[name] = len(there[name].partitions)
         return found
 
-    def _ended(self) -> dict[str, Directive]:
+    def _ended(self) -> dict[str, EndDirective]:
         """Those whose mirror has ended."""
         found = ((name, self.standing.end_of(Scope(name))) for name in self.topics)
         return {name: end for name, end in found if end is not None and end.how in ENDED}
 
-    def _unfinished(self, ended: Mapping[str, Directive]) -> frozenset[str]:
+    def _unfinished(self, ended: Mapping[str, EndDirective]) -> frozenset[str]:
         """Those that a promotion which was cut short has left half done."""
-        whole = self.standing.by_key.get((Kind.END, THE_LINK))
+        whole = self.standing.get(EndDirective)
         if whole is not None and whole.done:
             return frozenset()
         return frozenset(name for name, end in ended.items() if not end.done)
 
-    def _mirrored_back(self, ended: Mapping[str, Directive]) -> frozenset[str]:
+    def _mirrored_back(self, ended: Mapping[str, EndDirective]) -> frozenset[str]:
         """The topics that the link the other way was told to mirror from this very end on."""
         if self._back is None or not ended:
             return frozenset()
         self._back.look()
-        begun = self._back.standing.by_key
+        begun = self._back.directives
         return frozenset(
             name
             for name, end in ended.items()
             if end.cut is not None
-            and (begin := begun.get((Kind.BEGIN, Scope(end.cut.target)))) is not None
+            and (begin := begun.get(BeginDirective, Scope(end.cut.target))) is not None
             and begin.at == end.at
         )
 
@@ -222,7 +230,7 @@ class Observer:
         )
 
     def _fences(self, parts: Collection[TopicPartition]) -> dict[str, Fence]:
-        records = fences.fences(self._log.standing, self.topics)
+        records = fences.fences(self._log.directives, self.topics)
         if not records:
             return {}
         over = fences.expired(self.standing, self.driver_ms())
@@ -382,5 +390,5 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _reached(progress: Progress | None) -> int | None:
+def _reached(progress: PartitionProgress | None) -> int | None:
     return progress.position if progress is not None and progress.position >= 0 else None

@@ -13,7 +13,7 @@ from causeway.cluster import clusters
 from causeway.config import LinkSettings, Settings, reverse_of
 from causeway.control import TopicPlan, fences
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
-from causeway.link_topics.directives import Directive, Standing
+from causeway.link_topics import FenceDirective, LinkDirectives
 from causeway.operate.cutover import checks as checking
 from causeway.operate.cutover.compared import under_way, verified
 from causeway.operate.cutover.link_choice import the_one
@@ -262,7 +262,7 @@ class _Run:
     def _promote_one(self, topic: str | None, fenced: Collection[str]) -> None:
         """While the turn is ours and these are `fenced`, by what stands when its end is written."""
 
-        def guard(standing: Standing) -> None:
+        def guard(standing: LinkDirectives) -> None:
             self._turn.refuse_others(standing)
             fences.refuse_lifted(standing, fenced, self._eyes.driver_ms())
 
@@ -342,7 +342,7 @@ class _Run:
         with self._turn.writing():
             self._lift_all(over)
 
-    def _lift_all(self, found: Collection[Directive]) -> None:
+    def _lift_all(self, found: Collection[FenceDirective]) -> None:
         eyes = self._eyes
         errors = persist(
             lambda: fences.lift(eyes.source, eyes.target, eyes.link, found, eyes.sharers)

@@ -11,9 +11,15 @@ from causeway.cluster import clusters
 from causeway.config import LinkSettings, Settings
 from causeway.control import fences
 from causeway.errors import CausewayError
-from causeway.link_topics import directive_log
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Plan, Scope, Standing
+from causeway.link_topics import (
+    CutoverDirective,
+    DirectiveLog,
+    DirectivePlan,
+    EndDirective,
+    LinkDirectives,
+    Scope,
+    write_directives,
+)
 from causeway.model import State
 from causeway.operate.cutover.link_choice import sharers_of, the_one
 from causeway.operate.cutover.lock import CutoverLock, persist
@@ -52,49 +58,47 @@ def undo(
         source, target = connect(chosen.source_admin), connect(chosen.target_admin)
         log = DirectiveLog(target, chosen.directives_topic)
         log.look()
-        found = fences.fences(log.standing, names or None)
-        held = _held(log.standing, names)
-        at_it = under_way(log.standing, int(time.time() * 1000))
+        found = fences.fences(log.directives, names or None)
+        held = _held(log.directives, names)
+        at_it = under_way(log.directives, int(time.time() * 1000))
         errors: dict[str, CausewayError | None] = dict.fromkeys(found)
         changes = act and bool(found or held or at_it)
         if changes:
             with CutoverLock(target, chosen, who or whoever(), takes=True) as turn, turn.writing():
                 # Whoever was at it may have gone on until now.
                 log.look()
-                found = fences.fences(log.standing, names or None)
-                held = _held(log.standing, names)
+                found = fences.fences(log.directives, names or None)
+                held = _held(log.directives, names)
                 if held:
                     go_on = partial(_go_on, names)
-                    persist(lambda: directive_log.write(target, chosen, go_on))
+                    persist(lambda: write_directives(target, chosen, go_on))
                 fenced = list(found.values())
                 sharers = sharers_of(settings, chosen, connect)
                 errors = persist(lambda: fences.lift(source, target, chosen, fenced, sharers))
         return Lifted(
             link=chosen,
             topics=errors,
-            ended=frozenset(topic for topic in found if log.standing.has_ended(Scope(topic))),
+            ended=frozenset(topic for topic in found if log.directives.has_ended(Scope(topic))),
             held=tuple(str(each.scope) for each in held),
             stopped=at_it.by if at_it is not None else None,
             changed=changes,
         )
 
 
-def under_way(standing: Standing, now_ms: int) -> Directive | None:
+def under_way(standing: LinkDirectives, now_ms: int) -> CutoverDirective | None:
     """The turn of somebody who is at a cutover of the link by now."""
-    found = standing.by_key.get((Kind.CUTOVER, THE_LINK))
+    found = standing.get(CutoverDirective)
     return found if found is not None and found.until > now_ms else None
 
 
-def _held(standing: Standing, names: Collection[str]) -> list[Directive]:
+def _held(standing: LinkDirectives, names: Collection[str]) -> list[EndDirective]:
     """Ends that are only about to be: of the topics `names`, or of all the link without."""
     return [
         each
-        for each in standing.by_key.values()
-        if each.kind is Kind.END
-        and each.how is State.PROMOTING
-        and (not names or each.scope.topic in names)
+        for each in standing.all(EndDirective)
+        if each.how is State.PROMOTING and (not names or each.scope.topic in names)
     ]
 
 
-def _go_on(names: Collection[str], standing: Standing) -> Plan:
-    return Plan(changes=tuple((each.key, None) for each in _held(standing, names)))
+def _go_on(names: Collection[str], standing: LinkDirectives) -> DirectivePlan:
+    return DirectivePlan(changes=tuple((each.key, None) for each in _held(standing, names)))

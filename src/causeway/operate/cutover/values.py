@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from causeway.link_topics.directives import Directive
+from causeway.link_topics import EndDirective, FenceDirective
 from causeway.model import TopicPartition
 
 
@@ -91,7 +91,7 @@ class Fence:
     """Of one topic. `everywhere`: each broker that leads one of its partitions goes by it; `gone`:
     none of them does, and none was left out."""
 
-    record: Directive
+    record: FenceDirective
     there: bool
     everywhere: bool
     gone: bool = False
@@ -166,7 +166,7 @@ class Look:
     places: tuple[Place, ...]
     driver: str | None  # who leads
     fences: Mapping[str, Fence] = field(default_factory=dict)
-    ended: Mapping[str, Directive] = field(default_factory=dict)
+    ended: Mapping[str, EndDirective] = field(default_factory=dict)
     unfinished: frozenset[str] = frozenset()
     reverse: str | None = None
     back: frozenset[str] = frozenset()
@@ -188,7 +188,7 @@ class Look:
         found = Stretch(point.source, place.end)
         return found if 0 <= found.start < found.end else None
 
-    def left_ms(self, fence: Directive) -> int:
+    def left_ms(self, fence: FenceDirective) -> int:
         """The time until the driver lifts it, by the driver's clock; negative if it is over."""
         return fence.until - self.at_ms - self.ahead_ms
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from causeway.cluster import Cluster, transactional_ids
+from causeway.cluster import Cluster, raw_batches, transactional_ids
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.operate.cutover.values import Producer, Stretch
 from causeway.records import CONTROL, HEADER, MAGIC, MAGIC_AT, NO_PRODUCER
-from causeway.relay.log_reader import raw_batches
 
 _MOST_BYTES: Final = 32 * 1024 * 1024  # of a partition: enough to find the producers
 

@@ -11,17 +11,33 @@ import getpass
 import socket
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial as bound
 from typing import Any, Final
 
 from causeway.cluster import Connect, clusters
 from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, RefusedError
-from causeway.link_topics import directive_json, directive_log, directives
-from causeway.link_topics.directive_log import Written
-from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing
-from causeway.link_topics.progress import Contents, LeaseRecord, ProgressTopic
+from causeway.link_topics import (
+    MOST_RATE,
+    AnyDirective,
+    Directive,
+    DirectivePlan,
+    LeaseRecord,
+    LinkDirectives,
+    PauseDirective,
+    ProgressContents,
+    ProgressTopic,
+    RestartDirective,
+    Scope,
+    StepDownDirective,
+    ThrottleDirective,
+    WrittenDirectives,
+    directive_as_json,
+    plan_directive,
+    plan_removal,
+    write_directives,
+)
 from causeway.operate.directives.scopes import Wanted, choose_answering
 from causeway.status.from_clusters import driver_of
 
@@ -85,7 +101,7 @@ def pause(
     is unknown, with those like it; ConflictError where somebody else acts at the same time;
     CausewayError.
     """
-    wish = wish_of(Kind.PAUSE, reason, who)
+    wish = wish_of(PauseDirective, reason, who)
     return _ask("pause", settings, wish, Wanted(link, topic, partition, ahead), wait_s)
 
 
@@ -101,7 +117,7 @@ def resume(
 ) -> tuple[Outcome, ...]:
     """Takes a pause back; of a part of what is paused, for that part. What somebody has paused of
     its parts goes on (`beside`). Otherwise as `pause`."""
-    wish = replace(wish_of(Kind.PAUSE, reason, who), paused=False)
+    wish = wish_of(PauseDirective, reason, who, paused=False)
     # What was paused ahead of its coming can be resumed likewise.
     return _ask("resume", settings, wish, Wanted(link, topic, partition, ahead=False), wait_s)
 
@@ -122,7 +138,7 @@ def restart(
 
     `adopt`: stopped partitions go on as after `run --adopt`, without their lost records, and
     earlier losses are acknowledged."""
-    wish = replace(wish_of(Kind.RESTART, reason, who), adopt=adopt)
+    wish = wish_of(RestartDirective, reason, who, adopt=adopt)
     return _ask("restart", settings, wish, Wanted(link, topic, partition, ahead=False), wait_s)
 
 
@@ -140,9 +156,9 @@ def throttle(
 ) -> tuple[Outcome, ...]:
     """Limits what a link, or a topic of it, reads from its source, in bytes/s; None: not at all,
     whatever the file says; `off`: takes it back, so that the file counts. Otherwise as `pause`."""
-    if bytes_per_s is not None and not 1 <= bytes_per_s <= directives.MOST_RATE:
-        raise ConfigError("throttle", cause=f"a rate must be 1 to {directives.MOST_RATE} bytes/s")
-    wish = replace(wish_of(Kind.THROTTLE, reason, who), bytes_per_s=bytes_per_s)
+    if bytes_per_s is not None and not 1 <= bytes_per_s <= MOST_RATE:
+        raise ConfigError("throttle", cause=f"a rate must be 1 to {MOST_RATE} bytes/s")
+    wish = wish_of(ThrottleDirective, reason, who, bytes_per_s=bytes_per_s)
     return _ask("throttle", settings, wish, Wanted(link, topic, None, ahead), wait_s, back=off)
 
 
@@ -156,7 +172,7 @@ def step_down(
 ) -> tuple[Outcome, ...]:
     """Has the driver that leads a link hand it over to one that waits for it; where none does, it
     leads again itself. Raises NobodyLeadsError where nobody leads; otherwise as `pause`."""
-    wish = wish_of(Kind.STEP_DOWN, reason, who)
+    wish = wish_of(StepDownDirective, reason, who)
     return _ask("step-down", settings, wish, Wanted(link, None, None, False), wait_s)
 
 
@@ -173,8 +189,8 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "acted": outcome.acted,
         "refused": outcome.refused,
         "error": None if outcome.error is None else str(outcome.error),
-        "before": None if before is None else directive_json.as_json(before),
-        "beside": [directive_json.as_json(each) for each in outcome.beside],
+        "before": None if before is None else directive_as_json(before),
+        "beside": [directive_as_json(each) for each in outcome.beside],
         "gap_ms": outcome.gap_ms,
         "partitions": [
             {
@@ -197,14 +213,17 @@ def whoever() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def wish_of(kind: Kind, reason: str | None, who: str | None) -> Directive:
-    """Of the whole link, as of now. Raises ConfigError for a reason that is too long."""
+def wish_of(
+    which: type[AnyDirective], reason: str | None, who: str | None, **fields: Any
+) -> AnyDirective:
+    """A directive about the whole link, as of now; `fields`: those of its class. Raises
+    ConfigError for a reason that is too long."""
     if reason is not None and len(reason) > MOST_TEXT:
         cause = f"it has {len(reason)} characters, and may have {MOST_TEXT}"
-        raise ConfigError(str(kind), "reason", cause)
+        raise ConfigError(str(which.kind), "reason", cause)
     why = (reason or "").strip() or None
     at = int(time.time() * 1000)
-    return Directive(kind=kind, who=(who or whoever())[:MOST_TEXT], why=why, at=at)
+    return which(who=(who or whoever())[:MOST_TEXT], why=why, at=at, **fields)
 
 
 def _ask(
@@ -220,12 +239,12 @@ def _ask(
         chosen, left, _ = choose_answering(settings, wanted, connect, action)
         scope = Scope(wanted.topic, wanted.partition)
         asked = [Asking(link, action, connect) for link in chosen]
-        if wish.kind is Kind.STEP_DOWN:
+        if isinstance(wish, StepDownDirective):
             _refuse_without_driver(asked)
-        if wish.kind is Kind.PAUSE and not wish.paused:
+        if isinstance(wish, PauseDirective) and not wish.paused:
             _refuse_by_file(chosen)
         for each in asked:
-            about = replace(wish, scope=scope)
+            about = wish.replace(scope=scope)
             each.write(about, bound(_decide, about, back))
         deadline = None if wait_s is None else time.monotonic() + wait_s
         found = {each.link.name: each.outcome(deadline) for each in asked}
@@ -262,9 +281,9 @@ class Asking:
         self._action = action
         self._target = connect(link.target_admin)
         self._progress = ProgressTopic(self._target, link.progress_topic)
-        self._contents = self._progress.read() if self._progress.exists() else Contents()
+        self._contents = self._progress.read() if self._progress.exists() else ProgressContents()
         self._wish: Directive | None = None
-        self._written: Written | None = None
+        self._written: WrittenDirectives | None = None
 
     @property
     def driver(self) -> str | None:
@@ -273,15 +292,17 @@ class Asking:
         return found.owner if found is not None and found.running else None
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> ProgressContents:
         """Of the link's progress topic, as far as has been read."""
         return self._contents
 
-    def write(self, wish: Directive, decide: Callable[[Standing], Plan]) -> Plan:
+    def write(
+        self, wish: Directive, decide: Callable[[LinkDirectives], DirectivePlan]
+    ) -> DirectivePlan:
         """`wish`: what it is about. Raises ConflictError where somebody else acts at the same
         time."""
         self._wish = wish
-        self._written = directive_log.write(self._target, self.link, decide)
+        self._written = write_directives(self._target, self.link, decide)
         return self._written.plan
 
     def outcome(self, deadline: float | None) -> Outcome:
@@ -292,7 +313,7 @@ class Asking:
         led_by = self._newest()
         driver, acted, gap_ms = self.driver, None, None
         if deadline is not None and driver is not None:
-            if self._wish.kind is Kind.STEP_DOWN:
+            if isinstance(self._wish, StepDownDirective):
                 acted, gap_ms = self._await_lead(led_by, deadline)
             else:
                 acted = self._await_word(self._written, deadline)
@@ -305,7 +326,7 @@ class Asking:
             changed=bool(plan.changes),
             driver=driver,
             before=plan.before,
-            beside=plan.beside,
+            beside=plan.parts,
             acted=acted,
             refused=told.reason if told is not None and acted is False else None,
             seen=_seen(self._contents, self._wish.scope) if acted else (),
@@ -315,7 +336,7 @@ class Asking:
     def _newest(self) -> LeaseRecord | None:
         return self._contents.leases[-1] if self._contents.leases else None
 
-    def _await_word(self, written: Written, deadline: float) -> bool:
+    def _await_word(self, written: WrittenDirectives, deadline: float) -> bool:
         """Whether the driver says in time that it has acted."""
         while True:
             told = self._contents.directives
@@ -353,13 +374,13 @@ class Asking:
         return True
 
 
-def _decide(wish: Directive, back: bool, standing: Standing) -> Plan:
+def _decide(wish: Directive, back: bool, standing: LinkDirectives) -> DirectivePlan:
     if back:
-        return directives.plan_back(standing, wish.kind, wish.scope)
-    return directives.plan(standing, wish)
+        return plan_removal(standing, wish.kind, wish.scope)
+    return plan_directive(standing, wish)
 
 
-def _seen(contents: Contents, scope: Scope) -> tuple[Seen, ...]:
+def _seen(contents: ProgressContents, scope: Scope) -> tuple[Seen, ...]:
     return tuple(
         Seen(topic=at.topic, partition=at.partition, state=str(one.state), reason=one.reason)
         for at, one in sorted(contents.partitions.items(), key=lambda item: item[0])

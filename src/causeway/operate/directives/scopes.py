@@ -11,8 +11,7 @@ from typing import NamedTuple
 from causeway.cluster import Connect, parallel
 from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.errors import CausewayError, ConfigError, UnreachableError
-from causeway.link_topics.directive_log import DirectiveLog
-from causeway.link_topics.progress import Contents, ProgressTopic
+from causeway.link_topics import DirectiveLog, ProgressContents, ProgressTopic
 
 _AHEAD = ("pause", "throttle")  # can be asked of a topic before it is there
 
@@ -156,10 +155,10 @@ def _known(
     """What the progress and the directives know, and, unless that is enough, the source."""
     target = connect(link.target_admin)
     progress = ProgressTopic(target, link.progress_topic)
-    contents = progress.read() if progress.exists() else Contents()
+    contents = progress.read() if progress.exists() else ProgressContents()
     log = DirectiveLog(target, link.directives_topic)
     log.look()
-    named = (key[1].topic for key in log.standing.by_key)
+    named = (key[1].topic for key in log.directives.by_key)
     counts: dict[str, int] = {name: 0 for name in named if name is not None}
     for at in contents.partitions:
         counts[at.topic] = max(counts.get(at.topic, 0), at.partition + 1)

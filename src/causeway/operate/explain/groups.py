@@ -17,7 +17,7 @@ from causeway.config import LinkSettings
 from causeway.control import Commits, LeftOutReason, groups
 from causeway.errors import CausewayError
 from causeway.filters import Rule, Verdict, by_name
-from causeway.link_topics.progress import Progress, TaskRecord
+from causeway.link_topics import PartitionProgress, TaskRecord
 from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
 from causeway.operate.explain.topics import UNKNOWN, stamp
@@ -68,7 +68,7 @@ class GroupFacts:
     asked_target: bool = False
     there: Commits | CausewayError | None = None
     ahead: int = 0
-    progress: Mapping[TopicPartition, Progress] = field(default_factory=dict)
+    progress: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
     ended: frozenset[TopicPartition] = frozenset()
     task: TaskRecord | None = None
     driver: str | None = None
@@ -249,7 +249,7 @@ def _places(
         yield at, noted or _why_not(committed.offset, facts.progress.get(at))
 
 
-def _why_not(offset: int, progress: Progress | None) -> str | None:
+def _why_not(offset: int, progress: PartitionProgress | None) -> str | None:
     if progress is None or progress.position < 0 or not progress.outlets:
         return "its mirror has not begun"
     if offset > progress.position:

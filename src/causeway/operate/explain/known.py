@@ -12,9 +12,15 @@ from causeway.config import LinkSettings, Settings
 from causeway.control import Commits
 from causeway.control import topics as mirrored_topics
 from causeway.errors import CausewayError
-from causeway.link_topics.directive_log import ActiveDirectives, active_directives
-from causeway.link_topics.directives import Directive, Standing
-from causeway.link_topics.progress import Contents, ProgressTopic, recognise
+from causeway.link_topics import (
+    ActiveDirectives,
+    Directive,
+    LinkDirectives,
+    ProgressContents,
+    ProgressTopic,
+    active_directives,
+    recognise,
+)
 from causeway.model import ENDED
 from causeway.operate import ahead
 from causeway.operate.explain import groups, topics
@@ -51,7 +57,7 @@ class Known:
                 self._silent.add(alias)
                 self.unknown.append(f"all of {alias}: {silent[alias]}")
         self._metadata: dict[str, TopicMetadata | None] = {}
-        self._contents: Contents | None = None
+        self._contents: ProgressContents | None = None
         self._groups: Mapping[str, GroupListing] | None = None
         self._asked_groups = False
 
@@ -115,14 +121,14 @@ class Known:
         return found or self.link.upstream_by_policy(name)
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> ProgressContents:
         if self._contents is None:
-            self._contents = self._try(self._target, "progress", self._read) or Contents()
+            self._contents = self._try(self._target, "progress", self._read) or ProgressContents()
         return self._contents
 
-    def _read(self, target: Cluster) -> Contents:
+    def _read(self, target: Cluster) -> ProgressContents:
         progress = ProgressTopic(target, self.link.progress_topic)
-        contents = progress.read() if progress.exists() else Contents()
+        contents = progress.read() if progress.exists() else ProgressContents()
         return recognise(self.link, self._connect, contents)
 
     def _on_source(self, topic: str) -> TopicMetadata | None:
@@ -224,7 +230,7 @@ class Known:
         return driver_of(self.contents.leases, int(time.time() * 1000))
 
 
-def _by_progress(contents: Contents, topic: str) -> tuple[PartitionFact, ...]:
+def _by_progress(contents: ProgressContents, topic: str) -> tuple[PartitionFact, ...]:
     """What the last driver said of it."""
     return tuple(
         PartitionFact(
@@ -268,8 +274,8 @@ def _with_status(facts: TopicFacts, seen: LinkStatus, topic: str) -> TopicFacts:
     )
 
 
-def _standing(directives: Iterable[Directive]) -> Standing:
-    return Standing({each.key: each for each in directives})
+def _standing(directives: Iterable[Directive]) -> LinkDirectives:
+    return LinkDirectives({each.key: each for each in directives})
 
 
 def _driver(driver: Driver | None) -> str | None:

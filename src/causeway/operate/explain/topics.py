@@ -14,7 +14,14 @@ from typing import Final
 
 from causeway.config import LinkSettings
 from causeway.filters import TopicDecision
-from causeway.link_topics.directives import Directive, Kind, Scope, Standing
+from causeway.link_topics import (
+    Directive,
+    EndDirective,
+    LinkDirectives,
+    PauseDirective,
+    Scope,
+    ThrottleDirective,
+)
 from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
 from causeway.operate.explain.values import Explanation, Fact
@@ -56,7 +63,7 @@ class TopicFacts:
     count: int = 0
     hidden: str | None = None
     partitions: tuple[PartitionFact, ...] = ()
-    standing: Standing = field(default_factory=Standing)
+    standing: LinkDirectives = field(default_factory=LinkDirectives)
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     driver: str | None = None
@@ -144,7 +151,7 @@ def _reached(known: Sequence[PartitionFact]) -> str:
     return f"partition@offset {', '.join(offsets)}{'…' if len(known) > _MOST_LINES else ''}"
 
 
-def _asked(standing: Standing, scope: Scope) -> Iterator[Directive]:
+def _asked(standing: LinkDirectives, scope: Scope) -> Iterator[Directive]:
     """What people asked that bears on `scope`: the pause that counts, what is paused of its parts,
     and all else."""
     pause = standing.pause_of(scope)
@@ -153,20 +160,20 @@ def _asked(standing: Standing, scope: Scope) -> Iterator[Directive]:
     for each in standing:
         if each is pause or not (each.scope.covers(scope) or scope.covers(each.scope)):
             continue
-        if each.kind is not Kind.PAUSE or (each.paused and scope.covers(each.scope)):
+        if not isinstance(each, PauseDirective) or (each.paused and scope.covers(each.scope)):
             yield each
 
 
 def _fact(directive: Directive) -> Fact:
     about = f"{directive.scope} {directive.by}"
-    match directive.kind:
-        case Kind.PAUSE:
+    match directive:
+        case PauseDirective():
             return Fact("paused", about)
-        case Kind.THROTTLE:
+        case ThrottleDirective():
             rate = directive.bytes_per_s
             limit = "no limit" if rate is None else f"{rate:,} bytes/s"
             return Fact("throttled", f"{directive.scope} to {limit} {directive.by}")
-        case Kind.END:
+        case EndDirective():
             return Fact(directive.how, about)
         case _:
             return Fact(directive.kind, about)
@@ -193,7 +200,7 @@ def _since(code: str, known: Sequence[PartitionFact], asked: Sequence[Directive]
     if code == DELETED:
         return min((one.gone_ms for one in known if one.gone_ms >= 0), default=None)
     if code == State.PAUSED:
-        return next((each.at for each in asked if each.kind is Kind.PAUSE), None)
+        return next((each.at for each in asked if isinstance(each, PauseDirective)), None)
     if code in (State.STOPPED, State.FAILED):
         return min((one.noted_ms for one in known if one.state == code), default=None)
     return None
@@ -230,7 +237,7 @@ def _to_do(
 
 
 def _resume(link: LinkSettings, asked: Sequence[Directive]) -> Iterator[str]:
-    pause = next((each for each in asked if each.kind is Kind.PAUSE), None)
+    pause = next((each for each in asked if isinstance(each, PauseDirective)), None)
     if pause is not None:
         yield f"causeway resume FILE --link '{link.name}'{_options(pause.scope)}"
 

@@ -15,31 +15,40 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from causeway.cluster import LATEST, Connect
+from causeway.cluster import LATEST, Connect, log_reader, offsets_at, value_of
 from causeway.config import LinkSettings
 from causeway.daemon.leadership import Leadership
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, NobodyLeadsError
-from causeway.link_topics import directive_log, ending
-from causeway.link_topics.cuts import Cut, CutPoint
-from causeway.link_topics.directive_log import DirectiveLog, Written
-from causeway.link_topics.directives import Directive, Kind, Plan, Scope, Standing
-from causeway.link_topics.progress import (
-    Contents,
+from causeway.link_topics import (
+    PROMOTION_HOLD_S,
+    Cut,
+    CutPoint,
+    DirectiveKind,
+    DirectiveLog,
+    DirectivePlan,
     DirectivesRecord,
+    EndDirective,
     LeaseRecord,
-    Progress,
+    LinkDirectives,
+    Outlet,
+    PartitionProgress,
+    ProgressContents,
     ProgressTopic,
+    Scope,
+    WrittenDirectives,
+    finish_end,
+    plan_end,
+    plan_failback,
     recognise,
+    renew_promotion,
+    withdraw_promotion,
+    write_directives,
 )
 from causeway.model import State, TopicPartition
 from causeway.records import HEADER
-from causeway.relay import log_reader
-from causeway.relay.log_reader import offsets_at, value_of
-from causeway.relay.messages import Outlet
 from causeway.status.from_clusters import driver_of
 
 _POLL_S = 0.1
@@ -47,7 +56,7 @@ _STILL_S = 0.5
 _LEASES: Final = 3  # so many of them are waited for one that nobody renews
 _RENEW_S = 8.0  # between two renewals of a promotion
 Say = Callable[[str], None]
-Guard = Callable[[Standing], None]
+Guard = Callable[[LinkDirectives], None]
 
 
 def refuse_mingled(link: LinkSettings) -> None:
@@ -79,14 +88,14 @@ class Ending:
         self._run = uuid.uuid4().hex
         self._writing = threading.Lock()  # two writers of one process would fence each other
         self._progress = ProgressTopic(self.target, link.progress_topic)
-        contents = self._progress.read() if self._progress.exists() else Contents()
+        contents = self._progress.read() if self._progress.exists() else ProgressContents()
         self.contents = recognise(link, connect, contents)
         log = DirectiveLog(self.target, link.directives_topic)
         log.look()
-        self.standing = log.standing
+        self.standing = log.directives
 
     @property
-    def end(self) -> Directive | None:
+    def end(self) -> EndDirective | None:
         """By what it has ended already, or is about to."""
         return self.standing.end_of(self.scope)
 
@@ -96,7 +105,7 @@ class Ending:
         found = driver_of(self.contents.leases, int(time.time() * 1000))
         return found.owner if found is not None and found.running else None
 
-    def progress(self, scope: Scope | None = None) -> dict[TopicPartition, Progress]:
+    def progress(self, scope: Scope | None = None) -> dict[TopicPartition, PartitionProgress]:
         """Of the partitions of the scope (or of `scope`) that had begun."""
         scope = scope or self.scope
         return {
@@ -107,20 +116,20 @@ class Ending:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def begin(self, wish: Directive, wait_s: float, guard: Guard | None = None) -> bool:
+    def begin(self, wish: EndDirective, wait_s: float, guard: Guard | None = None) -> bool:
         """Has it stand that the mirror ends, and returns once no lane writes to it any more;
         whether this call has changed anything. `guard` is asked in the very step that writes it,
         and raises where it may not be. Raises ConflictError where somebody else acts at the same
         time, NobodyLeadsError where a driver goes on in spite of it; CausewayError."""
 
-        def decide(standing: Standing) -> Plan:
+        def decide(standing: LinkDirectives) -> DirectivePlan:
             if guard is not None:
                 guard(standing)
-            return ending.begin(standing, mine)
+            return plan_end(standing, mine)
 
         mine = wish
         if wish.how is State.PROMOTING:
-            mine = replace(wish, until=_hold_until(), run=self._run)
+            mine = wish.replace(until=_hold_until(), run=self._run)
         written = self._write(decide)
         self._say(f"{self.link.name}: waiting until no lane writes to the mirror")
         if not self._await_word(written, wait_s):
@@ -139,7 +148,7 @@ class Ending:
         """See control.ending. With `wait_s`, a driver that leads has acted on it, or so long was
         waited; whether it has."""
         decide = partial(
-            ending.finish,
+            finish_end,
             scope=self.scope,
             how=how,
             cuts=cuts,
@@ -153,11 +162,11 @@ class Ending:
     def note_left(self, scope: Scope, groups: Collection[str]) -> None:
         """Of a failover of `scope` that is done: which groups have yet to be committed."""
         how = State.FAILED_OVER
-        self._write(partial(ending.finish, scope=scope, how=how, cuts={}, done=True, groups=groups))
+        self._write(partial(finish_end, scope=scope, how=how, cuts={}, done=True, groups=groups))
 
     def let_go(self, wait_s: float) -> None:
         """Takes back a promotion of any command: its mirror goes on."""
-        self._await_word(self._write(partial(ending.let_go, scope=self.scope)), wait_s)
+        self._await_word(self._write(partial(withdraw_promotion, scope=self.scope)), wait_s)
 
     @contextmanager
     def holding(self, wait_s: float) -> Iterator[None]:
@@ -168,11 +177,9 @@ class Ending:
 
         def renew() -> None:
             while not over.wait(_RENEW_S):
-                decide = partial(ending.renew, scope=self.scope, run=self._run)
+                decide = partial(renew_promotion, scope=self.scope, run=self._run)
                 with suppress(CausewayError), self._writing:  # `finish` tells if it is lost
-                    directive_log.write(
-                        self.target, self.link, partial(decide, until=_hold_until())
-                    )
+                    write_directives(self.target, self.link, partial(decide, until=_hold_until()))
 
         thread = threading.Thread(target=renew, name="promotion", daemon=True)
         thread.start()
@@ -183,7 +190,7 @@ class Ending:
             self._say(f"{self.link.name}: taking the promotion back")
             interrupted = isinstance(error, KeyboardInterrupt)
             with suppress(CausewayError):  # then the leading driver does so
-                decide = partial(ending.let_go, scope=self.scope, run=self._run)
+                decide = partial(withdraw_promotion, scope=self.scope, run=self._run)
                 self._await_word(self._write(decide), 0.0 if interrupted else wait_s)
             raise
         finally:
@@ -192,14 +199,14 @@ class Ending:
 
     def take_back(self, wait_s: float) -> None:
         """It is mirrored again, and all of its parts."""
-        self._await_word(self._write(partial(ending.back, scope=self.scope)), wait_s)
+        self._await_word(self._write(partial(plan_failback, scope=self.scope)), wait_s)
 
-    def _write(self, decide: Callable[[Standing], Plan]) -> Written:
+    def _write(self, decide: Callable[[LinkDirectives], DirectivePlan]) -> WrittenDirectives:
         with self._writing:
-            written = directive_log.write(self.target, self.link, decide)
+            written = write_directives(self.target, self.link, decide)
         log = DirectiveLog(self.target, self.link.directives_topic)
         log.look()
-        self.standing = log.standing
+        self.standing = log.directives
         return written
 
     # -- until nobody writes ----------------------------------------------------------------------
@@ -209,7 +216,7 @@ class Ending:
             return
         self.contents.update(self._progress.read(self.contents.end))
 
-    def _await_word(self, written: Written, wait_s: float) -> bool:
+    def _await_word(self, written: WrittenDirectives, wait_s: float) -> bool:
         """Whether the leading driver says in time that it has acted. Where none leads, what the
         last one has said counts: whoever comes next reads of it first."""
         deadline = time.monotonic() + wait_s
@@ -219,7 +226,8 @@ class Ending:
                 told is not None
                 and told.topic_id == written.topic_id
                 and told.applied >= written.end
-                and Kind.END.value in told.kinds  # an older driver passes over what it knows not
+                and DirectiveKind.END.value
+                in told.kinds  # an older driver passes over what it knows not
             ):
                 return True
             if time.monotonic() > deadline or self.driver is None:
@@ -360,15 +368,15 @@ class Ending:
         return mine, mine == known
 
 
-def _outlets(progress: Iterable[Progress]) -> Iterator[Outlet]:
+def _outlets(progress: Iterable[PartitionProgress]) -> Iterator[Outlet]:
     return (outlet for each in progress for outlet in each.outlets)
 
 
 def _hold_until() -> int:
-    return int((time.time() + ending.HOLD_S) * 1000)
+    return int((time.time() + PROMOTION_HOLD_S) * 1000)
 
 
-def wish(how: State, scope: Scope, who: str, why: str | None) -> Directive:
+def wish(how: State, scope: Scope, who: str, why: str | None) -> EndDirective:
     """That the mirror of `scope` ends so."""
     at = int(time.time() * 1000)
-    return Directive(kind=Kind.END, scope=scope, who=who, why=why, at=at, how=how)
+    return EndDirective(scope=scope, who=who, why=why, at=at, how=how)

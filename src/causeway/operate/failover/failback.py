@@ -20,9 +20,13 @@ from causeway.config import ChosenTopics, LinkSettings, Settings, reverse_of
 from causeway.control import CreateTopic, MirroredTopic, collisions, fences, topic_changes, topics
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
-from causeway.link_topics import ending
-from causeway.link_topics.cuts import Cut
-from causeway.link_topics.directives import Directive, Kind, Scope
+from causeway.link_topics import (
+    BeginDirective,
+    Cut,
+    EndDirective,
+    Scope,
+    cuts_of,
+)
 from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.cutover.link_choice import sharers_of
 from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
@@ -105,7 +109,7 @@ class _Failback:
         self._reverse = reverse_of(settings, link)
 
     def run(self, keep: Keep, *, create: bool, turn_round: bool, wait_s: float) -> FailedBack:
-        end = self._ending.standing.by_key.get((Kind.END, self._scope))
+        end = self._ending.standing.get(EndDirective, self._scope)
         wider = self._scope.wider and self._ending.standing.end_of(self._scope.wider)
         if wider is not None:
             raise ConfigError(
@@ -175,7 +179,7 @@ class _Failback:
             found["late"] = self._late(self._back(), end)
         return self._found(Step.BACK, changed=changed, lag=lag, **found)
 
-    def _turn_round(self, end: Directive, wait_s: float, keep: Keep, **found: Any) -> FailedBack:
+    def _turn_round(self, end: EndDirective, wait_s: float, keep: Keep, **found: Any) -> FailedBack:
         assert self._reverse is not None
         (promoted,) = promoting.promote(
             self._settings,
@@ -196,7 +200,8 @@ class _Failback:
         if found.get("late"):
             return self._found(Step.UNDECIDED, changed=True, promoted=promoted, **found)
         self._say(f"{self._link.name}: going on behind the cut")
-        their = back.standing.by_key[Kind.END, self._scope]
+        their = back.standing.get(EndDirective, self._scope)
+        assert their is not None
         ids = {each.target: each.target_id for each in promoted.cuts.values()}
         self._begin(self._link, their, _targets(promoted.cuts), {}, ids)
         return self._found(Step.GOES_ON, changed=True, promoted=promoted, **found)
@@ -210,9 +215,9 @@ class _Failback:
         lease_s = self._settings.run.lease_s
         return Ending(self._reverse, self._scope, self._connect, lease_s, self._say)
 
-    def _late(self, back: Ending, end: Directive) -> tuple[Unmirrored, ...]:
+    def _late(self, back: Ending, end: EndDirective) -> tuple[Unmirrored, ...]:
         """What others have written to the old source since it was looked at."""
-        cuts = ending.cuts_of(back.standing, self._scope)
+        cuts = cuts_of(back.standing, self._scope)
         return late_writes.look(
             self._sides.source,
             reverse_start.looked_of(back.standing, end),
@@ -222,7 +227,9 @@ class _Failback:
             say=lambda text: self._say(f"{self._link.name}: {text}"),
         )
 
-    def _see_to_late(self, back: Ending, end: Directive, keep: Keep) -> tuple[bool, dict[str, Any]]:
+    def _see_to_late(
+        self, back: Ending, end: EndDirective, keep: Keep
+    ) -> tuple[bool, dict[str, Any]]:
         """Keeps it where that was asked for; whether it has, and what there is, for a
         FailedBack."""
         found = self._late(back, end)
@@ -234,7 +241,7 @@ class _Failback:
         reverse_start.note_kept(self._connect(self._reverse.target_admin), self._reverse, end, kept)
         return True, {"unmirrored": found, "saved": saved}
 
-    def _go_on(self, end: Directive, cuts: Mapping[str, Cut], wait_s: float) -> FailedBack:
+    def _go_on(self, end: EndDirective, cuts: Mapping[str, Cut], wait_s: float) -> FailedBack:
         """Of mirrors with other names than their topics, or with records of both sides: the link
         itself, where it was."""
         places = {at: t for c in cuts.values() for p in c.points for at, t in p.targets}
@@ -269,7 +276,7 @@ class _Failback:
         )
 
     def _cuts(self) -> dict[str, Cut]:
-        known = ending.cuts_of(self._ending.standing, self._scope)
+        known = cuts_of(self._ending.standing, self._scope)
         return {
             name: each.cut
             for name, each in known.items()
@@ -326,13 +333,13 @@ class _Failback:
     def _begin(
         self,
         link: LinkSettings,
-        end: Directive,
+        end: EndDirective,
         starts: reverse_start.Places,
         looked: reverse_start.Places,
         ids: Mapping[str, str],
     ) -> None:
         """Has `link` begin there, as `end` the other way says so."""
-        wish = Directive(kind=Kind.BEGIN, who=self.who, why=self.why, at=end.at, scope=self._scope)
+        wish = BeginDirective(who=self.who, why=self.why, at=end.at, scope=self._scope)
         reverse_start.begin(self._connect(link.target_admin), link, wish, starts, looked, ids)
         if link.way_back:  # for this very call; a driver hears of it by itself
             link.chosen.names |= {at.topic for at in starts}
@@ -354,7 +361,7 @@ class _Failback:
                     raise error
         return tuple(str(fence.scope.topic) for fence in found)
 
-    def _await_begun(self, end: Directive, cuts: Mapping[str, Cut], wait_s: float) -> int | None:
+    def _await_begun(self, end: EndDirective, cuts: Mapping[str, Cut], wait_s: float) -> int | None:
         back = self._back()
         source = self._connect(back.link.source_admin)
         return reverse_start.await_begun(back, source, end, set(_targets(cuts)), wait_s, self._say)

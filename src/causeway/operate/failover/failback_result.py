@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from causeway.link_topics.directives import Scope
+from causeway.link_topics import Scope
 from causeway.model import TopicPartition
 from causeway.operate.failover import promote as promoting
 from causeway.operate.failover.promote import Promoted

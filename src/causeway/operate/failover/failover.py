@@ -20,10 +20,13 @@ from causeway.cluster import AclBinding, Connect, clusters, parallel
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import acls
 from causeway.errors import CausewayError, ConfigError
-from causeway.link_topics.cuts import Cut
-from causeway.link_topics.directives import THE_LINK, Directive, Kind, Scope
-from causeway.link_topics.ending import cuts_of
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import (
+    Cut,
+    EndDirective,
+    PartitionProgress,
+    Scope,
+    cuts_of,
+)
 from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.directives.scopes import Wanted, choose_answering
@@ -193,7 +196,7 @@ class _Failover:
             **self._known(seen),
         )
 
-    def run(self, asked: Directive, wait_s: float) -> FailedOver:
+    def run(self, asked: EndDirective, wait_s: float) -> FailedOver:
         ending = self._ending
         end = ending.end
         if end is not None and end.how in ENDED:
@@ -216,7 +219,7 @@ class _Failover:
             seen = self._ask(dict(ending.contents.partitions))
         return self._found(changed=True, **self._known(seen), **done)
 
-    def _act(self, asked: Directive, wait_s: float) -> dict[str, Any]:
+    def _act(self, asked: EndDirective, wait_s: float) -> dict[str, Any]:
         """What it has done, for a FailedOver."""
         ending = self._ending
         ending.begin(asked, wait_s)
@@ -235,7 +238,7 @@ class _Failover:
             "lifted": lifted,
         }
 
-    def _again(self, end: Directive) -> FailedOver:
+    def _again(self, end: EndDirective) -> FailedOver:
         """It has ended: what is left are the groups that could not be committed then. No other is
         looked at, as they may have been at work since, or set anew by somebody."""
         before = self._left_by(end)
@@ -253,7 +256,7 @@ class _Failover:
             changed=False, before=end, groups=known.places, failures=failures, cuts=self._cuts()
         )
 
-    def _ended(self, end: Directive) -> FailedOver:
+    def _ended(self, end: EndDirective) -> FailedOver:
         before = self._left_by(end)
         places = () if before is None else self._remembered(before.groups).places
         left = () if before is None else before.groups
@@ -263,10 +266,10 @@ class _Failover:
         cuts = self._cuts()
         return self._found(changed=False, before=end, groups=places, failures=failures, cuts=cuts)
 
-    def _left_by(self, end: Directive) -> Directive | None:
+    def _left_by(self, end: EndDirective) -> EndDirective | None:
         """The failover that has left groups to be committed: that of the whole link where there is
         one, which has seen to all of its topics; None where nothing is left."""
-        whole = self._ending.standing.by_key.get((Kind.END, THE_LINK))
+        whole = self._ending.standing.get(EndDirective)
         over = next(
             (each for each in (whole, end) if each is not None and each.how is State.FAILED_OVER),
             None,
@@ -274,7 +277,7 @@ class _Failover:
         ours = over is not None and over.scope.covers(self._scope)
         return over if over is not None and ours and over.done and over.groups else None
 
-    def _left_elsewhere(self, before: Directive) -> set[str]:
+    def _left_elsewhere(self, before: EndDirective) -> set[str]:
         """Of the groups that `before` has left, those with something left to commit."""
         everywhere = self._remembered(before.groups, before.scope)
         return everywhere.left(dict.fromkeys(everywhere.plan.commits, _NOT_YET))
@@ -300,7 +303,7 @@ class _Failover:
         known = cuts_of(self._ending.standing, self._scope)
         return {name: each.cut for name, each in known.items() if each.cut is not None}
 
-    def _ask(self, progress: Mapping[TopicPartition, Progress]) -> missing.Seen:
+    def _ask(self, progress: Mapping[TopicPartition, PartitionProgress]) -> missing.Seen:
         self._say(f"{self.link.name}: asking the source, {SOURCE_S:g} s at the most")
         return missing.look(
             self.link,

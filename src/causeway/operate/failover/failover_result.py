@@ -9,9 +9,7 @@ from typing import Any
 
 from causeway.cluster import AclBinding
 from causeway.errors import CausewayError
-from causeway.link_topics import directive_json
-from causeway.link_topics.cuts import Cut
-from causeway.link_topics.directives import Directive, Scope
+from causeway.link_topics import Cut, EndDirective, Scope, directive_as_json
 from causeway.model import State, age_ms
 from causeway.operate.failover.last_groups import GroupPlace
 from causeway.operate.failover.missing import Known
@@ -31,7 +29,7 @@ class FailedOver:
     scope: Scope
     changed: bool
     at_ms: int
-    before: Directive | None = None
+    before: EndDirective | None = None
     left: str | None = None
     late: bool = False
     error: CausewayError | None = None
@@ -78,7 +76,7 @@ def as_json(each: FailedOver) -> dict[str, Any]:
         "left": each.left,
         "failed": each.error is not None,
         "changed": each.changed,
-        "before": None if each.before is None else directive_json.as_json(each.before),
+        "before": None if each.before is None else directive_as_json(each.before),
         "driver_seen_ms": each.seen_ms,
         "source_reason": each.source,
         "rpo_ms": each.rpo_ms if each.before is None and each.left is None else None,

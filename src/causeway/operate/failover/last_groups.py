@@ -26,8 +26,13 @@ from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.daemon.tasks.groups import Groups
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Contents, Progress, ProgressTopic, offset_maps_of
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics import (
+    PartitionProgress,
+    ProgressContents,
+    ProgressTopic,
+    TopicLog,
+    offset_maps_of,
+)
 from causeway.model import State, TopicPartition
 from causeway.operate import ahead
 from causeway.relay.offset_lookup import Sought
@@ -57,8 +62,8 @@ def sync(
     link: LinkSettings,
     sides: Sides,
     topics: Mapping[str, MirroredTopic],
-    progress: Mapping[TopicPartition, Progress],
-    contents: Contents,
+    progress: Mapping[TopicPartition, PartitionProgress],
+    contents: ProgressContents,
     wait_s: float,
 ) -> tuple[GroupStatus, ...]:
     """Brings checkpoints, and commits on the target, to where the groups stand on the source now,
@@ -101,7 +106,7 @@ def _no_lane(sought: Sought) -> dict[int, int]:
 
 
 def ahead_of(
-    sides: Sides, contents: Contents, groups_there: Collection[GroupStatus]
+    sides: Sides, contents: ProgressContents, groups_there: Collection[GroupStatus]
 ) -> dict[str, int]:
     """The groups without members on the target that would skip records there, with the number of
     records. Raises CausewayError."""
@@ -136,7 +141,7 @@ class Remembered:
 def remembered(
     link: LinkSettings,
     target: Cluster,
-    progress: Collection[Progress],
+    progress: Collection[PartitionProgress],
     only: Collection[str] | None = None,
 ) -> Remembered:
     """By the newest checkpoints, for the target partitions of `progress`; `only`: of these groups.

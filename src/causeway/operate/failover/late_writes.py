@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from causeway.cluster import LATEST, Cluster
-from causeway.link_topics.progress import Progress
+from causeway.cluster import LATEST, Cluster, offsets_at, raw_batches, relayed, value_of
+from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import TopicPartition
 from causeway.operate.failover.reverse_start import Looked
 from causeway.operate.failover.unmirrored import Unmirrored, refuse_open
 from causeway.records import CONTROL, HEADER, SEQUENCE_SPACE
-from causeway.relay import log_reader
-from causeway.relay.log_reader import offsets_at, value_of
-from causeway.relay.messages import Outlet
 
 _NO_PRODUCER: Final = -1
 
@@ -27,7 +24,7 @@ _NO_PRODUCER: Final = -1
 def look(
     source: Cluster,
     looked: Mapping[TopicPartition, Looked],
-    back: Iterable[Progress],
+    back: Iterable[PartitionProgress],
     *,
     until: Mapping[TopicPartition, int],
     read_committed: bool,
@@ -83,7 +80,7 @@ def _theirs(
     """The batches of others between, not counted yet."""
     first, stop = -1, -1
     stretches: list[tuple[int, int]] = []
-    for raw in log_reader.raw_batches(source, at, start, end):
+    for raw in raw_batches(source, at, start, end):
         fields = HEADER.unpack_from(raw)
         base, following = fields[0], fields[0] + fields[6] + 1
         if fields[9] in ours:
@@ -106,7 +103,7 @@ def _count(source: Cluster, theirs: Unmirrored, read_committed: bool) -> int:
     stable = offsets_at(source, places, LATEST, read_committed=read_committed)
     refuse_open(theirs.at, value_of(stable[theirs.at]), theirs.end)
     count = 0
-    for batch in log_reader.relayed(source, theirs.at, theirs.first, read_committed=read_committed):
+    for batch in relayed(source, theirs.at, theirs.first, read_committed=read_committed):
         count += sum(theirs.has(batch.source_offset(index)) for index in range(batch.records))
         if batch.next >= theirs.end:
             break

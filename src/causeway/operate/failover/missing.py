@@ -20,8 +20,7 @@ from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
 from causeway.config import LinkSettings
 from causeway.control import topics
 from causeway.errors import CausewayError
-from causeway.link_topics.directives import Scope
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import PartitionProgress, Scope
 from causeway.model import TopicPartition
 from causeway.status import lag
 
@@ -69,7 +68,7 @@ def look(
     scope: Scope,
     source: Cluster,
     target: Cluster,
-    progress: Mapping[TopicPartition, Progress],
+    progress: Mapping[TopicPartition, PartitionProgress],
     patience_s: float,
     silent: CausewayError | None = None,
 ) -> Seen:
@@ -99,7 +98,7 @@ def look(
 
 
 def _firsts_missing(
-    progress: Mapping[TopicPartition, Progress],
+    progress: Mapping[TopicPartition, PartitionProgress],
     ends: Mapping[TopicPartition, int],
     starts: Mapping[TopicPartition, OffsetAt | CausewayError],
 ) -> dict[TopicPartition, int]:
@@ -109,7 +108,7 @@ def _firsts_missing(
     return {at: offset for at, offset in first.items() if offset < ends.get(at, offset)}
 
 
-def has_begun(progress: Progress) -> bool:
+def has_begun(progress: PartitionProgress) -> bool:
     return bool(progress.outlets) and progress.gone_at < 0
 
 
@@ -130,7 +129,7 @@ def _of_target(
     link: LinkSettings,
     scope: Scope,
     target: Cluster,
-    progress: Mapping[TopicPartition, Progress],
+    progress: Mapping[TopicPartition, PartitionProgress],
 ) -> dict[TopicPartition, Unbegun]:
     """What only the target tells of: its driver has made the mirror, or given a reason why it had
     not begun. What neither stands for nobody can know of."""
@@ -171,7 +170,7 @@ def _source_of(link: LinkSettings, mirror: str, known: set[str]) -> str | None:
 
 
 def topics_known(
-    progress: Iterable[Progress], seen: Seen, answered_ms: int = -1
+    progress: Iterable[PartitionProgress], seen: Seen, answered_ms: int = -1
 ) -> tuple[Known, ...]:
     """The facts about each topic. `progress`: of mirrors that have begun by now, some since they
     were `seen`; `answered_ms`: when the source last answered its driver, -1 if unknown."""
@@ -210,7 +209,7 @@ def topics_known(
     return tuple(found)
 
 
-def _first_ms(progress: Progress, seen: Seen, answered_ms: int) -> int | None:
+def _first_ms(progress: PartitionProgress, seen: Seen, answered_ms: int) -> int | None:
     """No missing record of the topic is older; -1 if unknown, None if nothing is missing."""
     at, left = progress.source, _missing(progress, seen.ends)
     if left == 0:
@@ -221,6 +220,6 @@ def _first_ms(progress: Progress, seen: Seen, answered_ms: int) -> int | None:
     return progress.last_timestamp if stamp == -1 else stamp
 
 
-def _missing(progress: Progress, ends: Mapping[TopicPartition, int]) -> int | None:
+def _missing(progress: PartitionProgress, ends: Mapping[TopicPartition, int]) -> int | None:
     end = ends.get(progress.source, progress.source_end)
     return None if end < 0 else max(0, end - progress.position)

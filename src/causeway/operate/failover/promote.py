@@ -20,10 +20,7 @@ from causeway.config import LinkSettings, Settings
 from causeway.control import MirroredTopic, acls, collisions, topic_changes, topics
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
-from causeway.link_topics import directive_json
-from causeway.link_topics.cuts import Cut
-from causeway.link_topics.directives import Directive, Scope
-from causeway.link_topics.ending import cuts_of
+from causeway.link_topics import Cut, EndDirective, Scope, cuts_of, directive_as_json
 from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.directives.scopes import Wanted, choose
@@ -68,7 +65,7 @@ class Promoted:
     scope: Scope
     changed: bool
     dry_run: bool
-    before: Directive | None = None
+    before: EndDirective | None = None
     cuts: Mapping[str, Cut]
     groups: tuple[GroupStatus, ...] = ()
     ahead: Mapping[str, int] = field(default_factory=dict)
@@ -160,7 +157,7 @@ class _Promotion:
         )
         self._ending = Ending(link, scope, connect, lease_s, say)
 
-    def run(self, asked: Directive, wait_s: float) -> Promoted:
+    def run(self, asked: EndDirective, wait_s: float) -> Promoted:
         ending = self._ending
         end = ending.end
         if end is not None and end.how in ENDED and (end.done or end.how is not State.PROMOTED):
@@ -346,7 +343,7 @@ def as_json(each: Promoted) -> dict[str, Any]:
         "left": each.left,
         "changed": each.changed,
         "dry_run": each.dry_run,
-        "before": None if each.before is None else directive_json.as_json(each.before),
+        "before": None if each.before is None else directive_as_json(each.before),
         "lagging": [str(one) for one in each.lagging],
         "cuts": cuts_json(each.cuts),
         "groups": [

@@ -6,15 +6,20 @@ from collections.abc import Collection, Mapping
 
 from causeway.config import LinkSettings
 from causeway.errors import ConfigError
-from causeway.link_topics.cuts import Cut
-from causeway.link_topics.directives import Directive, Kind, Scope, Standing
+from causeway.link_topics import (
+    BeginDirective,
+    Cut,
+    EndDirective,
+    LinkDirectives,
+    Scope,
+)
 from causeway.model import State
 
 
-def is_begun(standing: Standing, end: Directive, cuts: Mapping[str, Cut]) -> bool:
+def is_begun(standing: LinkDirectives, end: EndDirective, cuts: Mapping[str, Cut]) -> bool:
     """Whether it was told to begin where `end`, of the link, was."""
     return all(
-        (found := standing.by_key.get((Kind.BEGIN, Scope(cut.target)))) is not None
+        (found := standing.get(BeginDirective, Scope(cut.target))) is not None
         and found.at == end.at
         for cut in cuts.values()
     )
@@ -74,7 +79,7 @@ def check_keep(link: LinkSettings, topics: Collection[str], keeper: str) -> None
         )
 
 
-def check_end(link: LinkSettings, reverse: LinkSettings, end: Directive | None) -> None:
+def check_end(link: LinkSettings, reverse: LinkSettings, end: EndDirective | None) -> None:
     """`end`: of `reverse`, which had begun. Raises ConfigError where that ended with records that
     it had not brought back."""
     if end is not None and end.how is State.FAILED_OVER:
@@ -88,7 +93,7 @@ def check_end(link: LinkSettings, reverse: LinkSettings, end: Directive | None) 
 
 
 def check_whole(
-    link: LinkSettings, reverse: LinkSettings, standing: Standing, scope: Scope
+    link: LinkSettings, reverse: LinkSettings, standing: LinkDirectives, scope: Scope
 ) -> None:
     """`standing`: of `reverse`. Raises ConfigError where a topic of it is to begin, and the whole
     of it has ended, as it has since the link was turned round: no part of that goes on."""

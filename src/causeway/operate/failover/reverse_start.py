@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from causeway.cluster import LATEST, Cluster, OffsetAt
 from causeway.config import LinkSettings
 from causeway.errors import ConflictError
-from causeway.link_topics import directive_log, ending
-from causeway.link_topics.directives import Change, Directive, Kind, Plan, Scope, Standing
+from causeway.link_topics import (
+    BeginDirective,
+    DirectiveChange,
+    DirectivePlan,
+    EndDirective,
+    LinkDirectives,
+    RestartDirective,
+    Scope,
+    plan_failback,
+    write_directives,
+)
 from causeway.model import NO_TOPIC_ID, TopicPartition
 from causeway.operate.failover.ending import Ending
 
@@ -23,7 +31,7 @@ Places = Mapping[TopicPartition, int]
 def begin(
     target: Cluster,
     link: LinkSettings,
-    wish: Directive,
+    wish: BeginDirective,
     starts: Places,
     looked: Places,
     ids: Mapping[str, str],
@@ -33,19 +41,19 @@ def begin(
     the topics of its source. Raises ConflictError, also where somebody else had it begin meanwhile;
     CausewayError."""
     decide = partial(_plan, wish, _by_topic(starts), _by_topic(looked), ids)
-    directive_log.write(target, link, decide)
+    write_directives(target, link, decide)
 
 
 def _plan(
-    wish: Directive,
+    wish: BeginDirective,
     starts: Mapping[str, Mapping[int, int]],
     looked: Mapping[str, Mapping[int, int]],
     ids: Mapping[str, str],
-    standing: Standing,
-) -> Plan:
-    begins: list[Change] = []
+    standing: LinkDirectives,
+) -> DirectivePlan:
+    begins: list[DirectiveChange] = []
     for topic, places in sorted(starts.items()):
-        known = standing.by_key.get((Kind.BEGIN, Scope(topic)))
+        known = standing.get(BeginDirective, Scope(topic))
         if known is not None and known.at == wish.at:
             # What it has written by now is not what we have looked at.
             raise ConflictError(
@@ -55,17 +63,17 @@ def _plan(
                 remedy="nothing was changed; call this again: it goes on",
             )
         # A way back keeps names, so they are those of the other side as well.
-        each = replace(
-            wish,
+        each = wish.replace(
             scope=Scope(topic),
             starts=places,
             source_id=ids.get(topic, NO_TOPIC_ID),
             looked=looked.get(topic, {}),
         )
         begins.append((each.key, each))
-    again = replace(wish, kind=Kind.RESTART, at=int(time.time() * 1000))
-    taken_back = ending.back(standing, wish.scope).changes
-    return Plan(changes=(*begins, *taken_back, (again.key, again)))
+    now = int(time.time() * 1000)
+    again = RestartDirective(scope=wish.scope, who=wish.who, why=wish.why, at=now)
+    taken_back = plan_failback(standing, wish.scope).changes
+    return DirectivePlan(changes=(*begins, *taken_back, (again.key, again)))
 
 
 class Looked(NamedTuple):
@@ -76,35 +84,35 @@ class Looked(NamedTuple):
     kept: int
 
 
-def looked_of(standing: Standing, end: Directive) -> dict[TopicPartition, Looked]:
+def looked_of(standing: LinkDirectives, end: EndDirective) -> dict[TopicPartition, Looked]:
     """Of the link that was told to begin at `end`."""
     return {
-        TopicPartition(str(scope.topic), number): Looked(offset, each.kept.get(number, -1))
-        for (kind, scope), each in standing.by_key.items()
-        if kind is Kind.BEGIN and each.at == end.at
+        TopicPartition(str(each.scope.topic), number): Looked(offset, each.kept.get(number, -1))
+        for each in standing.all(BeginDirective)
+        if each.at == end.at
         for number, offset in each.looked.items()
     }
 
 
-def note_kept(target: Cluster, link: LinkSettings, end: Directive, kept: Places) -> None:
+def note_kept(target: Cluster, link: LinkSettings, end: EndDirective, kept: Places) -> None:
     """That what others wrote was seen to, up to there. Raises as `begin`."""
 
-    def decide(standing: Standing) -> Plan:
-        changes: list[Change] = []
+    def decide(standing: LinkDirectives) -> DirectivePlan:
+        changes: list[DirectiveChange] = []
         for topic, places in sorted(_by_topic(kept).items()):
-            known = standing.by_key.get((Kind.BEGIN, Scope(topic)))
+            known = standing.get(BeginDirective, Scope(topic))
             if known is not None and known.at == end.at:
-                after = replace(known, kept={**known.kept, **places})
+                after = known.replace(kept={**known.kept, **places})
                 changes.append((after.key, after))
-        return Plan(changes=tuple(changes))
+        return DirectivePlan(changes=tuple(changes))
 
-    directive_log.write(target, link, decide)
+    write_directives(target, link, decide)
 
 
 def await_begun(
     back: Ending,
     source: Cluster,
-    end: Directive,
+    end: EndDirective,
     wanted: set[TopicPartition],
     wait_s: float,
     say: Callable[[str], None],

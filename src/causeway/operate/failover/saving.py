@@ -10,13 +10,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from causeway.cluster import Cluster
+from causeway.cluster import Cluster, relayed
 from causeway.errors import ConfigError
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics import TopicLog
 from causeway.model import TopicPartition
 from causeway.operate.failover.unmirrored import Unmirrored
 from causeway.records import Batch, PlainRecord, build, header, records_of
-from causeway.relay import log_reader
 
 _REPLICAS: Final = 3
 # Records have the times of long ago: by the broker's own retention they would be gone soon.
@@ -132,7 +131,7 @@ def _records(
     source: Cluster, what: Iterable[Unmirrored], read_committed: bool
 ) -> Iterator[tuple[TopicPartition, int, Any]]:
     for each in what:
-        for batch in log_reader.relayed(source, each.at, each.first, read_committed=read_committed):
+        for batch in relayed(source, each.at, each.first, read_committed=read_committed):
             offsets = [batch.source_offset(index) for index in range(batch.records)]
             for offset, record in zip(offsets, records_of(batch), strict=True):
                 if each.has(offset):

@@ -15,18 +15,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
+from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, log_reader, offsets_at, value_of
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic
 from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
-from causeway.link_topics.cuts import Cut
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import Cut, PartitionProgress
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
-from causeway.relay import log_reader
-from causeway.relay.log_reader import offsets_at, value_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +71,7 @@ def look(
     sides: Sides,
     topics: Mapping[str, MirroredTopic],
     cuts: Mapping[str, Cut],
-    progress: Mapping[TopicPartition, Progress],
+    progress: Mapping[TopicPartition, PartitionProgress],
 ) -> Sighting:
     """`topics`: those that the ended link would mirror; of these, the ones with `cuts` are looked
     at. What has none was not mirrored at all, and is when the link goes on. A topic that
@@ -169,7 +166,7 @@ def _recovered(
     sides: Sides,
     topics: Mapping[str, MirroredTopic],
     cuts: Mapping[str, Cut],
-    progress: Mapping[TopicPartition, Progress],
+    progress: Mapping[TopicPartition, PartitionProgress],
 ) -> dict[TopicPartition, int]:
     """Up to which source offset all is mirrored, of those whose cut does not tell exactly. By now
     others may have written to the target, as they should: what lies behind the cut is not read."""

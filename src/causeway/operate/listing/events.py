@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from causeway.cluster import Connect, clusters, parallel
 from causeway.config import LinkSettings, Settings, links_of
-from causeway.link_topics.progress import EventRecord, ProgressTopic
+from causeway.link_topics import EventRecord, ProgressTopic
 from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
 
 LEVELS: Final = ("info", "warning", "error")

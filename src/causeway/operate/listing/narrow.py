@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from causeway.config import Settings, links_of, unknown
-from causeway.link_topics.progress import TaskRecord
+from causeway.link_topics import TaskRecord
 from causeway.status.from_clusters import LinkStatus, status
 
 _ACTION = "show the status of"

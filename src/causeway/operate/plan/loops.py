@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import ProgressTopic
+from causeway.link_topics import ProgressTopic
 from causeway.model import ENDED
 
 _PROGRESS = re.compile(r"__causeway\.(.+)\.progress")

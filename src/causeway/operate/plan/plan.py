@@ -41,7 +41,7 @@ from causeway.errors import (
     DivergedError,
     UnreachableError,
 )
-from causeway.link_topics.progress import Contents, ProgressTopic
+from causeway.link_topics import ProgressContents, ProgressTopic
 from causeway.model import TopicPartition
 from causeway.operate import internal_topics
 from causeway.operate.internal_topics import OwnTopic
@@ -194,7 +194,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     )
     log = ProgressTopic(target, link.progress_topic)
     has_run = log.exists()
-    contents = log.read() if has_run else Contents()
+    contents = log.read() if has_run else ProgressContents()
     identity.settle(sides, link, contents.clusters)
     for client in (link.source_admin, link.target_admin):
         parallel.reach(
@@ -270,7 +270,7 @@ def _plan_acls(
 
 
 def _lost(
-    planned: TopicPlan, contents: Contents, link: LinkSettings
+    planned: TopicPlan, contents: ProgressContents, link: LinkSettings
 ) -> dict[Change, CausewayError]:
     """Target topics that had records of the mirror and are gone: `run` does not make them again."""
     begun = {

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic
 from causeway.daemon.partitions.decisions import Offsets
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import Outlet, ProgressContents
 from causeway.model import TopicPartition
-from causeway.relay.messages import Outlet
 
 if TYPE_CHECKING:
     from causeway.operate.plan.plan import LinkPlan
@@ -25,7 +24,7 @@ def foreign_before(
     link: LinkSettings,
     wanted: Sequence[tuple[MirroredTopic, int]],
     places: Mapping[TopicPartition, Offsets],
-    contents: Contents,
+    contents: ProgressContents,
     taken_over: set[TopicPartition],
 ) -> tuple[str, ...]:
     """A note for each target topic that had records before the mirror. `taken_over`: by source

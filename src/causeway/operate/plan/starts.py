@@ -26,7 +26,7 @@ from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.others import OthersHere
 from causeway.daemon.partitions.routing import led_to
 from causeway.errors import AuthorizationError, DivergedError
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import ProgressContents
 from causeway.model import TopicPartition
 from causeway.operate.plan import shared_groups
 
@@ -72,7 +72,7 @@ def plan(
     sides: Sides,
     link: LinkSettings,
     topics: Iterable[MirroredTopic],
-    contents: Contents,
+    contents: ProgressContents,
     there: Mapping[str, int],
     identity_of: Callable[[str], str | None] = lambda _: None,
 ) -> Starts:
@@ -179,7 +179,7 @@ def _copied(sides: Sides, link: LinkSettings) -> Mapping[TopicPartition, Copied]
 
 
 def _progress_lost(
-    sides: Sides, link: LinkSettings, contents: Contents, there: Collection[str]
+    sides: Sides, link: LinkSettings, contents: ProgressContents, there: Collection[str]
 ) -> bool | None:
     """As the last driver has found it, or the first will, see daemon.leadership; None where only a
     run can tell."""

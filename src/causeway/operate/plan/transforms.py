@@ -9,9 +9,8 @@ from typing import Any
 
 from causeway.config import LinkSettings, Settings, TransformSettings
 from causeway.errors import ConfigError
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import ProgressContents, RuleCounts, Transformed
 from causeway.operate.try_transform.local_spark import local_spark
-from causeway.relay.messages import RuleCounts, Transformed
 
 Told = Callable[[str], None]
 
@@ -144,7 +143,7 @@ class TransformState:
 
 
 def states(
-    link: LinkSettings, contents: Contents, mirrored: Mapping[str, int]
+    link: LinkSettings, contents: ProgressContents, mirrored: Mapping[str, int]
 ) -> tuple[TransformState, ...]:
     """`mirrored`: the topics that the link mirrors now, and how many partitions each has."""
     found: Counter[str] = Counter()
@@ -154,7 +153,9 @@ def states(
     return tuple(_state(each, found[each.name], contents) for each in link.transforms)
 
 
-def _state(transform: TransformSettings, partitions: int, contents: Contents) -> TransformState:
+def _state(
+    transform: TransformSettings, partitions: int, contents: ProgressContents
+) -> TransformState:
     record = contents.transforms.get(transform.name)
     names = _rules(transform) if record else ()
     return TransformState(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, clusters
+from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, clusters, relayed
 from causeway.config import LinkSettings, Routes, Settings, links_of
 from causeway.errors import CausewayError, ConfigError, ProtocolError
 from causeway.model import TopicPartition
@@ -15,7 +15,6 @@ from causeway.operate.try_transform.local_spark import local_spark
 from causeway.operate.try_transform.records import Read, Trials
 from causeway.operate.try_transform.result import Content, Trial
 from causeway.records import records_of
-from causeway.relay.log_reader import relayed
 
 
 def try_out(

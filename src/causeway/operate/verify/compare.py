@@ -16,7 +16,7 @@ from itertools import chain, takewhile
 
 from google_crc32c import value as crc32c
 
-from causeway.cluster import Cluster
+from causeway.cluster import Cluster, Content
 from causeway.errors import BrokerError, ProtocolError
 from causeway.operate.verify import differ
 from causeway.operate.verify.differ import Odd, Stretch
@@ -26,7 +26,6 @@ from causeway.operate.verify.outcome import Difference, Kind, Outcome
 from causeway.operate.verify.ranges import Range
 from causeway.operate.verify.sides import Side, size_of, without_times
 from causeway.records import SEQUENCE_SPACE, distance
-from causeway.relay.log_reader import Content
 from causeway.wire import codes
 
 MOST_DIFFERENCES = 1_000  # of one range that are told; the rest is counted

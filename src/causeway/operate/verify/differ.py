@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from causeway.cluster import Content
 from causeway.operate.verify.outcome import Difference, Kind
 from causeway.operate.verify.sides import UNREADABLE
-from causeway.relay.log_reader import Content
 
 FIT = 3  # so many records in a row must be equal for both sides to fit again
 _MOST_SORTED_OUT = 2_000  # records of a stretch that are compared each with each

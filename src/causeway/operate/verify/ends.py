@@ -9,7 +9,7 @@ from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, bytes_an_offse
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic, open_transactions
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Contents
+from causeway.link_topics import ProgressContents
 from causeway.model import TopicPartition
 from causeway.operate.verify.stretches import Logs
 
@@ -26,7 +26,7 @@ class Ends:
         source: Cluster,
         target: Cluster,
         topics: Sequence[MirroredTopic],
-        contents: Contents,
+        contents: ProgressContents,
         link: LinkSettings,
         beyond: Sequence[TopicPartition],
     ) -> None:

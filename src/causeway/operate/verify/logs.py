@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from causeway.cluster import Cluster
+from causeway.cluster import Cluster, Content, content_of
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from causeway.operate.verify.fetching import Fetching, Spent
@@ -25,12 +25,11 @@ from causeway.records import (
     Batch,
     checksum,
     decode,
+    keep,
     read,
     records_of,
 )
-from causeway.relay.log_reader import Content, content_of
 from causeway.relay.shares import shares
-from causeway.relay.source import keep
 from causeway.relay.treatment import Topics, treat_batch, treatment_of
 
 

@@ -19,9 +19,10 @@ from causeway.control import topics as planning
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.assigning import assignment, steps_of
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import (
-    Contents,
-    Progress,
+from causeway.link_topics import (
+    Outlet,
+    PartitionProgress,
+    ProgressContents,
     ProgressTopic,
     offset_maps_of,
     recognise,
@@ -31,7 +32,6 @@ from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.ranges import Feed, Range
 from causeway.operate.verify.state import Agreed
 from causeway.operate.verify.stretches import Logs, behind_all, cut, earlier
-from causeway.relay.messages import Outlet
 from causeway.status.from_clusters import driver_of
 
 _NOBODY = -2  # a producer id that no record has
@@ -119,7 +119,7 @@ class _Link:
         self._source, self._target = connect(link.source), connect(link.target)
         self._target_admin = connect(link.target_admin)
         progress = ProgressTopic(self._target_admin, link.progress_topic)
-        contents = progress.read() if progress.exists() else Contents()
+        contents = progress.read() if progress.exists() else ProgressContents()
         self._contents = recognise(link, connect, contents)
         observed = planning.observe(connect(link.source_admin), self._target_admin, link)
         self._observed = observed
@@ -237,7 +237,7 @@ class _Link:
         )
         yield _with(share, feed=feed, ranges=(part,))
 
-    def _can_treat(self, progress: Progress) -> bool:
+    def _can_treat(self, progress: PartitionProgress) -> bool:
         """Whether what the file says of each record is what became of them, and needs nothing but
         the file."""
         steps = self._link.treatments_of(progress.topic)
@@ -266,7 +266,7 @@ class _Link:
     def _share(
         self,
         topic: MirroredTopic,
-        progress: Progress,
+        progress: PartitionProgress,
         index: int,
         logs: Ends,
         behind: Sequence[Left],
@@ -315,7 +315,7 @@ class _Link:
             left=(*_before(first, ends, begun=begun), *behind),
         )
 
-    def _points(self, progress: Progress, outlet: Outlet) -> tuple[list[Pair], int | None]:
+    def _points(self, progress: PartitionProgress, outlet: Outlet) -> tuple[list[Pair], int | None]:
         """What is known of where its records went, up to where all of them are there."""
         records = self._contents.maps.get(progress.source, {})
         known = offset_maps_of(progress, records, multiplied=False).get(outlet.at)
@@ -341,7 +341,7 @@ def _with(share: Share, **more: Any) -> Share:
     return replace(share, **more)
 
 
-def _behind(progress: Progress, logs: Ends, *, beats: bool = False) -> tuple[Left, ...]:
+def _behind(progress: PartitionProgress, logs: Ends, *, beats: bool = False) -> tuple[Left, ...]:
     """What the source has, and the mirror not yet. `beats`: it is a topic of heartbeats, and its
     mirror runs; drivers write there all the time, so the last ones are always missing."""
     end, written = logs.end(progress.source), logs.written(progress.source)

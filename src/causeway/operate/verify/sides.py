@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from causeway.cluster import Content
 from causeway.errors import ProtocolError
 from causeway.operate.verify.logs import Piece
-from causeway.relay.log_reader import Content
 
 # In place of a record's headers: a batch that cannot be unpacked. Equal to no other record's.
 UNREADABLE: dict[str, tuple[tuple[str, bytes | None], ...]] = {

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from causeway.link_topics.offset_map import Span
+from causeway.link_topics import Span
 from causeway.model import Pair
 from causeway.operate.verify.ranges import Feed, Range
 from causeway.records import advance

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from causeway.cluster import Cluster
-from causeway.link_topics.topic_log import TopicLog
+from causeway.link_topics import TopicLog
 from causeway.model import TopicPartition
 from causeway.records import NO_PRODUCER, Batch, PlainRecord, build, header, records_of
 from causeway.transform import Refusal

@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from causeway.cluster import is_young
+from causeway.link_topics import Outlet
 from causeway.model import Loss, Pair, State
 from causeway.records import HEADER_SIZE, SEQUENCE_SPACE, Batch, plainly
 from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.figures import Figures
 from causeway.relay.lane.on_the_way import OnTheWay
 from causeway.relay.lane.waiting import Waiting
-from causeway.relay.messages import Assignment, Outlet, PartitionReport, Trace, Want, sayable
+from causeway.relay.messages import Assignment, PartitionReport, Trace, Want, sayable
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.treatment import Treatment
 

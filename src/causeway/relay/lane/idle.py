@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from causeway.cluster import LATEST, Cluster
+from causeway.cluster import LATEST, Cluster, offsets_at
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.log_reader import offsets_at
 
 # Ends are used a look later, of outlets that sent nothing meanwhile: the newest records are those
 # that a target may lose, and a pair beyond its end takes more to recover from.

@@ -10,7 +10,7 @@ from functools import partial
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.link_topics.offset_map import Span
+from causeway.link_topics import Span
 from causeway.records import Batch
 from causeway.relay import offset_lookup as lookup
 from causeway.relay.lane.helpers import Helpers

@@ -6,9 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from causeway.link_topics import Transformed
 from causeway.relay.lane.chunks import Piece
 from causeway.relay.lane.stage import Stage
-from causeway.relay.messages import Transformed
 
 SAID_S = 5.0  # a partition that waits for its transform longer than this says so
 

@@ -7,12 +7,12 @@ from itertools import chain
 
 from causeway.errors import CausewayError, DivergedError, ProtocolError, TooLargeError
 from causeway.model import age_ms
+from causeway.records import Kept
 from causeway.relay.lane.flow import UNKNOWN, Diverging, Flow, OutletState, Sent
 from causeway.relay.lane.late_requests import must_wait
 from causeway.relay.lane.outgoing import send_smaller
 from causeway.relay.lane.route import take
 from causeway.relay.recovery.damage import Damage
-from causeway.relay.source import Kept
 from causeway.relay.treatment import NotYetError
 from causeway.wire import EpochEnd, Fetched, Produced, codes
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from causeway.cluster import young_since_ms
 from causeway.errors import CausewayError
-from causeway.records import UNPACKED_BYTES, Batch, records_of, unpacked_total
+from causeway.records import (
+    NOTHING,
+    UNPACKED_BYTES,
+    Batch,
+    Kept,
+    Unread,
+    keep,
+    newest,
+    records_of,
+    unpacked_total,
+)
 from causeway.relay.lane.flow import Flow, OutletState
 from causeway.relay.shares import part_of, shares
-from causeway.relay.source import NOTHING, Kept, Unread, keep, newest
 from causeway.relay.treatment import topics_of, treat_kept
 from causeway.wire import Fetched
 

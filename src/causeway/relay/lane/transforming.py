@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from causeway.errors import CausewayError
+from causeway.link_topics import Outlet, Transformed
 from causeway.model import State
-from causeway.records import Batch, split
+from causeway.records import Batch, Kept, split
 from causeway.relay.lane.chunks import DIES, Piece, Work
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.dead_letters import write
@@ -24,9 +25,8 @@ from causeway.relay.lane.on_the_way import OnTheWay
 from causeway.relay.lane.responses import NeedsRecovery
 from causeway.relay.lane.route import from_offset
 from causeway.relay.lane.stage import Stage
-from causeway.relay.messages import Assignment, Outlet, Transformed, Want
+from causeway.relay.messages import Assignment, Want
 from causeway.relay.series import Series, as_relayed, treated
-from causeway.relay.source import Kept
 from causeway.transform import OutletBatch, Refusal
 
 CHUNK_BYTES = 512 * 1024

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from causeway.cluster import LATEST, Cluster
+from causeway.cluster import LATEST, Cluster, offsets_at, value_of
 from causeway.errors import BrokerError, TooLargeError
 from causeway.model import Loss, TopicPartition
-from causeway.records import HEADER_SIZE, LENGTH_OVERHEAD, records_of
-from causeway.relay.log_reader import offsets_at, value_of
-from causeway.relay.source import keep
+from causeway.records import HEADER_SIZE, LENGTH_OVERHEAD, keep, records_of
 from causeway.wire import codes
 
 # The number of offsets that are tried one by one if the broker itself cannot read a batch.

@@ -21,8 +21,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from causeway.cluster import EARLIEST, Cluster
+from causeway.cluster import (
+    EARLIEST,
+    Cluster,
+    Content,
+    content_of,
+    log_reader,
+    offsets_at,
+    value_of,
+)
 from causeway.errors import CausewayError, DivergedError, ProtocolError
+from causeway.link_topics import Outlet
 from causeway.records import (
     CONTROL,
     HEADER,
@@ -33,9 +42,7 @@ from causeway.records import (
     decode,
     distance,
 )
-from causeway.relay import log_reader
-from causeway.relay.log_reader import Content, content_of, offsets_at, value_of
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment
 from causeway.relay.recovery.survey import cleanup_policy
 
 # Where others write and the broker has forgotten our producer, so much of the log is looked through

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from causeway.cluster import LATEST, Cluster
+from causeway.cluster import LATEST, Cluster, offsets_at, value_of
 from causeway.errors import CausewayError, DivergedError
+from causeway.link_topics import Outlet
 from causeway.model import Loss, Pair, TopicPartition
 from causeway.records import advance
-from causeway.relay.log_reader import offsets_at, value_of
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment
 from causeway.relay.recovery import ours, retrace
 from causeway.relay.recovery.damage import loss_by
 from causeway.relay.recovery.retrace import Found, SourceLog

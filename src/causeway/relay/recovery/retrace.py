@@ -18,13 +18,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from causeway.cluster import Cluster
+from causeway.cluster import Cluster, Content, content_of, raw_batches, relayed
 from causeway.errors import DivergedError
+from causeway.link_topics import Outlet
 from causeway.model import Pair
 from causeway.records import HEADER, SEQUENCE_SPACE, Batch, advance, distance, records_of, split
-from causeway.relay import log_reader as walks
-from causeway.relay.log_reader import Content, content_of
-from causeway.relay.messages import Assignment, Outlet
+from causeway.relay.messages import Assignment
 from causeway.relay.recovery import ours
 from causeway.relay.recovery.ours import LastOfOurs
 from causeway.relay.recovery.survey import KEEPS_MOVING, cleanup_policy, not_settled
@@ -300,7 +299,7 @@ def check_epoch(assignment: Assignment, source: SourceLog) -> None:
     position = max(outlet.pair.source for outlet in assignment.outlets)
     if epoch < 0 or position <= source.start:
         return
-    for raw in walks.raw_batches(source.cluster, place, position - 1, position):
+    for raw in raw_batches(source.cluster, place, position - 1, position):
         found = HEADER.unpack_from(raw)[2]
         # Behind a transform the last record relayed may be older than the batch before our place.
         if found < epoch or (found > epoch and assignment.transform is None):
@@ -329,7 +328,7 @@ def _relayed(
 ) -> Iterator[Batch]:
     """The relayed series from source offset `position` to the log's end, for one outlet."""
     which = assignment.outlets.index(outlet)
-    batches = walks.relayed(
+    batches = relayed(
         source.cluster,
         assignment.source_partition,
         position,

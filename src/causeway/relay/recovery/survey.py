@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from causeway.cluster import EARLIEST, LATEST, Cluster
+from causeway.cluster import EARLIEST, LATEST, Cluster, offsets_at, raw_batches
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import TopicPartition, same_topic
 from causeway.records import HEADER
-from causeway.relay import log_reader
-from causeway.relay.log_reader import offsets_at
 from causeway.relay.messages import Assignment
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.series import Series, as_relayed
@@ -257,8 +255,7 @@ def _grew_by_ours(
     producers: Collection[int],
 ) -> bool:
     return after < before or any(
-        HEADER.unpack_from(raw)[9] in producers
-        for raw in log_reader.raw_batches(target, place, before, after)
+        HEADER.unpack_from(raw)[9] in producers for raw in raw_batches(target, place, before, after)
     )
 
 

@@ -13,12 +13,11 @@ from causeway.config import LinkSettings
 from causeway.control import groups as control
 from causeway.errors import AuthorizationError
 from causeway.formats import load
-from causeway.link_topics.progress import Progress, TaskRecord
+from causeway.link_topics import Outlet, PartitionProgress, TaskRecord
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.explain import groups
 from causeway.operate.explain.groups import GroupFacts
 from causeway.operate.explain.values import Explanation
-from causeway.relay.messages import Outlet
 
 FILE = """\
 clusters = A, B
@@ -38,7 +37,7 @@ OUTLET = Outlet(
     producer_epoch=0,
     pair=Pair(source=0, target=0, sequence=0),
 )
-PROGRESS = Progress(
+PROGRESS = PartitionProgress(
     topic="orders",
     partition=0,
     topic_id="a" * 32,

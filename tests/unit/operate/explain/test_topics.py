@@ -11,7 +11,7 @@ import pytest
 from causeway.config import LinkSettings
 from causeway.errors import AuthorizationError
 from causeway.formats import load
-from causeway.link_topics.directives import Directive, Kind, Scope, Standing
+from causeway.link_topics import LinkDirectives, PauseDirective, Scope, ThrottleDirective
 from causeway.model import State
 from causeway.operate.explain import topics
 from causeway.operate.explain.topics import PartitionFact, TopicFacts
@@ -174,10 +174,10 @@ def test_a_stopped_partition_says_since_when_and_what_to_do(tmp_path: Path) -> N
 
 
 def test_who_paused_it_is_told_with_the_way_back(tmp_path: Path) -> None:
-    anna = Directive(kind=Kind.PAUSE, who="anna@ops", why="disks", at=1000)
-    slow = Directive(kind=Kind.THROTTLE, scope=Scope("orders"), who="bob", at=1, bytes_per_s=5000)
-    other = Directive(kind=Kind.PAUSE, scope=Scope("bills"), who="eve", at=1)
-    standing = Standing({each.key: each for each in (anna, slow, other)})
+    anna = PauseDirective(who="anna@ops", why="disks", at=1000)
+    slow = ThrottleDirective(scope=Scope("orders"), who="bob", at=1, bytes_per_s=5000)
+    other = PauseDirective(scope=Scope("bills"), who="eve", at=1)
+    standing = LinkDirectives({each.key: each for each in (anna, slow, other)})
     facts = replace(THERE, standing=standing, partitions=(running(state=State.PAUSED),))
 
     one = explain(tmp_path, "orders", facts)

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from causeway.errors import CausewayError
-from causeway.link_topics.progress import Progress
+from causeway.link_topics import PartitionProgress
 from causeway.model import State, TopicPartition
 from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.plan import Why, _behind
@@ -35,7 +35,7 @@ def _said(
     *,
     beats: bool = False,
 ) -> list[tuple[Why, str]]:
-    progress = Progress(
+    progress = PartitionProgress(
         topic="t",
         partition=0,
         topic_id="a",

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from google_crc32c import value as crc32c
 
 from causeway.errors import CausewayError, ProtocolError
-from causeway.records import (
+from causeway.records.batches import (
     CODEC_MASK,
     CONTROL,
     CRC_START,
@@ -29,22 +29,24 @@ from causeway.records import (
     LOG_APPEND_TIME,
     MAGIC,
     MAGIC_AT,
+    TRANSACTIONAL,
+    Batch,
+    checksum,
+    plainly,
+    wrong_crc,
+)
+from causeway.records.codec import (
     MERGED_BYTES,
     MERGED_RECORDS,
     SMALL_BATCH,
-    TRANSACTIONAL,
     UNPACKED_BYTES,
-    Batch,
     as_is,
-    checksum,
     decode,
     decode_legacy,
     densify,
     join,
-    plainly,
-    unpacked_total,
-    wrong_crc,
 )
+from causeway.records.unpack import unpacked_total
 
 _CONTROL_KEY = Struct(">hh")  # version, type
 _ABORT = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
-from causeway.cluster import EARLIEST, Cluster
+from causeway.cluster.cluster import Cluster
+from causeway.cluster.offsets import EARLIEST
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.records import HEADER, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, Batch, Record
-from causeway.relay.source import keep
+from causeway.records import HEADER, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, Batch, Record, keep
 
 T = TypeVar("T")
 

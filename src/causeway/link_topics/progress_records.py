@@ -1,0 +1,157 @@
+"""The records of a progress topic: keys and values in JSON.
+
+key    {"topic": "orders", "partition": 3}      of the source
+value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}], …}
+key    {"offsets": "orders", "partition": 3}    an outlet's offset map; of another outlet than the
+                                                first with "to": [topic, partition]
+value  {"v": 1, "producer_id": …, "points": […], "since": …}
+key    {"task": "checkpoints"}
+key    {"transform": "pii"}
+value  {"v": 1, "hash": …, "records_in": …, …, "reason": …, "written_at": …}
+key    {"directives": "A->B"}
+key    {"event": 17}                            its number modulo EVENTS
+key    {"lease": "A->B"}
+
+Other values hold the fields of their class in entries.py, in that order, without those of the key.
+A pair is part of its outlet. Fields that this version does not know are ignored; fields that an
+earlier version did not write have their default.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from causeway.errors import ProtocolError
+from causeway.link_topics import offset_map
+from causeway.link_topics.entries import (
+    EVENTS,
+    Deletion,
+    DirectivesRecord,
+    Entry,
+    EventRecord,
+    LeaseRecord,
+    OffsetMapRecord,
+    Outlet,
+    PartitionProgress,
+    TaskRecord,
+    Transformed,
+    TransformRecord,
+)
+from causeway.model import TopicPartition
+
+VERSION: Final = 1
+OFFSET_MAP: Final = b'{"offsets"'  # the beginning of the keys of offset maps
+LEASE: Final = b'{"lease"'
+# The class of each key's first name, and the fields that the rest of the key holds, in order.
+_CLASSES: Final = {
+    "lease": (LeaseRecord, ("link",)),
+    "offsets": (OffsetMapRecord, ("topic", "partition", "to")),
+    "task": (TaskRecord, ("name",)),
+    "transform": (TransformRecord, ("name",)),
+    "directives": (DirectivesRecord, ("link",)),
+    "event": (EventRecord, ()),
+    "topic": (PartitionProgress, ("topic", "partition")),
+}
+_KEYS: Final = {entry: (kind, fields) for kind, (entry, fields) in _CLASSES.items()}
+
+
+def encode_entry(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
+    """`entry` as key and value of a record written at `now_ms`."""
+    if isinstance(entry, Deletion):
+        return _dump(_key(entry.of, [*entry.source, entry.to])), None
+    kind, in_key = _KEYS[type(entry)]
+    fields = structs.asdict(entry)
+    name = [fields.pop(each) for each in in_key]
+    if isinstance(entry, EventRecord):
+        name = [entry.number % EVENTS]
+    elif isinstance(entry, OffsetMapRecord):
+        fields["points"] = offset_map.encode(entry.points)
+    elif isinstance(entry, TransformRecord):
+        counts = structs.asdict(fields.pop("counts"))
+        fields = {"hash": fields.pop("identity"), **counts, **fields}
+    elif isinstance(entry, PartitionProgress):
+        fields["outlets"] = [_outlet_fields(outlet) for outlet in entry.outlets]
+    if "written_at" in fields:
+        fields["written_at"] = now_ms
+    return _dump(_key(kind, name)), _dump({"v": VERSION, **fields})
+
+
+def decode_entry(key: bytes | None, value: bytes | None) -> Entry | None:
+    """The reverse; None for a deletion that is not ours. Raises ProtocolError for a record that
+    Causeway did not write."""
+    if key is None:
+        raise ProtocolError("read progress", cause="a record without a key")
+    try:
+        name = msgspec.json.decode(key)
+        if value is None:
+            return _deletion(name)
+        fields = msgspec.json.decode(value)
+        if fields["v"] != VERSION:
+            raise ProtocolError(
+                "read progress",
+                cause=f"it is in format {fields['v']}, this version knows {VERSION}",
+                remedy="run the newer version of Causeway",
+            )
+        kind = next(kind for kind in _CLASSES if kind in name)
+        return _entry(kind, name, fields)
+    except (KeyError, TypeError, ValueError, RecursionError, StopIteration) as error:
+        raise ProtocolError(
+            "read progress", cause=f"a record that Causeway did not write ({error!r})"
+        ) from error
+
+
+def _entry(kind: str, name: dict[str, Any], fields: dict[str, Any]) -> Entry:
+    entry, in_key = _CLASSES[kind]
+    if in_key:
+        first, *others = in_key
+        fields[first] = name[kind]
+        fields.update((each, name[each]) for each in others if each in name)
+    if entry is OffsetMapRecord:
+        fields["points"] = offset_map.decode(fields["points"])
+    elif entry is TransformRecord:
+        fields["identity"] = fields.pop("hash")
+        fields["counts"] = {each: fields[each] for each in _COUNTS if each in fields}
+    elif entry is PartitionProgress:
+        for outlet in fields["outlets"]:
+            outlet["pair"] = outlet["source"], outlet["target"], outlet["sequence"]
+    converted: Entry = msgspec.convert(fields, entry)
+    return converted
+
+
+_COUNTS: Final = Transformed.__struct_fields__
+
+
+def _deletion(name: dict[str, Any]) -> Deletion | None:
+    for of in ("topic", "offsets"):
+        if of in name:
+            to = TopicPartition(*name["to"]) if "to" in name else None
+            return Deletion(source=TopicPartition(name[of], name["partition"]), of=of, to=to)
+    return None
+
+
+def _key(kind: str, name: list[Any]) -> dict[str, Any]:
+    key = dict(zip((kind, "partition", "to"), name, strict=False))
+    if key.get("to", ...) is None:
+        del key["to"]
+    return key
+
+
+def _outlet_fields(outlet: Outlet) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in structs.asdict(outlet).items():
+        if name == "pair":
+            fields.update(source=value.source, target=value.target, sequence=value.sequence)
+        else:
+            fields[name] = value
+    return fields
+
+
+def _dump(value: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(value, enc_hook=dict)  # a Mapping that is no dict
+    except UnicodeEncodeError:  # a reason may hold the name of a file that is no UTF-8
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
