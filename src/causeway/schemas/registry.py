@@ -118,21 +118,22 @@ class SchemaRegistry:
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
         """Their numbers, the oldest first; none of a subject that it does not know. `deleted`: also
         those that were deleted softly."""
-        found = self._client.get(f"{_at(subject)}/versions{'?deleted=true' if deleted else ''}")
+        found = self._client.get(f"{_at(subject)}/versions{_also(deleted)}")
         return sorted(found or ())
 
-    def version(self, subject: str, number: int) -> SubjectVersion | None:
-        """Also one that was deleted softly."""
-        found = self._client.get(f"{_at(subject)}/versions/{number}?deleted=true")
+    def version(self, subject: str, number: int, *, deleted: bool = True) -> SubjectVersion | None:
+        """`deleted`: also a version that was deleted softly."""
+        found = self._client.get(f"{_at(subject)}/versions/{number}{_also(deleted)}")
         return None if found is None else self._version(found)
 
     def by_id(self, id: int) -> Schema | None:
         found = self._client.get(f"/schemas/ids/{id}")
         return None if found is None else _schema(found)
 
-    def subjects_of(self, id: int) -> list[tuple[str, int]]:
-        """The subjects and versions that have the schema `id`, also those deleted softly."""
-        found = self._client.get(f"/schemas/ids/{id}/versions?deleted=true") or ()
+    def subjects_of(self, id: int, *, deleted: bool = True) -> list[tuple[str, int]]:
+        """The subjects and versions that have the schema `id`. `deleted`: also those that were
+        deleted softly."""
+        found = self._client.get(f"/schemas/ids/{id}/versions{_also(deleted)}") or ()
         return sorted(
             (str(each["subject"]).removeprefix(self._prefix), int(each["version"]))
             for each in found
@@ -227,6 +228,10 @@ def _schema(found: Mapping[str, Any]) -> Schema:
 
 def _name(subject: str) -> str:
     return quote(subject, safe="")
+
+
+def _also(deleted: bool) -> str:
+    return "?deleted=true" if deleted else ""
 
 
 def _at(subject: str) -> str:
