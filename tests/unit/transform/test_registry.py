@@ -185,9 +185,9 @@ def test_who_asks_is_said_and_to_nobody_else(server: Server) -> None:
 @pytest.mark.parametrize(
     ("answer", "told", "may_pass"),
     [
-        (401, "does not let us in (HTTP 401) (see registry.username and registry.password)", False),
-        (403, "does not let us in (HTTP 403)", False),
-        (404, "there is none (HTTP 404)", False),
+        (401, "denies access (HTTP 401) (see registry.username and registry.password)", False),
+        (403, "denies access (HTTP 403)", False),
+        (404, "it was not found (HTTP 404)", False),
         ({"a": 1}, "there is no schema registry at", False),
         (429, "answered (HTTP 429)", True),
         (503, "answered (HTTP 503)", True),
