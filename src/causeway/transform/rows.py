@@ -28,8 +28,8 @@ _RECORD = (
     "topic string, `partition` int, `offset` bigint, `timestamp` timestamp, "
     f"key binary, value binary, headers {HEADERS_TYPE}"
 )
-# Spark DDL. INPUT lacks `secrets`, whose fields depend on the transform, and TEXTS, the JSON of keys
-# and values with a registry's schema.
+# Spark DDL. INPUT lacks `secrets`, whose fields depend on the transform, and TEXTS, the JSON of
+# keys and values with a registry's schema.
 INPUT = f"{CHUNK} bigint, {MARK} string, {REASON} string, {_RECORD}"
 OUTPUT = (
     f"{CHUNK} bigint, {MARK} string, {REASON} string, {SEEN} bigint, {MISSING} bigint, {_RECORD}"
