@@ -2,33 +2,42 @@
 
 async with AsyncDualProducer(east, west, spool="…") as producer:
     delivery = await producer.produce("orders", b"…")    # taken
-    message = await delivery                             # delivered, as the policy has it
+    message = await delivery                             # delivered, as the policy defines it
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from confluent_kafka import KafkaError, KafkaException
 
-from causeway.producer.dual import DualProducer
+from causeway_producer.dual import DualProducer
+from causeway_producer.options import Settings
 
 _POLL_S = 0.1
 _FULL_S = 0.005
 
 
 class AsyncDualProducer:
-    """Takes what `DualProducer` takes; made inside a running event loop, and for that one.
-    Callbacks among its settings are called in a thread of its own."""
+    """Takes the arguments of `DualProducer`. Belongs to the event loop that runs when it is made.
+    Callbacks among its settings are called in another thread."""
 
-    def __init__(self, primary: Mapping[str, Any], other: Mapping[str, Any], **more: Any) -> None:
+    def __init__(
+        self,
+        primary: Mapping[str, Any],
+        other: Mapping[str, Any],
+        *,
+        spool: str | os.PathLike[str],
+        **settings: Unpack[Settings],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._producer = DualProducer(primary, other, **more)
+        self._producer = DualProducer(primary, other, spool=spool, **settings)
         self._ended = threading.Event()
         self._known: set[str] = set()
         self._waiting: set[asyncio.Future[Any]] = set()
@@ -38,14 +47,14 @@ class AsyncDualProducer:
     async def produce(
         self, topic: str, value: Any = None, key: Any = None, **more: Any
     ) -> asyncio.Future[Any]:
-        """Returns once the record is taken, which waits while there is no room; the future is
-        done with its message once it is delivered, or fails with KafkaException."""
+        """Returns once the record is taken; waits while there is no room. The future gets its
+        message once it is delivered, or KafkaException."""
         delivery: asyncio.Future[Any] = self._loop.create_future()
 
-        def told(error: Any, message: Any) -> None:
+        def delivered(error: Any, message: Any) -> None:
             self._loop.call_soon_threadsafe(self._settle, delivery, error, message)
 
-        more["on_delivery"] = told
+        more["on_delivery"] = delivered
         while True:
             try:
                 if topic in self._known:
@@ -61,20 +70,20 @@ class AsyncDualProducer:
                 return delivery
 
     async def flush(self, timeout: float = -1) -> int:
-        """Until all records are reported; how many are not."""
+        """Waits until all records are reported. Returns how many are not."""
         return await asyncio.to_thread(self._producer.flush, timeout)
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         return await asyncio.to_thread(self._producer.list_topics, topic, timeout)
 
     async def close(self, timeout: float = 10.0) -> bool:
-        """As `DualProducer.close`; whoever still waits for a delivery gets a KafkaException."""
+        """As `DualProducer.close`. Deliveries that are still awaited fail with KafkaException."""
         self._ended.set()
         await asyncio.to_thread(self._thread.join)
         try:
             return await asyncio.to_thread(self._producer.close, timeout)
         finally:
-            why = "the producer was closed before: the record follows at its next start"
+            why = "the producer was closed before: the next start sends the record"
             for delivery in list(self._waiting):
                 self._settle(delivery, KafkaError(KafkaError._DESTROY, why), None)
 
@@ -107,12 +116,10 @@ class AsyncDualProducer:
         while not self._ended.is_set():
             try:
                 self._producer.poll(_POLL_S)
-            except Exception as error:  # of a callback; deliveries are told of all the same
-                self._tell({"message": "a callback raised", "exception": error})
-
-    def _tell(self, context: dict[str, Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._loop.call_exception_handler, context)
+            except Exception as error:  # of a callback; later deliveries are reported all the same
+                context = {"message": "a callback raised", "exception": error}
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._loop.call_exception_handler, context)
 
     def _settle(self, delivery: asyncio.Future[Any], error: Any, message: Any) -> None:
         self._waiting.discard(delivery)

@@ -1,11 +1,11 @@
-"""Every record on disk before it is sent: a log of files, read by both sides.
+"""The log of the spool: each record is on disk before it is sent. Both sides read the log.
 
-    <first position>.log:  chunk chunk chunk …          one file takes a segment's bytes
-    chunk:  length, CRC-32, first and last position │ the records, see `shares.py`
+    <first position>.log:  chunk chunk chunk …         a file takes up to a segment's bytes
+    chunk:  length, CRC-32, first and last position │ the records, see `records.py`
 
-One thread at a time. A chunk that was cut short by the process's death is cut off at the next
-start: none of its records was sent. One that is damaged with others behind it is passed over, and
-told of. A file is deleted as soon as both sides have all of it.
+One thread at a time. If the process died within a write, the next start cuts that chunk off: none
+of its records was sent. A reader passes over a damaged chunk that has others behind it, and
+reports it. A file is deleted as soon as both sides have all of its records.
 """
 
 from __future__ import annotations
@@ -17,24 +17,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
-Header = tuple[str, bytes | None]
-Record = tuple[int, int, int, bytes | None, bytes | None, list[Header] | None]
-"""Position, lane, timestamp in ms, key, value, headers."""
+from causeway_producer.records import Chunk, decode, encode
 
 _HEAD = struct.Struct(">IIQQ")
-_MOST_SEGMENT = 32 << 20
-# Where a head may stand: first and last position are of one life, which is in their first bytes.
-_PERHAPS = re.compile(rb"(?s)(?=.{8}(\x00(?!\x00\x00)..).{5}\1)")
-
-
-class Chunk(NamedTuple):
-    """What was appended at once: the positions of its first and last record."""
-
-    first: int
-    last: int
-    content: bytes
+_MAX_SEGMENT_BYTES = 32 << 20
+# Where a head may begin: first and last position are of one life, which is in their first bytes.
+_MAYBE_HEAD = re.compile(rb"(?s)(?=.{8}(\x00(?!\x00\x00)..).{5}\1)")
 
 
 @dataclass(slots=True)
@@ -45,10 +35,10 @@ class _Segment:
 
 
 @dataclass(slots=True)
-class Cursor:
-    """How far a reader has come: what lies before is read."""
+class JournalCursor:
+    """All before it is read. `segment`: the first position of the file."""
 
-    segment: int = 0  # its first position
+    segment: int = 0
     offset: int = 0
     _file: BinaryIO | None = field(default=None, repr=False)
 
@@ -59,40 +49,38 @@ class Cursor:
 
 
 class Journal:
-    """`most`: bytes that it may take, on disk. `durable`: each append waits for the disk.
-    `on_damage` is told once of each place that cannot be read, by whoever comes to it."""
+    """`max_bytes`: the most that it may take on disk. `durable`: each append waits for the disk.
+    `on_damage` is called once for each place that cannot be read."""
 
     def __init__(
         self,
         directory: Path,
         *,
-        most: int,
+        max_bytes: int,
         durable: bool,
         on_damage: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._directory = directory
-        self.most = most
+        self.max_bytes = max_bytes
         self._durable = durable
         self._on_damage = on_damage
         self._damaged: set[tuple[int, int]] = set()
-        self._segment_bytes = min(_MOST_SEGMENT, max(1, most // 8))
-        self._segments: list[_Segment] = []
+        self._segment_bytes = min(_MAX_SEGMENT_BYTES, max(1, max_bytes // 8))
         self._file: int | None = None
-        self.size = 0
-        for path in sorted(directory.glob("*.log")):
-            self._segments.append(_Segment(path, int(path.stem), path.stat().st_size))
+        self._newest: tuple[int, int, Chunk] | None = None  # segment, offset: not read from disk
+        self._segments = [
+            _Segment(path, int(path.stem), path.stat().st_size)
+            for path in sorted(directory.glob("*.log"))
+        ]
         if self._segments:
-            self._cut(self._segments[-1])
+            _cut(self._segments[-1])
         self.size = sum(segment.size for segment in self._segments)
 
-    @property
-    def empty(self) -> bool:
-        return self.size == 0
-
-    def append(self, first: int, last: int, content: bytes) -> None:
-        """All of it or nothing; OSError where the disk takes no more."""
-        head = _HEAD.pack(len(content), zlib.crc32(content), first, last)
-        segment = self._writable(first)
+    def append(self, chunk: Chunk) -> None:
+        """Writes all of it or nothing. Raises OSError if the disk takes no more."""
+        content = encode(chunk.records)
+        head = _HEAD.pack(len(content), zlib.crc32(content), chunk.first, chunk.last)
+        segment = self._writable(chunk.first)
         assert self._file is not None
         try:
             _write_all(self._file, (head, content))
@@ -102,17 +90,22 @@ class Journal:
             os.ftruncate(self._file, segment.size)
             os.lseek(self._file, segment.size, os.SEEK_SET)
             raise
+        self._newest = (segment.first, segment.size, chunk)
         segment.size += len(head) + len(content)
         self.size += len(head) + len(content)
 
-    def read(self, cursor: Cursor) -> Chunk | None:
-        """The next chunk that can be read, and the cursor behind it; None at the end."""
-        for number, segment in enumerate(self._segments):
+    def read(self, cursor: JournalCursor) -> Chunk | None:
+        """The next readable chunk, with the cursor moved behind it; None at the end."""
+        for segment in self._segments:
             if segment.first < cursor.segment:
                 continue
             if segment.first > cursor.segment:
                 cursor.close()
                 cursor.segment, cursor.offset = segment.first, 0
+            newest = self._newest
+            if newest is not None and newest[:2] == (cursor.segment, cursor.offset):
+                cursor.offset = segment.size
+                return newest[2]
             if cursor.offset < segment.size:
                 if cursor._file is None:
                     cursor._file = segment.path.open("rb")
@@ -121,41 +114,41 @@ class Journal:
                 self._pass_over(cursor._file, cursor, segment)
                 if cursor.offset < segment.size:
                     return _chunk(cursor._file, cursor)
-            if number == len(self._segments) - 1:
-                return None
         return None
 
-    def cursor(self, position: int) -> Cursor:
-        """At the beginning of the file that has `position`, or of the first one."""
+    def cursor(self, position: int) -> JournalCursor:
+        """At the start of the file that holds `position`, or of the first file."""
         starts = [segment.first for segment in self._segments if segment.first <= position]
-        return Cursor(starts[-1] if starts else 0)
+        return JournalCursor(starts[-1] if starts else 0)
 
-    def behind(self, cursor: Cursor) -> int:
-        """Bytes that a reader has before it."""
+    def behind(self, cursor: JournalCursor) -> int:
+        """Bytes that a reader has not read yet."""
         return sum(
             segment.size - (cursor.offset if segment.first == cursor.segment else 0)
             for segment in self._segments
             if segment.first >= cursor.segment
         )
 
-    def trim(self, below: int, *, all_of_it: bool = False) -> None:
-        """Deletes files that hold no position from `below` on; `all_of_it`: the one that is
-        written to as well, since both sides have all that was ever appended."""
+    def trim(self, below: int, *, everything: bool = False) -> None:
+        """Deletes the files that hold no position from `below` on. `everything`: both sides have
+        all records, so the file that is written to goes as well."""
         while len(self._segments) > 1 and self._segments[1].first <= below:
             self._remove(self._segments.pop(0))
-        if all_of_it and self._segments:
-            self._close_file()
+        if everything and self._segments:
+            self.close()
             while self._segments:
                 self._remove(self._segments.pop(0))
 
     def close(self) -> None:
-        self._close_file()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def _writable(self, first: int) -> _Segment:
         if self._segments and self._segments[-1].size < self._segment_bytes:
             segment = self._segments[-1]
         else:
-            self._close_file()
+            self.close()
             segment = _Segment(self._directory / f"{first:020d}.log", first, 0)
             segment.path.touch(mode=0o600)
             if self._durable:
@@ -170,56 +163,62 @@ class Journal:
         segment.path.unlink(missing_ok=True)
         self.size -= segment.size
 
-    def _close_file(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-    def _cut(self, segment: _Segment) -> None:
-        """Behind its last whole chunk."""
-        cursor = Cursor(segment.first)
-        good = 0
-        with segment.path.open("rb") as file:
-            while cursor.offset < segment.size:
-                if _chunk(file, cursor) is None:
-                    cursor.offset = _next_chunk(file, cursor.offset + 1, segment.size)
-                else:
-                    good = cursor.offset
-        if good < segment.size:
-            os.truncate(segment.path, good)
-            segment.size = good
-
-    def _pass_over(self, file: BinaryIO, cursor: Cursor, segment: _Segment) -> None:
-        """What cannot be read; its records are lost to whoever has not got them."""
+    def _pass_over(self, file: BinaryIO, cursor: JournalCursor, segment: _Segment) -> None:
         damaged = cursor.offset
         cursor.offset = _next_chunk(file, damaged + 1, segment.size)
         if (segment.first, damaged) not in self._damaged:
             self._damaged.add((segment.first, damaged))
             self._on_damage(
-                f"spool file {segment.path} is damaged: records in its bytes {damaged} to"
-                f" {cursor.offset} are lost to a side that has not got them"
+                f"spool file {segment.path} is damaged: a side that has not got the records in its"
+                f" bytes {damaged} to {cursor.offset} will not get them"
             )
 
 
-def _chunk(file: BinaryIO, cursor: Cursor) -> Chunk | None:
-    """None, and the cursor where it was, for what is none or damaged."""
+def _cut(segment: _Segment) -> None:
+    """Cuts a file behind its last whole chunk."""
+    cursor = JournalCursor(segment.first)
+    good = 0
+    with segment.path.open("rb") as file:
+        while cursor.offset < segment.size:
+            if _content(file, cursor) is None:
+                cursor.offset = _next_chunk(file, cursor.offset + 1, segment.size)
+            else:
+                good = cursor.offset
+    if good < segment.size:
+        os.truncate(segment.path, good)
+        segment.size = good
+
+
+def _chunk(file: BinaryIO, cursor: JournalCursor) -> Chunk | None:
+    offset = cursor.offset
+    if (content := _content(file, cursor)) is None:
+        return None
+    try:
+        return Chunk(decode(content))
+    except Exception:
+        cursor.offset = offset  # it is read again once the cause is gone
+        raise
+
+
+def _content(file: BinaryIO, cursor: JournalCursor) -> bytes | None:
+    """Of the chunk at the cursor. None, and the cursor as it was, if there is no whole chunk."""
     file.seek(cursor.offset)
     head = file.read(_HEAD.size)
     if len(head) == _HEAD.size:
-        length, checksum, first, last = _HEAD.unpack(head)
+        length, checksum, _, _ = _HEAD.unpack(head)
         content = file.read(length)
-        # Zeros, as a crash of the machine may leave them, would fit their checksum.
+        # The checksum of nothing is 0: zeros, as a crash of the machine leaves them, would fit.
         if content and len(content) == length and zlib.crc32(content) == checksum:
             cursor.offset += _HEAD.size + length
-            return Chunk(first, last, content)
+            return content
     return None
 
 
 def _next_chunk(file: BinaryIO, start: int, end: int) -> int:
-    """Where the next whole one begins, wherever that is; `end` where there is none."""
+    """Where the next whole chunk begins, at any offset; `end` if there is none."""
     file.seek(start)
     content = file.read(end - start)
-    for found in _PERHAPS.finditer(content):
+    for found in _MAYBE_HEAD.finditer(content):
         at = found.start()
         length, checksum, first, last = _HEAD.unpack_from(content, at)
         body = at + _HEAD.size
@@ -233,7 +232,7 @@ def _next_chunk(file: BinaryIO, start: int, end: int) -> int:
 
 
 def _sync_directory(directory: Path) -> None:
-    """That a file is there has to outlive the machine, too."""
+    """A new file's name has to survive a crash of the machine, too."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(opened)
