@@ -131,7 +131,10 @@ class FakeProducer:
                     raise KafkaException(self.broken)
             if sent[4] is not None:
                 offset = len(self._log(sent)) - 1
-                sent[4](error, SimpleNamespace(offset=lambda at=offset: at))
+                answer = SimpleNamespace(
+                    offset=lambda at=offset: at, timestamp=lambda at=sent[6]: (1, at)
+                )
+                sent[4](error, answer)
         return 0
 
     def purge(self) -> None:

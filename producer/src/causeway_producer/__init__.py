@@ -8,7 +8,8 @@
         producer.poll(0)
 
 `DualProducer` has the interface of confluent-kafka's `Producer`. Each record arrives once on each
-side, in the same partition and in the same order. docs/how-to/two-data-centres.md says what is promised.
+side, in the same partition and in the same order: docs/how-to/two-data-centres.md says what is
+promised.
 """
 
 from causeway_producer.aio import AsyncDualProducer

@@ -7,6 +7,7 @@ so that its neighbours in a batch are not refused with it.
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message
 
 from causeway_producer.client import Call, SideClient
 from causeway_producer.errors import REFUSALS, TopicError
-from causeway_producer.hub import Copy, Hub
+from causeway_producer.hub import OLD_RECORDS, Copy, Hub
 from causeway_producer.journal import JournalCursor
 from causeway_producer.records import Chunk, Record
 from causeway_producer.topics import SideTopics
@@ -154,7 +155,8 @@ class Feed:
             if some_wait and self._topics.waits(partition):
                 self._skip(position)
                 continue
-            callback = client.callback(copy, (position,)) if each else None
+            alone = each or not copy.known_until
+            callback = client.callback(copy, (position,)) if alone else None
             calls.append(
                 (
                     partition.topic, value, key, partition.partition, callback, None,
@@ -162,7 +164,7 @@ class Feed:
                 )
             )  # fmt: skip
             copies.append((copy, position))
-            if not each:
+            if not alone:
                 _, positions = lasts.get(copy, (0, []))
                 positions.append(position)
                 lasts[copy] = (len(calls) - 1, positions)
@@ -200,8 +202,10 @@ class Feed:
 
     def _how_many(self, client: SideClient) -> int:
         """Calls that the client may get at once."""
-        if not self._calls or not (self._suspects or self.alone):
-            return len(self._calls)
+        if not self._calls:
+            return 0
+        if not (self._suspects or self.alone):
+            return self._known_calls()
         position = self._copies[0][1]
         if position != self.alone:
             if len(client) and (self.alone or position in self._suspects):
@@ -209,6 +213,23 @@ class Feed:
             self._suspects.discard(self.alone)  # the side has it
             self.alone = position if position in self._suspects else 0
         return 1
+
+    def _known_calls(self) -> int:
+        """A broker that does not know a producer takes any first sequence from it: if a later batch
+        arrives before the first, the first cannot follow. So the first record of a copy waits
+        for its answer alone, and the records of old chunks wait for those of the chunk before."""
+        now = time.monotonic()
+        begun: set[Copy] = set()
+        for count, (copy, _) in enumerate(self._copies):
+            if copy.known_until > now:
+                continue
+            if copy not in begun:
+                if copy.given > copy.there:
+                    return count
+                begun.add(copy)
+            elif copy.known_until != OLD_RECORDS:
+                return count
+        return len(self._copies)
 
     def _not_taken(self, error: Any) -> bool:
         """The client itself refused the next call. Whether to go on with the others."""

@@ -129,10 +129,11 @@ class Side:
     def _note(self, answers: Sequence[Answer]) -> None:
         """After an error the client sends no more. Which of the records that follow have arrived is
         not known until the logs were read."""
+        now = time.monotonic()
         changed: dict[DualPartition, None] = {}
         for copy, positions, error, message in answers:
             if error is None:
-                self._hub.answered(self._index, copy, positions, message)
+                self._hub.answered(self._index, copy, positions, message, now)
                 changed[copy.partition] = None
                 continue
             if error.code() in REFUSALS and positions[-1] == self._feed.alone:
@@ -253,7 +254,7 @@ class Side:
                 copies[where].there, copies[where].offset = position, offset
             for partition in hub.partitions.values():
                 copy = partition.copies[index]
-                copy.given = copy.there
+                copy.given, copy.known_until = copy.there, 0.0
             for topic, error in failed.items():
                 self.topics.hold(topic, error.str(), unread=True)
             self.client = client
