@@ -476,6 +476,7 @@ def crash(producer: DualProducer, sides: TwoSides, arrive: tuple[int, int] = (0,
     sides.cut = True
     for each, count in zip(sides.both, arrive, strict=True):
         for client in each.clients:
+            client.interrupt = ""
             client.arrive(count)
             client.forget()
     assert producer.close(timeout=0) is False
