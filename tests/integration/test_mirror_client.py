@@ -14,7 +14,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from causeway.config import FlowKeys
 from causeway.dev import LocalCluster, connect_classpath, start_all
-from causeway.filters import compile_patterns, excludes
+from causeway.filters import excludes
 from causeway.java import find_java
 from causeway.naming import ReplicationPolicy
 from tests.harness.control import Truth
@@ -144,7 +144,7 @@ def test_topics_are_internal_that_are_so_to_kafkas_own_policy(
         internal_separator_enabled=everywhere,
         source_alias="A",
     )
-    default = compile_patterns(FlowKeys.model_fields["topics_exclude"].default)
+    default = FlowKeys.topics_exclude
     for name in NAMES.split():
         assert ours.is_internal_topic(name) is theirs.isInternalTopic(name), name
         assert excludes(default, name) is not topic_filter.shouldReplicateTopic(name), name

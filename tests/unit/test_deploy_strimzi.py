@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from causeway.config import RunKeys
+from causeway.config import HttpSettings
 from causeway.formats import load
 from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE
 from tests.unit.config.pems import make_pem
@@ -68,7 +68,7 @@ def test_the_pod_runs_the_resource_and_finds_its_secrets() -> None:
 
 
 def test_probes_ask_where_the_page_is_served_by_default() -> None:
-    port = RunKeys.model_fields["http_port"].default
+    port = HttpSettings.port
     assert "causeway.http" not in RESOURCE
     for probe, path in (
         ("startupProbe", "healthz"),

@@ -3,23 +3,49 @@
 `causeway.config.reading` makes settings from the keys of a file; `causeway.formats` reads files.
 """
 
-from causeway.config.client_keys import CLUSTER_ID, SECURITY, ClientKeys, ConsumerKeys, ProducerKeys
-from causeway.config.control_settings import ControlSettings
-from causeway.config.entries import Entry, Problems, PropertyFile, read
-from causeway.config.geo_topics import ChosenTopics
+from causeway.config.client_keys import (
+    CLUSTER_ID,
+    REGISTRY_TLS,
+    SECURITY,
+    ClientKeys,
+    FetchSettings,
+    ProducerKeys,
+    RegistryKeys,
+    SchemaKeys,
+)
+from causeway.config.clients import (
+    ClientSettings,
+    OAuthSettings,
+    SaslMechanism,
+    SaslSettings,
+    SecurityProtocol,
+    TlsSettings,
+    from_wire,
+    to_wire,
+)
+from causeway.config.entries import Entries, Entry, Problems, PropertyFile, read
 from causeway.config.keys import (
-    IN_SECONDS,
     OF_FLOWS,
     OLD_NAMES,
     PROVENANCE,
     SKIP_HEADER,
-    ControlKeys,
+    ControlSettings,
     FlowKeys,
+    FlowSwitch,
     HeartbeatKeys,
+    Key,
     Keys,
-    RunKeys,
+    values_of,
 )
 from causeway.config.link_choice import links_of, reverse_of, unknown
+from causeway.config.process import (
+    IN_SECONDS,
+    HttpSettings,
+    RunSettings,
+    WebhookSettings,
+    is_local,
+    is_loopback,
+)
 from causeway.config.rereading import Rereading, Stamp, note, rereadable, stamp_of
 from causeway.config.routes import (
     INTERNAL,
@@ -30,32 +56,32 @@ from causeway.config.routes import (
     Routes,
     most_partitions,
 )
-from causeway.config.schema_keys import REGISTRY_TLS, RegistryKeys, SchemaKeys
 from causeway.config.settings import (
-    ClientSettings,
-    FetchSettings,
+    ChosenTopics,
     HeartbeatSettings,
-    HttpSettings,
     LinkSettings,
-    OAuthSettings,
     RegistrySettings,
-    RunSettings,
-    SaslMechanism,
-    SaslSettings,
     SchemaSettings,
-    Secret,
-    SecurityProtocol,
     Settings,
-    TlsSettings,
-    TransformFormat,
     TransformSettings,
     TreatmentSettings,
-    WebhookSettings,
     directives_topic,
-    is_local,
-    is_loopback,
+    shared_values,
 )
-from causeway.config.transport import from_wire, to_wire
+from causeway.config.transform_keys import (
+    SECRET_FIELD,
+    TRANSFORM_FAMILY,
+    TRANSFORM_REGISTRY_TLS,
+    TRANSFORM_SECRETS,
+    TRANSFORMS,
+    TransformKeys,
+    is_transform_key,
+    is_transform_text,
+    key_in_transform,
+    no_references,
+    split_transform_key,
+)
+from causeway.config.values import FrozenMap, Secret, TransformFormat
 
 __all__ = [
     "CLUSTER_ID",
@@ -68,20 +94,27 @@ __all__ = [
     "OLD_NAMES",
     "PROVENANCE",
     "REGISTRY_TLS",
+    "SECRET_FIELD",
     "SECURITY",
     "SKIP_HEADER",
+    "TRANSFORMS",
+    "TRANSFORM_FAMILY",
+    "TRANSFORM_REGISTRY_TLS",
+    "TRANSFORM_SECRETS",
     "ChosenTopics",
     "ClientKeys",
     "ClientSettings",
-    "ConsumerKeys",
-    "ControlKeys",
     "ControlSettings",
+    "Entries",
     "Entry",
     "FetchSettings",
     "FlowKeys",
+    "FlowSwitch",
+    "FrozenMap",
     "HeartbeatKeys",
     "HeartbeatSettings",
     "HttpSettings",
+    "Key",
     "Keys",
     "LinkSettings",
     "OAuthSettings",
@@ -93,7 +126,6 @@ __all__ = [
     "Rereading",
     "RouteError",
     "Routes",
-    "RunKeys",
     "RunSettings",
     "SaslMechanism",
     "SaslSettings",
@@ -105,6 +137,7 @@ __all__ = [
     "Stamp",
     "TlsSettings",
     "TransformFormat",
+    "TransformKeys",
     "TransformSettings",
     "TreatmentSettings",
     "WebhookSettings",
@@ -112,13 +145,20 @@ __all__ = [
     "from_wire",
     "is_local",
     "is_loopback",
+    "is_transform_key",
+    "is_transform_text",
+    "key_in_transform",
     "links_of",
     "most_partitions",
+    "no_references",
     "note",
     "read",
     "rereadable",
     "reverse_of",
+    "shared_values",
+    "split_transform_key",
     "stamp_of",
     "to_wire",
     "unknown",
+    "values_of",
 ]

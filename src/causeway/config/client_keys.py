@@ -1,71 +1,97 @@
-"""The keys of Kafka's clients that this version acts on: beside keys.py, one table."""
+"""The keys of Kafka's clients, of schema registries, and of the schemas of a flow."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import BeforeValidator
+from dataclasses import dataclass
+from typing import Literal
 
 from causeway.config.keys import Keys, key
-from causeway.config.values import INT_MAX, LONG_MAX, Count, Millis, Size, Text, whole, word
+from causeway.config.values import (
+    COUNT,
+    HEADER,
+    INT_MAX,
+    LONG_MAX,
+    MILLIS,
+    PATTERNS,
+    SECONDS,
+    SECRET,
+    SIZE,
+    TEXT,
+    Secret,
+    choice,
+    whole,
+)
+from causeway.patterns import Pattern
 
-MetadataAge = Annotated[int, whole(0, LONG_MAX)]
-SocketBytes = Annotated[int, whole(1, INT_MAX, (-1,))]
+
+def _is_committed(level: str) -> bool:
+    return level == "read_committed"
 
 
+@dataclass(frozen=True, kw_only=True)
 class ClientKeys(Keys):
     """Of any client: `A.consumer.key`, `A.producer.key`, `A.admin.key`."""
 
-    client_id: Text = key("client.id", "causeway", "Shown in the brokers' logs and quotas.")
-    request_timeout_ms: Millis = key("request.timeout.ms", 30_000, "For a broker's answer.")
-    connect_timeout_ms: Millis = key(
-        "socket.connection.setup.timeout.ms", 10_000, "For opening a connection."
+    client_id: str = key("client.id", TEXT, "causeway", "Shown in the brokers' logs and quotas.")
+    request_timeout_ms: int = key("request.timeout.ms", MILLIS, 30_000, "For a broker's answer.")
+    connect_timeout_ms: int = key(
+        "socket.connection.setup.timeout.ms", MILLIS, 10_000, "For opening a connection."
     )
-    receive_buffer_bytes: SocketBytes = key(
+    receive_buffer_bytes: int = key(
         "receive.buffer.bytes",
+        whole(1, INT_MAX, -1),
         -1,
         "What a socket's receive buffer holds; -1: as the kernel sees fit, also for far clusters.",
     )
-    send_buffer_bytes: SocketBytes = key(
-        "send.buffer.bytes", -1, "What its send buffer holds; -1: likewise."
+    send_buffer_bytes: int = key(
+        "send.buffer.bytes", whole(1, INT_MAX, -1), -1, "What its send buffer holds; -1: likewise."
     )
 
 
-class ConsumerKeys(Keys):
+@dataclass(frozen=True, kw_only=True)
+class FetchSettings(Keys):
     """Of the reader of a flow: `A.consumer.key`."""
 
-    isolation_level: Annotated[
-        Literal["read_committed", "read_uncommitted"], BeforeValidator(word)
-    ] = key("isolation.level", "read_committed", "Whether aborted and open transactions are read.")
-    auto_offset_reset: Annotated[Literal["earliest", "latest"], BeforeValidator(word)] = key(
+    read_committed: bool = key(
+        "isolation.level",
+        choice("read_committed", "read_uncommitted").then(_is_committed),
+        "read_committed",
+        "Whether aborted and open transactions are read.",
+    )
+    start: Literal["earliest", "latest"] = key(
         "auto.offset.reset",
+        choice("earliest", "latest"),
         "earliest",
         "Where a partition starts that was never mirrored. With `latest`, topics and partitions"
         " that come into being while the mirror runs still start at their first record.",
     )
-    fetch_max_wait_ms: Size = key(
-        "fetch.max.wait.ms", 500, "How long a broker may wait for fetch.min.bytes."
+    max_wait_ms: int = key(
+        "fetch.max.wait.ms", SIZE, 500, "How long a broker may wait for fetch.min.bytes."
     )
-    fetch_min_bytes: Size = key("fetch.min.bytes", 1, "Least bytes of a fetch answer.")
-    fetch_max_bytes: Count = key("fetch.max.bytes", 50 << 20, "Most bytes of a fetch answer.")
-    max_partition_fetch_bytes: Count | None = key(
+    min_bytes: int = key("fetch.min.bytes", SIZE, 1, "Least bytes of a fetch answer.")
+    max_bytes: int = key("fetch.max.bytes", COUNT, 50 << 20, "Most bytes of a fetch answer.")
+    max_partition_bytes: int | None = key(
         "max.partition.fetch.bytes",
+        COUNT,
         None,
         "Most bytes of a partition in a fetch answer. Default: 2 to 4 MiB, up to 32 far away.",
     )
-    metadata_max_age_ms: MetadataAge = key(
+    metadata_max_age_ms: int = key(
         "metadata.max.age.ms",
+        whole(0, LONG_MAX),
         300_000,
         "After this time at the latest, another broker is asked which brokers lead the partitions"
         " that are read.",
     )
 
 
-class ProducerKeys(Keys):
+@dataclass(frozen=True, kw_only=True)
+class ProducerKeys(ClientKeys):
     """Keys of a flow's writer: `A.producer.key`."""
 
-    max_request_size: Count | None = key(
+    max_request_bytes: int | None = key(
         "max.request.size",
+        COUNT,
         None,
         "The most bytes of a request that holds records. Larger batches are sent in parts; a single"
         " record that is larger is sent all the same. Default: 4 MiB, or less once a broker has"
@@ -100,3 +126,89 @@ SECURITY = {
     "ssl.endpoint.identification.algorithm": "https: the broker's certificate must name its"
     " host. Empty lets anybody pass for a broker who has any certificate that is trusted.",
 }
+
+
+def _without_dot(context: str) -> str:
+    return context.removeprefix(".")
+
+
+def _parts(word: str) -> tuple[str, ...]:
+    return ("key", "value") if word == "both" else (word,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaKeys(Keys):
+    """Of a flow: the schemas of its records."""
+
+    mode: Literal["off", "copy", "translate"] = key(
+        "causeway.schemas",
+        choice("off", "copy", "translate"),
+        "off",
+        "`copy` keeps the source's [schema registry](../how-to/schemas-copy.md) copied into the"
+        " target's, ids and all; `translate` registers the schemas there and writes"
+        " their ids there into records. Both need the registries of both clusters.",
+    )
+    interval_s: float = key(
+        "causeway.schemas.interval.seconds", SECONDS, 30, "How often to look for new schemas."
+    )
+    subjects: tuple[Pattern, ...] = key(
+        "causeway.schemas.subjects",
+        PATTERNS,
+        "",
+        "Subjects besides the topics' own (`TOPIC-key`, `TOPIC-value`): a list of whole-name"
+        " regular expressions.",
+    )
+    names: Literal["mirror", "source", "both"] = key(
+        "causeway.schemas.names",
+        choice("mirror", "source", "both"),
+        "mirror",
+        "What a topic's subjects are called on the target: after the mirrored topic"
+        " (`A.orders-value`), as on the source (`orders-value`), or both.",
+    )
+    context: str = key(
+        "causeway.schemas.context",
+        TEXT.then(_without_dot),
+        "",
+        "Context of the target's registry that the copies go to, without its dot.",
+    )
+    unknown: Literal["stop", "pass"] = key(
+        "causeway.schemas.unknown",
+        choice("stop", "pass"),
+        "stop",
+        "With `translate`: whether a partition waits before a record with an id that the source's"
+        " registry does not know, or the record passes as it is.",
+    )
+    parts: tuple[str, ...] = key(
+        "causeway.schemas.parts",
+        choice("key", "value", "both").then(_parts),
+        "both",
+        "With `translate`: what of a record has ids in it. `value` where keys are numbers, whose"
+        " bytes look like the id of a schema.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryKeys(Keys):
+    """Of a cluster's schema registry: `A.key`."""
+
+    url: str | None = key(
+        "causeway.registry.url", TEXT, None, "Schema registry of this cluster (http or https)."
+    )
+    username: str | None = key("causeway.registry.username", TEXT, None, "Who asks it.")
+    password: Secret | None = key("causeway.registry.password", SECRET, None, "Their password.")
+    token: Secret | None = key(
+        "causeway.registry.token",
+        HEADER,
+        None,
+        "What is sent there as `Authorization: Bearer …` instead.",
+    )
+
+
+REGISTRY_TLS = {
+    "causeway.registry.ssl.truststore.location": "File of certificates trusted for it. Default: the"
+    " system's.",
+    "causeway.registry.ssl.truststore.password": "Its password (JKS, PKCS12).",
+    "causeway.registry.ssl.truststore.type": "JKS, PKCS12 or PEM.",
+    "causeway.registry.ssl.truststore.certificates": "Trusted certificates as PEM text.",
+}
+OF_REGISTRIES = RegistryKeys.key_names() | REGISTRY_TLS.keys()

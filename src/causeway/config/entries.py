@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
-
 from causeway.config.keys import Keys
-from causeway.config.transform_keys import of_transform, within
+from causeway.config.transform_keys import is_transform_key, key_in_transform
 from causeway.errors import ConfigError
 
 _SECRET_KEY = re.compile(
@@ -37,7 +35,7 @@ class Entry:
     @property
     def secret(self) -> bool:
         """Whether the value must not be shown. What a transform is called tells nothing."""
-        name = within(self.key) if of_transform(self.key) else self.key
+        name = key_in_transform(self.key) if is_transform_key(self.key) else self.key
         return self.resolved or _SECRET_KEY.search(name) is not None
 
     @property
@@ -69,13 +67,16 @@ class Entry:
         return f"line {self.line}" if self.line else ""
 
 
+Entries = Mapping[str, Entry]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyFile:
     """The properties of one file, in the file's order; of a key set twice the last counts, as in
     Java. `repeated` lists the earlier ones."""
 
     path: Path
-    entries: Mapping[str, Entry]
+    entries: Entries
     repeated: tuple[Entry, ...] = ()
 
 
@@ -100,22 +101,21 @@ class Problems:
         raise ConfigError("use", self.subject, f"{len(self.lines)} problems{listed}")
 
 
-def read(model: type[_Model], entries: Mapping[str, Entry], problems: Problems) -> _Model:
+def read(model: type[_Model], entries: Entries, problems: Problems) -> _Model:
     """The keys of `model` in `entries`; other entries are ignored. A value that does not fit goes
     to `problems`. The default replaces it, and a missing value, so that later checks can go on."""
-    given = {
-        name: entries[name]
-        for name in model.names()
-        if name in entries and not entries[name].missing
-    }
-    while True:
+    values = {}
+    for field_name, key in model.table().items():
+        entry = entries.get(key.name)
+        if entry is None or entry.missing:
+            continue
         try:
-            return model.model_validate({name: entry.value for name, entry in given.items()})
-        except ValidationError as error:
-            for detail in error.errors():
-                entry = given.pop(str(detail["loc"][0]), None)
-                if entry is None:
-                    raise
-                context = detail.get("ctx", {})
-                expected = str(context.get("error") or context.get("expected") or detail["msg"])
-                problems.add(f"{entry.place} must be {expected}, not {entry.shown}")
+            value = key.kind.parse(entry.value)
+        except ConfigError as error:
+            problems.add(f"{entry.place}: {entry.told(error)}")
+        except ValueError as error:
+            problems.add(f"{entry.place} must be {error}, not {entry.shown}")
+        else:
+            if value != "" or key.default is not None:
+                values[field_name] = value
+    return model(**values)

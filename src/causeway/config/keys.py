@@ -1,400 +1,375 @@
-"""The keys this version acts on: name, type, default and meaning. One table; docs are made of it.
+"""The keys that this version acts on: name, default and meaning. The settings are these tables, and
+the reference pages and the JSON schema are made of them.
 
-Every model is read by typed.read(), which reports a wrong value with its key and line.
+`entries.read()` fills a table from a file, and reports a wrong value with its key and line.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple
 
 from causeway.config.values import (
+    BOOL,
     LONG_MAX,
-    Address,
-    Bool,
-    Count,
-    Header,
-    Millis,
-    Paused,
-    Principal,
-    Replicas,
-    Seconds,
-    Side,
-    Text,
-    Token,
+    MILLIS,
+    PATTERNS,
+    PAUSED,
+    PRINCIPAL,
+    REPLICAS,
+    SECONDS,
+    SIDE,
+    TEXT,
+    Kind,
+    choice,
     whole,
-    word,
 )
+from causeway.patterns import Pattern
 
 
-class Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class Key(NamedTuple):
+    """One key of a file. `default`: as a file would have it; None if there is none."""
+
+    name: str
+    kind: Kind
+    default: str | None
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """A table of keys. A field without a key is set by code."""
 
     @classmethod
-    def names(cls) -> frozenset[str]:
-        """The keys, as they stand in a file."""
-        return frozenset(field.alias for field in cls.model_fields.values() if field.alias)
+    def table(cls) -> dict[str, Key]:
+        """The keys by the names of their fields, in the order of definition."""
+        found = ((each.name, each.metadata.get("key")) for each in fields(cls))
+        return {name: of_field for name, of_field in found if of_field is not None}
+
+    @classmethod
+    def key_names(cls) -> frozenset[str]:
+        return frozenset(each.name for each in cls.table().values())
 
 
-def key(name: str, default: Any, meaning: str) -> Any:
-    return Field(default, alias=name, description=meaning)
+def key(name: str, kind: Kind, default: str | float | None, meaning: str) -> Any:
+    """A field of a table. The default is parsed as a file's text would be."""
+    text = None if default is None else str(default)
+    if isinstance(default, bool):
+        text = str(default).lower()
+    value = None if text is None else kind.parse(text)
+    return field(default=value, metadata={"key": Key(name, kind, text, meaning)})
 
 
-class RunKeys(Keys):
-    """Of the whole process; ours alone."""
-
-    lanes: Count | None = key(
-        "causeway.lanes",
-        None,
-        "Lanes (Spark tasks) that copy. Default: one for each two cores of this machine, and as "
-        "many as a transform wants; what local[N] names; one a core of a Spark cluster.",
-    )
-    progress_interval_ms: Millis = key(
-        "causeway.progress.interval.ms", 1000, "How often progress is written to the target."
-    )
-    lease_ms: Annotated[int, whole(1000, 3_600_000)] = key(
-        "causeway.lease.ms",
-        10_000,
-        "How long a lane, or a leading driver, may go on without a sign from the other end.",
-    )
-    deleted_topics_retention_ms: Annotated[int, whole(0, LONG_MAX, (-1,))] = key(
-        "causeway.deleted.topics.retention.ms",
-        7 * 24 * 3600 * 1000,
-        "How long the status shows topics that the source no longer has; -1: for ever.",
-    )
-    connections: Annotated[int, whole(1, 64)] = key(
-        "causeway.connections", 2, "Connections of a lane to each target broker."
-    )
-    in_flight: Annotated[int, whole(1, 1000)] | None = key(
-        "causeway.in.flight",
-        None,
-        "Produce requests unanswered on a connection. Default: 16, or 16 for each 5 ms of the round"
-        " trip.",
-    )
-    lane_buffer_bytes: Annotated[int, whole(1 << 20, 1 << 40)] | None = key(
-        "causeway.lane.buffer.bytes",
-        None,
-        "Most bytes of batches a lane holds in memory. Default: 64 MiB, or 256 MiB where it reads"
-        " over a long line.",
-    )
-    metrics_port: Annotated[int, whole(1, 65535)] | None = key(
-        "causeway.metrics.port", None, "Where Prometheus reads metrics. Default: nowhere."
-    )
-    metrics_host: Text = key(
-        "causeway.metrics.host",
-        "127.0.0.1",
-        "Address for that port: only this machine reads there unless you name another one, such as"
-        " 0.0.0.0 for all.",
-    )
-    metrics_names: str = key(
-        "causeway.metrics.names",
-        "",
-        "More names by which clients may call that port, such as a Kubernetes service's: "
-        "`causeway.mirrors.svc`. This machine's name and addresses are always allowed; calls by "
-        "other names are refused.",
-    )
-    http_port: Annotated[int, whole(0, 65535, (-1,))] = key(
-        "causeway.http.port",
-        8490,
-        "Where a run serves metrics, the REST API and probes. 0: on any free port, which it tells;"
-        " -1: nowhere.",
-    )
-    http_host: Text = key(
-        "causeway.http.host",
-        "127.0.0.1",
-        "Address for that port. Any that other machines reach needs TLS, and a token or clients'"
-        " certificates.",
-    )
-    http_token: Token | None = key(
-        "causeway.http.token",
-        None,
-        "What clients must send as `Authorization: Bearer …`, at least 16 characters, such as"
-        " `${env:VAR}`.",
-    )
-    http_certificate: Text | None = key(
-        "causeway.http.tls.certificate",
-        None,
-        "PEM file of the server's certificate and its chain, for https. It is read again when it"
-        " changes.",
-    )
-    http_key: Text | None = key(
-        "causeway.http.tls.key", None, "PEM file of its private key, without a password."
-    )
-    http_client_ca: Text | None = key(
-        "causeway.http.tls.client.ca",
-        None,
-        "PEM file of certificates: only clients whose own is signed by one of them may connect.",
-    )
-    webhook_url: Address | None = key(
-        "causeway.webhook.url", None, "Where the leading driver posts what happens, as JSON."
-    )
-    webhook_token: Header | None = key(
-        "causeway.webhook.token", None, "What is sent there as `Authorization: Bearer …`."
-    )
-    webhook_secret: Text | None = key(
-        "causeway.webhook.secret", None, "Key of the signature (HMAC, SHA-256) of what is posted."
-    )
+def values_of(keys: Keys) -> dict[str, Any]:
+    """The values of the fields that have keys."""
+    return {name: getattr(keys, name) for name in keys.table()}
 
 
-# The same in seconds, for those who prefer MirrorMaker 2's `.interval.seconds`.
-IN_SECONDS = {
-    "causeway.progress.interval.seconds": "causeway.progress.interval.ms",
-    "causeway.lease.seconds": "causeway.lease.ms",
-}
+@dataclass(frozen=True, kw_only=True)
+class FlowSwitch(Keys):
+    """Whether a flow `A->B` runs."""
+
+    enabled: bool = key("enabled", BOOL, False, "Whether the flow runs.")
 
 
-class FlowKeys(Keys):
+@dataclass(frozen=True, kw_only=True)
+class FlowKeys(FlowSwitch):
     """Of a flow `A->B`: written `A->B.key`, or `key` for all flows."""
 
-    enabled: Bool = key("enabled", False, "Whether the flow runs.")
-    topics: Text = key(
-        "topics", ".*", "Topics to mirror: a list of whole-name regular expressions."
+    topics: tuple[Pattern, ...] = key(
+        "topics", PATTERNS, ".*", "Topics to mirror: a list of whole-name regular expressions."
     )
-    topics_exclude: Text = key(
+    topics_exclude: tuple[Pattern, ...] = key(
         "topics.exclude",
+        PATTERNS,
         r"mm2.*\.internal, .*\.replica, __.*",
         "Topics to leave out; wins over `topics`. `topics.blacklist` is the old name.",
     )
-    topic_filter_class: Text = key(
-        "topic.filter.class", "DefaultTopicFilter", "Only Kafka's DefaultTopicFilter."
+    topic_filter_class: str = key(
+        "topic.filter.class", TEXT, "DefaultTopicFilter", "Only Kafka's DefaultTopicFilter."
     )
-    policy_class: Text = key(
+    policy_class: str = key(
         "replication.policy.class",
+        TEXT,
         "DefaultReplicationPolicy",
         "DefaultReplicationPolicy (`A.topic`), IdentityReplicationPolicy (`topic`), or"
         " one of your own (docs/reference/names.md).",
     )
-    source_alias: Text | None = key(
-        "source.cluster.alias", None, "Another alias for the source, in names of mirrored topics."
+    source_alias: str | None = key(
+        "source.cluster.alias",
+        TEXT,
+        None,
+        "Another alias for the source, in names of mirrored topics.",
     )
-    target_alias: Text | None = key(
-        "target.cluster.alias", None, "Another alias for the target, for telling circles."
+    target_alias: str | None = key(
+        "target.cluster.alias", TEXT, None, "Another alias for the target, for telling circles."
     )
-    policy_separator: Text = key(
-        "replication.policy.separator", ".", "Stands between alias and topic."
+    policy_separator: str = key(
+        "replication.policy.separator", TEXT, ".", "Stands between alias and topic."
     )
-    policy_internal_separator: Bool = key(
+    policy_internal_separator: bool = key(
         "replication.policy.internal.topic.separator.enabled",
+        BOOL,
         True,
         "Whether the names of internal topics have that separator too.",
     )
-    rename: Text = key(
+    rename: str = key(
         "causeway.rename",
+        TEXT,
         "",
         "Rules `pattern => name`, a line each or with `;` between them, that name mirrored topics"
         " before the policy does: the first counts whose pattern matches the whole name. `$1` is"
         " what its first group holds.",
     )
-    replication_factor: Replicas = key(
-        "replication.factor", 2, "Of created topics; -1 is the target broker's default."
+    replication_factor: int = key(
+        "replication.factor", REPLICAS, 2, "Of created topics; -1 is the target broker's default."
     )
-    refresh_topics_enabled: Bool = key(
-        "refresh.topics.enabled", True, "Whether to look for new topics and partitions."
+    refresh_topics_enabled: bool = key(
+        "refresh.topics.enabled", BOOL, True, "Whether to look for new topics and partitions."
     )
-    refresh_topics_interval: Seconds = key(
-        "refresh.topics.interval.seconds", 600, "How often to look for them."
+    refresh_topics_interval_s: float = key(
+        "refresh.topics.interval.seconds", SECONDS, 600, "How often to look for them."
     )
-    sync_topic_configs_enabled: Bool = key(
-        "sync.topic.configs.enabled", True, "Whether to keep topic configs as on the source."
+    sync_topic_configs_enabled: bool = key(
+        "sync.topic.configs.enabled", BOOL, True, "Whether to keep topic configs as on the source."
     )
-    sync_topic_configs_interval: Seconds = key(
-        "sync.topic.configs.interval.seconds", 600, "How often to compare topic configs."
+    sync_topic_configs_interval_s: float = key(
+        "sync.topic.configs.interval.seconds", SECONDS, 600, "How often to compare topic configs."
     )
-    config_properties_exclude: Text = key(
+    config_properties_exclude: tuple[Pattern, ...] = key(
         "config.properties.exclude",
+        PATTERNS,
         r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas,"
         r" message\.timestamp\.difference\.max\.ms, message\.timestamp\.type,"
         r" unclean\.leader\.election\.enable, min\.insync\.replicas",
         "Topic configs not to copy. `config.properties.blacklist` is the old name.",
     )
-    config_property_filter_class: Text = key(
+    config_property_filter_class: str = key(
         "config.property.filter.class",
+        TEXT,
         "DefaultConfigPropertyFilter",
         "Only Kafka's DefaultConfigPropertyFilter.",
     )
-    use_defaults_from: Side = key(
-        "use.defaults.from", "target", "Whose default counts for a config that is not set."
+    use_defaults_from: Literal["source", "target"] = key(
+        "use.defaults.from", SIDE, "target", "Whose default counts for a config that is not set."
     )
-    heartbeats_replication_enabled: Bool = key(
+    heartbeats_replication_enabled: bool = key(
         "heartbeats.replication.enabled",
+        BOOL,
         True,
         "Whether heartbeats topics are mirrored though `topics` does not select them.",
     )
-    admin_timeout_ms: Millis = key(
+    admin_timeout_ms: int = key(
         "admin.timeout.ms",
+        MILLIS,
         60_000,
         "For each request that looks at or changes topics, the first contact with a cluster among"
         " them. `request.timeout.ms` counts where it is shorter.",
     )
-    transforms: Text = key("transforms", "", "Must be empty: Connect's transforms cannot run here.")
-    causeway_transforms: Text = key(
+    transforms: str = key(
+        "transforms", TEXT, "", "Must be empty: Connect's transforms cannot run here."
+    )
+    causeway_transforms: str = key(
         "causeway.transforms",
+        TEXT,
         "",
         "Transforms, by their names, of which each is described below. The first that matches a"
         " topic is its only one.",
     )
-    internal_topics: Annotated[Literal["kafka-4", "kafka-3"], BeforeValidator(word)] = key(
+    internal_topics: Literal["kafka-4", "kafka-3"] = key(
         "causeway.internal.topics",
+        choice("kafka-4", "kafka-3"),
         "kafka-4",
         "Whose rule tells internal topics, which are never mirrored: by `kafka-3`, all whose names"
         " end in `.internal` or `-internal`.",
     )
-    delivery: Annotated[Literal["exactly-once", "at-least-once"], BeforeValidator(word)] = key(
+    delivery: Literal["exactly-once", "at-least-once"] = key(
         "causeway.delivery",
+        choice("exactly-once", "at-least-once"),
         "exactly-once",
         "`at-least-once` only for brokers without idempotent producers.",
     )
-    on_data_loss: Annotated[Literal["stop", "continue"], BeforeValidator(word)] = key(
+    on_data_loss: Literal["stop", "continue"] = key(
         "causeway.on.data.loss",
+        choice("stop", "continue"),
         "stop",
         "If the source deleted records before they were mirrored, a partition stops until"
         " `causeway restart --adopt` acknowledges the loss (`stop`), or goes on and reports the"
         " number of lost records (`continue`).",
     )
-    sole_writer: Bool | None = key(
+    sole_writer: bool | None = key(
         "causeway.sole.writer",
+        BOOL,
         None,
         "Whether nobody else writes to the mirrored topics; a foreign record then stops its"
         " partition. Default: true where their names begin with the source's alias.",
     )
-    provenance: Annotated[Literal["none", "header", "local"], BeforeValidator(word)] = key(
+    provenance: Literal["none", "header", "local"] = key(
         "causeway.provenance",
+        choice("none", "header", "local"),
         "none",
         "`header`: each mirrored record gets a header `causeway.origin` that names its source, and"
         " records that have been on the target are left out, so that [flows may go both ways"
         " with the same names](../explanation/provenance.md). `local`: so are all that were"
         " mirrored before.",
     )
-    skip_header: Text = key(
+    skip_header: str = key(
         "causeway.skip.header",
+        TEXT,
         "",
         "Name of a header: records that have it are not mirrored, such as those that a program"
         " writes to both clusters.",
     )
-    throttle: Annotated[int, whole(1, LONG_MAX)] | None = key(
+    throttle_bytes_per_s: int | None = key(
         "causeway.throttle.bytes.per.second",
+        whole(1, LONG_MAX),
         None,
         "Most bytes a second that are read from the source; `causeway throttle` wins over it."
         " Default: no limit.",
     )
-    geo: Bool = key(
+    geo: bool = key(
         "causeway.geo",
+        BOOL,
         False,
         "Whether topics chosen with `causeway geo` are mirrored as if `topics` named them.",
     )
-    way_back: Bool = key(
+    way_back: bool = key(
         "causeway.way.back",
+        BOOL,
         False,
         "Whether this flow, `B->A`, is the way back of `A->B`: it mirrors nothing but what"
         " `causeway failback`, or `cutover --back`, has had begin at a cut.",
     )
 
 
-class ControlKeys(Keys):
+@dataclass(frozen=True, kw_only=True)
+class HeartbeatKeys(Keys):
+    """Of every pair of clusters, whether its flow runs or not."""
+
+    enabled: bool = key(
+        "emit.heartbeats.enabled", BOOL, True, "Whether to write heartbeats to the pair's target."
+    )
+    interval_s: float = key(
+        "emit.heartbeats.interval.seconds", SECONDS, 1, "How often to write one."
+    )
+    replication_factor: int = key(
+        "heartbeats.topic.replication.factor", REPLICAS, 3, "Of the heartbeats topic."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlSettings(Keys):
     """Of a flow, besides its records: groups, offset syncs, checkpoints and ACLs."""
 
-    groups: Text = key(
-        "groups", ".*", "Consumer groups to follow: a list of whole-name regular expressions."
+    groups: tuple[Pattern, ...] = key(
+        "groups",
+        PATTERNS,
+        ".*",
+        "Consumer groups to follow: a list of whole-name regular expressions.",
     )
-    groups_exclude: Text = key(
+    groups_exclude: tuple[Pattern, ...] = key(
         "groups.exclude",
+        PATTERNS,
         "console-consumer-.*, connect-.*, __.*",
         "Groups to leave out; wins over `groups`. `groups.blacklist` is the old name.",
     )
-    group_filter_class: Text = key(
-        "group.filter.class", "DefaultGroupFilter", "Only Kafka's DefaultGroupFilter."
+    group_filter_class: str = key(
+        "group.filter.class", TEXT, "DefaultGroupFilter", "Only Kafka's DefaultGroupFilter."
     )
-    refresh_groups_enabled: Bool = key(
-        "refresh.groups.enabled", True, "Whether to look for new groups."
+    refresh_groups_enabled: bool = key(
+        "refresh.groups.enabled", BOOL, True, "Whether to look for new groups."
     )
-    refresh_groups_interval: Seconds = key(
-        "refresh.groups.interval.seconds", 600, "How often to look for them."
+    refresh_groups_interval_s: float = key(
+        "refresh.groups.interval.seconds", SECONDS, 600, "How often to look for them."
     )
-    emit_checkpoints_enabled: Bool = key(
+    emit_checkpoints_enabled: bool = key(
         "emit.checkpoints.enabled",
+        BOOL,
         True,
         "Whether to write the groups' translated offsets to the checkpoints topic.",
     )
-    emit_checkpoints_interval: Seconds = key(
-        "emit.checkpoints.interval.seconds", 60, "How often to write them."
+    emit_checkpoints_interval_s: float = key(
+        "emit.checkpoints.interval.seconds", SECONDS, 60, "How often to write them."
     )
-    checkpoints_replication_factor: Replicas = key(
-        "checkpoints.topic.replication.factor", 3, "Of the checkpoints topic."
+    checkpoints_replication_factor: int = key(
+        "checkpoints.topic.replication.factor", REPLICAS, 3, "Of the checkpoints topic."
     )
-    sync_group_offsets_enabled: Bool = key(
+    sync_group_offsets_enabled: bool = key(
         "sync.group.offsets.enabled",
+        BOOL,
         False,
         "Whether to commit the translated offsets on the target, for groups without members there.",
     )
-    sync_group_offsets_interval: Seconds = key(
-        "sync.group.offsets.interval.seconds", 60, "How often to commit them."
+    sync_group_offsets_interval_s: float = key(
+        "sync.group.offsets.interval.seconds", SECONDS, 60, "How often to commit them."
     )
-    emit_offset_syncs_enabled: Bool = key(
+    emit_offset_syncs_enabled: bool = key(
         "emit.offset-syncs.enabled",
+        BOOL,
         True,
         "Whether to write pairs of source and target offsets to the offset-syncs topic.",
     )
-    offset_lag_max: Annotated[int, whole(0, LONG_MAX)] = key(
-        "offset.lag.max", 100, "Records of a partition after which another pair is written."
+    offset_lag_max: int = key(
+        "offset.lag.max",
+        whole(0, LONG_MAX),
+        100,
+        "Records of a partition after which another pair is written.",
     )
-    offset_syncs_topic_location: Side = key(
-        "offset-syncs.topic.location", "source", "Cluster that holds the offset-syncs topic."
+    offset_syncs_topic_location: Literal["source", "target"] = key(
+        "offset-syncs.topic.location", SIDE, "source", "Cluster that holds the offset-syncs topic."
     )
-    offset_syncs_replication_factor: Replicas = key(
-        "offset-syncs.topic.replication.factor", 3, "Of the offset-syncs topic."
+    offset_syncs_replication_factor: int = key(
+        "offset-syncs.topic.replication.factor", REPLICAS, 3, "Of the offset-syncs topic."
     )
-    sync_topic_acls_enabled: Bool = key(
-        "sync.topic.acls.enabled", True, "Whether to give mirrored topics the source's ACLs."
+    sync_topic_acls_enabled: bool = key(
+        "sync.topic.acls.enabled", BOOL, True, "Whether to give mirrored topics the source's ACLs."
     )
-    sync_topic_acls_interval: Seconds = key(
-        "sync.topic.acls.interval.seconds", 600, "How often to compare ACLs."
+    sync_topic_acls_interval_s: float = key(
+        "sync.topic.acls.interval.seconds", SECONDS, 600, "How often to compare ACLs."
     )
-    read_only_mirrors: Bool = key(
+    read_only_mirrors: bool = key(
         "causeway.read.only.mirrors",
+        BOOL,
         False,
         "Whether to deny writing to mirrored topics to all but Causeway; needs"
         " `causeway.principal`.",
     )
-    principal: Principal | None = key(
+    principal: str | None = key(
         "causeway.principal",
+        PRINCIPAL,
         None,
         "Who Causeway is on the target, such as `User:causeway`; by default the user of PLAIN or"
         " SCRAM.",
     )
-    mm2_offsets: Bool = key(
+    mm2_offsets: bool = key(
         "causeway.mirror.maker.offsets",
+        BOOL,
         True,
         "Whether to go on from MirrorMaker 2's positions, and to keep them written.",
     )
-    mm2_offsets_topic: Text | None = key(
+    mm2_offsets_topic: str | None = key(
         "causeway.mirror.maker.offsets.topic",
+        TEXT,
         None,
         "Where these are on the target. Default: `mm2-offsets.A.internal`, A being the source.",
     )
-    mm2_connector: Text = key(
+    mm2_connector: str = key(
         "causeway.mirror.maker.connector",
+        TEXT,
         "MirrorSourceConnector",
         "What the connector is called there.",
     )
-    paused: Paused = key(
+    paused: str = key(
         "causeway.paused",
+        PAUSED,
         "",
         "What waits until the file says otherwise: `records`, `checkpoints` (with the groups'"
         " offsets) or `heartbeats`, or several of them. Commands do not resume it.",
     )
-
-
-class HeartbeatKeys(Keys):
-    """Of every pair of clusters, whether its flow runs or not."""
-
-    enabled: Bool = key(
-        "emit.heartbeats.enabled", True, "Whether to write heartbeats to the pair's target."
-    )
-    interval: Seconds = key("emit.heartbeats.interval.seconds", 1, "How often to write one.")
-    replication_factor: Replicas = key(
-        "heartbeats.topic.replication.factor", 3, "Of the heartbeats topic."
-    )
+    heartbeats: HeartbeatKeys = HeartbeatKeys()
+    # Aliases of the source in MirrorMaker 2's positions, likeliest first. Empty: the source's own
+    # alias, or the empty alias.
+    mm2_aliases: tuple[str, ...] = ()
 
 
 SKIP_HEADER, PROVENANCE = "causeway.skip.header", "causeway.provenance"
@@ -405,4 +380,6 @@ OLD_NAMES = {
 }
 
 # All that may be written `A->B.key`, or `key` for all.
-OF_FLOWS = FlowKeys.names() | ControlKeys.names() | HeartbeatKeys.names() | OLD_NAMES.keys()
+OF_FLOWS = frozenset().union(
+    *(keys.key_names() for keys in (FlowKeys, ControlSettings, HeartbeatKeys)), OLD_NAMES
+)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from causeway.config import transform_keys
-from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys, ProducerKeys
-from causeway.config.keys import (
-    IN_SECONDS,
-    OLD_NAMES,
-    ControlKeys,
-    FlowKeys,
-    HeartbeatKeys,
-    Keys,
-    RunKeys,
+from causeway.config.client_keys import (
+    REGISTRY_TLS,
+    SECURITY,
+    ClientKeys,
+    FetchSettings,
+    ProducerKeys,
+    RegistryKeys,
+    SchemaKeys,
 )
-from causeway.config.schema_keys import REGISTRY_TLS, RegistryKeys, SchemaKeys
-from causeway.config.transform_keys import SECRETS, TransformKeys
+from causeway.config.keys import OLD_NAMES, ControlSettings, FlowKeys, HeartbeatKeys, Keys
+from causeway.config.process import IN_SECONDS, HttpSettings, RunSettings, WebhookSettings
+from causeway.config.transform_keys import TRANSFORM_REGISTRY_TLS, TRANSFORM_SECRETS, TransformKeys
 
 _HEAD = """# Configuration
 
@@ -64,7 +63,7 @@ def _page() -> Iterator[str]:
     yield from _table(_rows(FlowKeys))
     yield _PATTERNS
     yield "\nGroups, offset syncs, checkpoints and ACLs of a flow, written the same way:\n"
-    yield from _table(_rows(ControlKeys))
+    yield from _table(_rows(ControlSettings))
     yield "\nSchemas of a flow's records, written the same way:\n"
     yield from _table(_rows(SchemaKeys))
     yield "\nThe schema registry of a cluster, written `A.key`:\n"
@@ -77,19 +76,20 @@ def _page() -> Iterator[str]:
     yield "\n## Transforms\n"
     yield _TRANSFORMS
     yield from _table(_rows(TransformKeys))
-    described = (transform_keys.REGISTRY_TLS | SECRETS).items()
+    described = (TRANSFORM_REGISTRY_TLS | TRANSFORM_SECRETS).items()
     yield from list(_table((f"`{name}`", "", meaning) for name, meaning in described))[2:]
     yield "\n## Readers\n"
     yield "Written `A.consumer.key`:\n"
-    yield from _table(_rows(ConsumerKeys))
+    yield from _table(_rows(FetchSettings))
     yield "\n## Writers\n"
     yield "Written `A.producer.key`, or `A->B.producer.override.key`:\n"
-    yield from _table(_rows(ProducerKeys))
+    yield from _table(_rows(ProducerKeys, but=ClientKeys))
     yield "\n## Every client\n"
     yield "Written `A.key`, or `A.consumer.key`, `A.producer.key`, `A.admin.key`:\n"
     yield from _table(_rows(ClientKeys))
     yield "\n## The process\n"
-    yield from _table(_rows(RunKeys))
+    process = (RunSettings, HttpSettings, WebhookSettings)
+    yield from _table(row for keys in process for row in _rows(keys))
     seconds = ", ".join(f"`{name}`" for name in IN_SECONDS)
     yield f"\nThe same in seconds: {seconds}."
     yield (
@@ -98,15 +98,10 @@ def _page() -> Iterator[str]:
     )
 
 
-def _rows(keys: type[Keys]) -> Iterator[tuple[str, str, str]]:
-    for field in keys.model_fields.values():
-        default = "" if field.default is None else _shown(field.default)
-        yield f"`{field.alias}`", default, field.description or ""
-
-
-def _shown(value: object) -> str:
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return f"`{text}`" if text else ""
+def _rows(keys: type[Keys], *, but: type[Keys] = Keys) -> Iterator[tuple[str, str, str]]:
+    for name, key in keys.table().items():
+        if name not in but.table():
+            yield f"`{key.name}`", f"`{key.default}`" if key.default else "", key.meaning
 
 
 def _table(rows: Iterable[tuple[str, str, str]]) -> Iterator[str]:

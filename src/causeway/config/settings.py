@@ -1,20 +1,20 @@
-"""What a configuration file says, typed. Read once, refused together, never printed with a secret.
+"""The settings of a run, with types. `repr` never shows a secret.
 
-The names in brackets are the keys of a MirrorMaker 2 property file that each field comes from.
-Values that go to lanes on other machines (`ClientSettings`) hold everything they need: key and
-trust stores are converted to PEM text on the driver, so that no file is read on an executor.
+The names in brackets are the keys of a MirrorMaker 2 property file.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from causeway.config.control_settings import ControlSettings
-from causeway.config.geo_topics import ChosenTopics
+from causeway.config.client_keys import FetchSettings, SchemaKeys
+from causeway.config.clients import ClientSettings
+from causeway.config.keys import ControlSettings, FlowKeys, HeartbeatKeys, values_of
+from causeway.config.process import RunSettings
 from causeway.config.rereading import Rereading
+from causeway.config.values import FrozenMap, Secret, TransformFormat, freeze
 from causeway.filters import (
     Renaming,
     TopicDecision,
@@ -26,105 +26,14 @@ from causeway.filters import (
 from causeway.naming import HEARTBEATS, PolicyFailedError, ReplicationPolicy
 from causeway.patterns import Pattern
 
-SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-TransformFormat = Literal["json", "avro", "protobuf", "string", "binary"]
 
-
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """A value that `repr`, `str` and format strings never show; `reveal()` is the one way to it."""
-
-    _value: str = field(repr=False)
-
-    def reveal(self) -> str:
-        return self._value
-
-    def __str__(self) -> str:
-        return "********"
-
-    __repr__ = __str__
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsSettings:
-    """`ca_pem`: trusted certificates, or None for the system's; `cert_pem` (chain) and `key_pem`
-    (unencrypted PKCS8 or PKCS1) for mutual TLS. `verify_hostname` is false where
-    `ssl.endpoint.identification.algorithm` is empty; `versions`: TLSv1.2, TLSv1.3 or both."""
-
-    ca_pem: str | None = None
-    cert_pem: str | None = None
-    key_pem: Secret | None = None
-    verify_hostname: bool = True
-    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthSettings:
-    """A grant of RFC 6749 at `token_endpoint`; `fields`: what is asked with besides, such as a
-    refresh token. Without a secret (an empty one) the client only says its name. `ca_pem`: all that
-    is trusted there; None: what the system trusts, and the cluster's connections. `access_token`:
-    one that somebody gave; then nobody is asked, and the rest is empty."""
-
-    token_endpoint: str
-    client_id: str
-    client_secret: Secret
-    grant: Literal["client_credentials", "refresh_token", "password"] = "client_credentials"
-    fields: Mapping[str, Secret] = field(default_factory=dict, repr=False)
-    scope: str | None = None
-    extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
-    ca_pem: str | None = field(default=None, repr=False)
-    access_token: Secret = Secret("")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaslSettings:
-    mechanism: SaslMechanism
-    username: str = ""
-    password: Secret = Secret("")
-    oauth: OAuthSettings | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSettings:
-    """How one role (source reader, target writer, admin) of one link reaches one cluster."""
-
-    alias: str
-    bootstrap: tuple[tuple[str, int], ...]
-    protocol: SecurityProtocol = "PLAINTEXT"
-    tls: TlsSettings | None = None
-    sasl: SaslSettings | None = None
-    client_id: str = "causeway"
-    connect_timeout_ms: int = 10_000
-    request_timeout_ms: int = 30_000
-    receive_buffer_bytes: int = -1  # of a socket; -1: left to the kernel
-    send_buffer_bytes: int = -1
-    max_request_bytes: int | None = None  # of a request with records; None: no limit of ours
-    cluster_id: str | None = None  # the only cluster that may answer; None: as progress has it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSettings:
-    """[consumer.*] of a link: sizes in bytes, waits in milliseconds."""
-
-    read_committed: bool = True
-    max_wait_ms: int = 500
-    min_bytes: int = 1
-    max_bytes: int = 50 * 1024 * 1024
-    max_partition_bytes: int | None = None  # None: 4 MiB, over a long round trip more
-    metadata_max_age_ms: int = 300_000
-    start: Literal["earliest", "latest"] = "earliest"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatSettings:
-    """Heartbeats of one pair of clusters, which MirrorMaker 2 emits even where no flow runs."""
+@dataclass(frozen=True, kw_only=True)
+class HeartbeatSettings(HeartbeatKeys):
+    """Heartbeats of one pair of clusters. MirrorMaker 2 emits them also if no flow runs."""
 
     source: str  # alias
     target: ClientSettings  # holds `topic` ([<target>.admin.*])
     topic: str = HEARTBEATS
-    interval_s: float = 1
-    replication_factor: int = 3
 
     @property
     def name(self) -> str:
@@ -157,20 +66,13 @@ class RegistrySettings:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaSettings:
-    """[causeway.schemas.*] What becomes of the schemas of a link's records: `copy` keeps the ids,
-    `translate` writes those of the target's registry into the records."""
+@dataclass(frozen=True, kw_only=True)
+class SchemaSettings(SchemaKeys):
+    """What happens to the schemas of a link's records: `copy` keeps the ids, `translate` writes the
+    ids of the target's registry into the records."""
 
-    mode: Literal["copy", "translate"]
     source: RegistrySettings
     target: RegistrySettings
-    interval_s: float = 30
-    subjects: tuple[Pattern, ...] = ()  # besides those of topics
-    names: Literal["mirror", "source", "both"] = "mirror"
-    context: str = ""  # of the target's registry
-    unknown: Literal["stop", "pass"] = "stop"
-    parts: tuple[str, ...] = ("key", "value")  # of a record, that are translated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,9 +95,12 @@ class TransformSettings:
     key_schema: str | None = None  # Spark DDL
     value_schema: str | None = None
     registry: RegistrySettings | None = None
-    secrets: Mapping[str, Secret] = field(default_factory=dict)
+    secrets: Mapping[str, Secret] = field(default_factory=FrozenMap)
     dead_letters: str | None = None
     lanes: int = 1  # how many lanes share its partitions
+
+    def __post_init__(self) -> None:
+        freeze(self, "secrets")
 
     @property
     def kind(self) -> Literal["sql", "python", "rules"]:
@@ -211,7 +116,24 @@ class TreatmentSettings:
     kind: str
     decides: Mapping[str, Any]
     text: str
-    needs: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    needs: Mapping[str, Any] = field(default_factory=FrozenMap, repr=False)
+
+    def __post_init__(self) -> None:
+        freeze(self, "decides", "needs")
+
+
+class ChosenTopics:
+    """The names of a link's, on its source, as last read of its directives (control/geo_topics.py).
+
+    One is shared by all who hold a link's settings, so that what is chosen counts everywhere at
+    once. Where a driver is among them, it alone replaces `names`: it sees by them what it has yet
+    to do. Replaced as a whole: whoever reads it needs no lock.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self, names: frozenset[str] = frozenset()) -> None:
+        self.names = names
 
 
 def directives_topic(source: str, target: str) -> str:
@@ -231,32 +153,36 @@ class LinkSettings:
     topics: tuple[Pattern, ...]
     topics_exclude: tuple[Pattern, ...]
     config_properties_exclude: tuple[Pattern, ...]
-    use_defaults_from: Literal["source", "target"] = "target"
-    replication_factor: int = 2  # -1: the target broker's default
-    refresh_topics_enabled: bool = True
-    refresh_topics_interval_s: float = 600
-    sync_topic_configs_enabled: bool = True
-    sync_topic_configs_interval_s: float = 600
-    heartbeats_replication_enabled: bool = True
+    use_defaults_from: Literal["source", "target"] = FlowKeys.use_defaults_from
+    replication_factor: int = FlowKeys.replication_factor  # -1: the target broker's default
+    refresh_topics_enabled: bool = FlowKeys.refresh_topics_enabled
+    refresh_topics_interval_s: float = FlowKeys.refresh_topics_interval_s
+    sync_topic_configs_enabled: bool = FlowKeys.sync_topic_configs_enabled
+    sync_topic_configs_interval_s: float = FlowKeys.sync_topic_configs_interval_s
+    heartbeats_replication_enabled: bool = FlowKeys.heartbeats_replication_enabled
     fetch: FetchSettings = FetchSettings()
-    delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    delivery: Literal["exactly-once", "at-least-once"] = FlowKeys.delivery
     # How a source partition maps to the target's. "by-key" (MirrorMaker 1) where the target topic
     # has another partition count: the key decides, as Java's default partitioner would.
     partitioning: Literal["same", "by-key"] = "same"
     # False where others may write to the target topics too (names are not ours alone).
     sole_writer: bool = True
     # Whether a partition goes on without records that the source lost before they were mirrored.
-    on_data_loss: Literal["stop", "continue"] = "stop"
+    on_data_loss: Literal["stop", "continue"] = FlowKeys.on_data_loss
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
     # No record is copied, whatever directives say: the file wants it so.
     records_paused: bool = False
-    control: ControlSettings = field(default_factory=ControlSettings)
+    control: ControlSettings = ControlSettings()
     transforms: tuple[TransformSettings, ...] = ()
     treatments: tuple[TreatmentSettings, ...] = ()  # one after the other, before all else
     schemas: SchemaSettings | None = None
-    throttle_bytes_per_s: int | None = None  # unless a directive says otherwise; None: no limit
-    geo: bool = False  # topics that people choose by directives are mirrored as well
-    way_back: bool = False  # topics are mirrored only that a failback, or cutover, had begin
+    throttle_bytes_per_s: int | None = (
+        FlowKeys.throttle_bytes_per_s
+    )  # unless a directive says otherwise; None: no limit
+    geo: bool = FlowKeys.geo  # topics that people choose by directives are mirrored as well
+    way_back: bool = (
+        FlowKeys.way_back
+    )  # topics are mirrored only that a failback, or cutover, had begin
     chosen: ChosenTopics = field(default_factory=ChosenTopics, compare=False, repr=False)  # these
     # On the source, of all flows of the file: what may not leave its cluster is never mirrored.
     dead_letters: frozenset[str] = frozenset()
@@ -269,7 +195,10 @@ class LinkSettings:
     # before the mirror may be a copy that another tool has made.
     stops_on_data: bool = False
     # Where the file sets a key of this flow, by its name as for all flows: `A->B.topics (line 4)`.
-    places: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    places: Mapping[str, str] = field(default_factory=FrozenMap, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        freeze(self, "places")
 
     def transform_of(self, topic: str) -> TransformSettings | None:
         """What becomes of the records of `topic` (a name on the source); None: relayed as they are.
@@ -405,48 +334,6 @@ class LinkSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings:
-    """[causeway.http.*] The server in the driver. `port`: 0 for any free one, None for no server.
-    The other three are paths of PEM files, read where the server starts; `client_ca`: who signs
-    the certificates that clients must have."""
-
-    port: int | None = None
-    host: str = "127.0.0.1"
-    token: Secret | None = None
-    certificate: str | None = None
-    key: str | None = None
-    client_ca: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookSettings:
-    """[causeway.webhook.*] Where what happens is posted; `secret`: key of its signature."""
-
-    url: Secret
-    token: Secret | None = None
-    secret: Secret | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """[causeway.*]: ours alone. Seconds unless named otherwise."""
-
-    lanes: int | None = None  # None: by the cores that there are
-    progress_interval_s: float = 1.0
-    lease_s: float = 10.0
-    deleted_topics_retention_s: float | None = 7 * 24 * 3600.0  # None: for ever
-    connections: int = 2  # to each target broker, a lane
-    # Produce requests unanswered on a connection. None: 16, over a long round trip more.
-    in_flight: int | None = None
-    lane_buffer_bytes: int | None = None  # None: 64 MiB, with a far source broker 256
-    metrics_port: int | None = None  # None: metrics are not served
-    metrics_host: str = "127.0.0.1"
-    metrics_names: tuple[str, ...] = ()  # by which clients may call that port, too
-    http: HttpSettings = HttpSettings()
-    webhook: WebhookSettings | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     links: tuple[LinkSettings, ...]
     heartbeat_links: tuple[HeartbeatSettings, ...] = ()
@@ -455,21 +342,11 @@ class Settings:
     warnings: tuple[str, ...] = ()
     rereading: Rereading | None = field(default=None, compare=False, repr=False)
 
-
-def is_local(spark: Mapping[str, str | Secret]) -> bool:
-    """Whether Spark of these `spark.*` runs on this machine alone."""
-    return spark_text(spark, "spark.master", "local[*]").startswith("local")
+    def __post_init__(self) -> None:
+        freeze(self, "spark")
 
 
-def spark_text(spark: Mapping[str, str | Secret], name: str, default: str) -> str:
-    """One of these `spark.*` in clear text."""
-    value = spark.get(name, default)
-    return value.reveal() if isinstance(value, Secret) else value
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches `host`. No other name is asked for."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def shared_values(keys: FlowKeys) -> dict[str, Any]:
+    """The values of the fields that a LinkSettings has from these keys as they are."""
+    own = {each.name for each in fields(LinkSettings)} - {"transforms", "sole_writer"}
+    return {name: value for name, value in values_of(keys).items() if name in own}

@@ -1,65 +1,137 @@
-"""Types of keys' values: what text they take, and what a person is told of other text."""
+"""Kinds of values: which texts a key takes, and what they become."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field
+from causeway.filters import compile_patterns, split_list
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 PARTS = ("records", "checkpoints", "heartbeats")  # of a flow, that can be paused
+TransformFormat = Literal["json", "avro", "protobuf", "string", "binary"]
 _TOKEN_LENGTH = 16  # characters: shorter ones can be guessed
+_STRING: Mapping[str, Any] = {"type": "string"}
 
 
-def _boolean(value: Any) -> Any:
-    """As Java: `true` or `false` in any case, nothing else."""
-    text = value.strip().lower() if isinstance(value, str) else value
-    if text in ("true", "false"):
-        return text == "true"
-    if isinstance(value, bool):
-        return value
+class Secret:
+    """A value that `repr`, `str` and format strings never show; only `reveal()` returns it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __str__(self) -> str:
+        return "********"
+
+    __repr__ = __str__
+
+
+V = TypeVar("V")
+
+
+class FrozenMap(Mapping[str, V], Generic[V]):
+    """A mapping that cannot be changed."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, V] | None = None) -> None:
+        self._items = dict(items or {})
+
+    def __getitem__(self, key: str) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+def freeze(settings: Any, *names: str) -> None:
+    """Replaces the mappings in these fields by maps that cannot be changed."""
+    for name in names:
+        object.__setattr__(settings, name, FrozenMap(getattr(settings, name)))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`parse` makes a value of a text. It raises ValueError with the expected form, or ConfigError.
+    `schema`: the same values as JSON schema."""
+
+    parse: Callable[[str], Any]
+    schema: Mapping[str, Any] = field(default_factory=lambda: _STRING)
+
+    def then(self, convert: Callable[[Any], Any]) -> Kind:
+        """A kind that takes the same texts, and converts the parsed value."""
+        return replace(self, parse=lambda text: convert(self.parse(text)))
+
+
+def _boolean(text: str) -> bool:
+    """As Java: `true` or `false` in any case."""
+    if (word := text.strip().lower()) in ("true", "false"):
+        return word == "true"
     raise ValueError("true or false")
 
 
-def whole(low: int, high: int, allowed: tuple[int, ...] = ()) -> BeforeValidator:
+def whole(low: int, high: int, allowed: int | None = None) -> Kind:
+    """Whole numbers from `low` to `high`, and the number `allowed`."""
     expected = f"a whole number of at least {low}" if high >= INT_MAX else f"{low} to {high}"
-    if allowed:
-        expected += "".join(f", or {number}" for number in allowed)
+    schema: dict[str, Any] = {"maximum": high, "minimum": low, "type": "integer"}
+    if allowed is not None:
+        expected += f", or {allowed}"
+        schema = {"anyOf": [schema, {"const": allowed, "type": "integer"}]}
 
-    def parse(value: Any) -> Any:
-        text = str(value).strip()
+    def parse(text: str) -> int:
+        text = text.strip()
         digits = text.removeprefix("-").removeprefix("+")
         if digits.isascii() and digits.isdecimal() and len(digits) < 20:
             number = int(text)
-            if low <= number <= high or number in allowed:
+            if low <= number <= high or number == allowed:
                 return number
         raise ValueError(expected)
 
-    taken: Any = Annotated[int, Field(ge=low, le=high)]
-    if allowed:
-        taken = taken | Literal[allowed]
-    return BeforeValidator(parse, json_schema_input_type=taken)
+    return Kind(parse, schema)
 
 
-def word(value: Any) -> Any:
-    return value.strip().lower() if isinstance(value, str) else value
+def choice(*words: str) -> Kind:
+    """One of `words`, in any case."""
+    quoted = [f"'{word}'" for word in words]
+    expected = f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+    def parse(text: str) -> str:
+        if (word := text.strip().lower()) in words:
+            return word
+        raise ValueError(expected)
+
+    return Kind(parse, {"type": "string", "enum": list(words)})
 
 
-def _stripped(value: Any) -> Any:
-    return value.strip() if isinstance(value, str) else value
-
-
-def _principal(value: Any) -> Any:
-    kind, _, who = str(value).strip().partition(":")
-    if kind and who:
-        return f"{kind}:{who}"
+def _principal(text: str) -> str:
+    kind, _, name = text.strip().partition(":")
+    if kind and name:
+        return f"{kind}:{name}"
     raise ValueError("a principal such as User:causeway")
 
 
-def _token(value: Any) -> Any:
-    text = str(value).strip()
+def _token(text: str) -> str:
+    text = text.strip()
     if len(text) >= _TOKEN_LENGTH and _is_plain(text):
         return text
     raise ValueError(f"at least {_TOKEN_LENGTH} ASCII characters without blanks")
@@ -69,22 +141,22 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and " " not in text
 
 
-def _header(value: Any) -> Any:
-    text = str(value).strip()
+def _header(text: str) -> str:
+    text = text.strip()
     if text and _is_plain(text):
         return text
     raise ValueError("ASCII characters without blanks")
 
 
-def _paused(value: Any) -> Any:
-    found = [part.strip().lower() for part in str(value).split(",") if part.strip()]
+def _paused(text: str) -> str:
+    found = [part.strip().lower() for part in text.split(",") if part.strip()]
     if set(found) <= set(PARTS):
         return ", ".join(part for part in PARTS if part in found)
     raise ValueError(f"of {', '.join(PARTS)}")
 
 
-def _address(value: Any) -> Any:
-    text = str(value).strip()
+def _address(text: str) -> str:
+    text = text.strip()
     try:
         parts = urlsplit(text)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -95,16 +167,21 @@ def _address(value: Any) -> Any:
     raise ValueError("an address such as https://host/path")
 
 
-Bool = Annotated[bool, BeforeValidator(_boolean)]
-Count = Annotated[int, whole(1, INT_MAX)]
-Size = Annotated[int, whole(0, INT_MAX)]
-Millis = Annotated[int, whole(1, LONG_MAX)]
-Seconds = Annotated[int, whole(1, LONG_MAX)]
-Replicas = Annotated[int, whole(1, 32767, (-1,))]
-Text = Annotated[str, BeforeValidator(_stripped)]
-Side = Annotated[Literal["source", "target"], BeforeValidator(word)]
-Principal = Annotated[str, BeforeValidator(_principal)]
-Token = Annotated[str, BeforeValidator(_token)]
-Header = Annotated[str, BeforeValidator(_header)]
-Paused = Annotated[str, BeforeValidator(_paused)]
-Address = Annotated[str, BeforeValidator(_address)]
+BOOL = Kind(_boolean, {"type": "boolean"})
+COUNT = whole(1, INT_MAX)
+SIZE = whole(0, INT_MAX)
+MILLIS = whole(1, LONG_MAX)
+SECONDS = whole(1, LONG_MAX)
+REPLICAS = whole(1, 32767, -1)
+RAW = Kind(str)  # blanks may be a part of the value
+TEXT = Kind(str.strip)
+SIDE = choice("source", "target")
+FORMAT = choice("json", "avro", "protobuf", "string", "binary")
+PATTERNS = Kind(compile_patterns)
+LIST = Kind(split_list)
+PRINCIPAL = Kind(_principal)
+TOKEN = Kind(_token).then(Secret)
+HEADER = Kind(_header).then(Secret)
+SECRET = Kind(str).then(Secret)
+PAUSED = Kind(_paused)
+ADDRESS = Kind(_address)

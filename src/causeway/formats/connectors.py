@@ -23,8 +23,7 @@ from typing import Any, Final
 
 from causeway import filters
 from causeway.config import Entry
-from causeway.config.reading import Effect, audit_key, known
-from causeway.config.reading.kept_names import ALIASES, OFFSETS_TOPIC
+from causeway.config.reading import ALIASES, OFFSETS_TOPIC, Effect, audit_key, is_worker_key
 from causeway.errors import ConfigError, OtherFormError
 from causeway.formats.causeway_yaml.to_properties import to_properties
 from causeway.naming import PACKAGE, is_legal_name
@@ -262,7 +261,7 @@ class _Writer:
             if acts != kind:
                 continue
             meaningless = audit_key(f"{flow}.{key}", flow.split("->")).effect is Effect.MEANINGLESS
-            if meaningless or (known.is_worker(key) and not key.startswith(_OF_CLIENTS)):
+            if meaningless or (is_worker_key(key) and not key.startswith(_OF_CLIENTS)):
                 self._left_out[key] = None
             else:
                 self._add(f"{flow}.{key}", value)

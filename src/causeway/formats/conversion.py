@@ -13,8 +13,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from causeway import filters
-from causeway.config import Entry, Problems, transform_keys
-from causeway.config.reading import audit, jaas
+from causeway.config import TRANSFORMS, Entry, Problems, is_transform_key, key_in_transform
+from causeway.config.reading import parse_jaas, split_key
 from causeway.errors import ConfigError
 from causeway.formats.causeway_yaml import forms, login, shape
 from causeway.formats.causeway_yaml.document import Fields, parse, read_document
@@ -116,7 +116,7 @@ def _check(path: Path, entries: Mapping[str, Entry], back: Mapping[str, Entry]) 
     lost = [
         key
         for key, text in one.items()
-        if key not in other or not same_text(audit.split_key(key, aliases)[1], text, other[key])
+        if key not in other or not same_text(split_key(key, aliases)[1], text, other[key])
     ]
     if lost:
         raise ConfigError("convert", str(path), f"the other form cannot say {', '.join(lost)}")
@@ -127,13 +127,13 @@ def same_text(name: str, text: str, other: str) -> bool:
     if text == other:
         return True
     if name == login.JAAS:
-        return jaas.parse_jaas(text) == jaas.parse_jaas(other)
-    if transform_keys.of_transform(name):
+        return parse_jaas(text) == parse_jaas(other)
+    if is_transform_key(name):
         parts: tuple[shape.Section, ...] = (shape.transform(),)
-        name = transform_keys.within(name)
+        name = key_in_transform(name)
     else:
         parts = (shape.cluster(), shape.link(), shape.run())
-    if name == transform_keys.LIST:
+    if name == TRANSFORMS:
         return filters.split_list(text) == filters.split_list(other)
     leaves = [leaf for part in parts for _, leaf in part.leaves() if leaf.key == name]
     return any(forms.same(leaf, text, other) for leaf in leaves)

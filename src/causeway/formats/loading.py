@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from causeway.config import Settings, rereadable
+from causeway.config import Entry, Problems, Settings, rereadable
 
 if TYPE_CHECKING:
     from causeway.config import Entry
@@ -50,7 +50,6 @@ def _load(path: Path, environment: Mapping[str, str] | None) -> Settings:
         from causeway.formats.mm2 import load_mm2
 
         return load_mm2(path, environment=environment)
-    from causeway.config import Problems
     from causeway.formats import connectors
     from causeway.formats.causeway_yaml.document import read_document
 
@@ -72,7 +71,6 @@ def read_entries(path: Path) -> Mapping[str, Entry]:
         from causeway.formats.properties import read_properties
 
         return read_properties(path).entries
-    from causeway.config import Problems
     from causeway.formats.causeway_yaml import read
     from causeway.formats.causeway_yaml.document import read_document
     from causeway.formats.connectors import read_connectors

@@ -22,22 +22,29 @@ from causeway.config import (
     SKIP_HEADER,
     ClientSettings,
     ControlSettings,
+    Entries,
     Entry,
+    FetchSettings,
     FlowKeys,
+    HeartbeatKeys,
     LinkSettings,
     Problems,
     Settings,
     read,
 )
-from causeway.config.reading import Entries, audit, client_settings
-from causeway.config.reading.build import (
-    clear_text,
-    fetch_settings,
-    open_spark,
+from causeway.config.reading import (
+    check_listed,
+    clear_text_warnings,
+    client_key_warnings,
+    client_settings,
+    listed_transforms,
+    open_spark_warnings,
+    read_transforms,
     run_settings,
     spark_settings,
+    transform_entries,
+    without_dead_letters,
 )
-from causeway.config.reading.transforms import apart, check_listed, family, listed, transforms
 from causeway.errors import ConfigError
 from causeway.formats.properties import load_properties
 from causeway.naming import ReplicationPolicy
@@ -49,7 +56,7 @@ _NO_CONTROL = ControlSettings(
     groups=(),
     emit_checkpoints_enabled=False,
     emit_offset_syncs_enabled=False,
-    emit_heartbeats_enabled=False,
+    heartbeats=HeartbeatKeys(enabled=False),
     sync_topic_acls_enabled=False,
     mm2_offsets=False,
 )
@@ -93,7 +100,7 @@ def load_mm1(
     run = run_settings({**own, **given}, problems)
     spark = spark_settings(own, problems)
     flow = read(FlowKeys, own, problems)
-    check_listed(own, {"": listed(own)}, problems)
+    check_listed(own, {"": listed_transforms(own)}, problems)
     for key in (PROVENANCE, SKIP_HEADER):
         if key in own:
             problems.add(f"{own[key].place} needs a property file of flows: `causeway run FILE`")
@@ -105,12 +112,12 @@ def load_mm1(
     for (path, entries, problems), alias in zip(files, _aliases(files), strict=True):
         source = _client(entries, alias, problems)
         read_keys = _consumer_keys(entries)
-        fetch = fetch_settings(read_keys, problems)
+        fetch = read(FetchSettings, read_keys, problems)
         refresh_s = _refresh_interval_s(read_keys, problems)
         problems.raise_if_any()
-        found = transforms(
+        found = read_transforms(
             own,
-            family(own),
+            transform_entries(own),
             slug=f"{alias}.{TARGET_ALIAS}",
             directory=producer_config.parent,
             problems=of_producer,
@@ -140,12 +147,16 @@ def load_mm1(
                 group_id=entries["group.id"].value.strip(),
                 control=_NO_CONTROL,
                 transforms=found,
-                throttle_bytes_per_s=flow.throttle,
+                throttle_bytes_per_s=flow.throttle_bytes_per_s,
             )
         )
-    warnings += clear_text(client for link in links for client in (link.source, link.target))
-    warnings += open_spark(spark)
-    return Settings(links=tuple(apart(links)), run=run, spark=spark, warnings=tuple(warnings))
+    warnings += clear_text_warnings(
+        client for link in links for client in (link.source, link.target)
+    )
+    warnings += open_spark_warnings(spark)
+    return Settings(
+        links=tuple(without_dead_letters(links)), run=run, spark=spark, warnings=tuple(warnings)
+    )
 
 
 def _read(
@@ -205,4 +216,4 @@ def _aliases(files: Sequence[tuple[Path, Entries, Problems]]) -> list[str]:
 
 
 def _warnings(path: Path, entries: Entries, role: str) -> list[str]:
-    return [f"{path}: {line}" for line in audit.client_warnings(entries, role)]
+    return [f"{path}: {line}" for line in client_key_warnings(entries, role)]

@@ -14,9 +14,11 @@ from causeway.config import (
     OF_FLOWS,
     OLD_NAMES,
     ClientSettings,
-    ControlKeys,
-    Entry,
+    ControlSettings,
+    Entries,
+    FetchSettings,
     FlowKeys,
+    FlowSwitch,
     HeartbeatKeys,
     HeartbeatSettings,
     LinkSettings,
@@ -25,35 +27,43 @@ from causeway.config import (
     SchemaKeys,
     Settings,
     read,
+    shared_values,
+    values_of,
 )
 from causeway.config.reading import (
-    audit,
-    both_ways,
-    circles,
+    check_circles,
+    check_listed,
+    clear_text_warnings,
     client_entries,
     client_settings,
+    control_without_groups,
     flow_entries,
-    kept_names,
-)
-from causeway.config.reading.build import (
-    clear_text,
-    control_settings,
-    fetch_settings,
-    open_spark,
-    patterns,
-    records_paused,
+    is_recipe,
+    key_warnings,
+    listed_transforms,
+    load_policy,
+    open_spark_warnings,
+    read_transforms,
+    recipe_note,
     run_settings,
+    schema_settings,
+    shown_place,
     spark_settings,
+    split_key,
+    transform_entries,
+    translation,
+    treatments,
+    with_identity_policy,
+    with_offsets,
+    with_renaming,
+    without_dead_letters,
+    without_loops,
 )
-from causeway.config.reading.schemas import schema_settings, translation
-from causeway.config.reading.transforms import apart, check_listed, family, listed, transforms
-from causeway.config.reading.treatments import treatments
 from causeway.errors import ConfigError
 from causeway.filters import POLICY
 from causeway.formats.properties import load_properties
-from causeway.naming import KAFKAS, PACKAGE, CustomPolicy, ReplicationPolicy, is_legal_name
+from causeway.naming import KAFKAS, PACKAGE, ReplicationPolicy, is_legal_name
 
-Entries = Mapping[str, Entry]
 _FILTERS = {
     "topic.filter.class": "DefaultTopicFilter",
     "config.property.filter.class": "DefaultConfigPropertyFilter",
@@ -79,21 +89,21 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
     links = _links(file, aliases, problems)
     run = run_settings(file.entries, problems)
     spark = spark_settings(file.entries, problems)
-    circles.check(links, problems)
-    links, told = both_ways.one_way(circles.told_of_renaming(links))
+    check_circles(links, problems)
+    links, told = without_loops(with_renaming(links))
     problems.raise_if_any()
     notes = [
-        f"{audit.place(entry, aliases)} is set again below; the last one counts"
+        f"{shown_place(entry, aliases)} is set again below; the last one counts"
         for entry in file.repeated
     ]
     notes += [*_old_names(file.entries), *told]
-    notes += clear_text(client for link in links for client in (link.source, link.target))
-    notes += open_spark(spark)
+    notes += clear_text_warnings(client for link in links for client in (link.source, link.target))
+    notes += open_spark_warnings(spark)
     notes += _paused(links)
     notes += [
-        kept_names.note(f"{source}->{target}")
+        recipe_note(f"{source}->{target}")
         for source, target in _pairs(aliases)
-        if kept_names.is_recipe(_said(file.entries, source, target))
+        if is_recipe(_flow_keys(file.entries, source, target))
         and any((link.source.alias, link.target.alias) == (source, target) for link in links)
     ]
     heartbeats = _heartbeats(file.entries, aliases, notes)
@@ -102,7 +112,7 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
         heartbeat_links=tuple(heartbeats),
         run=run,
         spark=spark,
-        warnings=(*notes, *audit.warnings(file.entries, aliases)),
+        warnings=(*notes, *key_warnings(file.entries, aliases)),
     )
 
 
@@ -139,7 +149,7 @@ def _check_flow_names(entries: Entries, aliases: Iterable[str], problems: Proble
         # `A -> B.x = y` is the key `A` in Java's syntax.
         if entry.key in aliases and entry.value.startswith("->"):
             problems.add(f"{entry.place}: a flow is written A->B.key, without blanks")
-        if "->" not in entry.key or audit.split_key(entry.key, aliases)[0]:
+        if "->" not in entry.key or split_key(entry.key, aliases)[0]:
             continue
         source, _, rest = entry.key.partition("->")
         unknown = [source.strip()] if source.strip() not in aliases else []
@@ -158,16 +168,12 @@ def _links(file: PropertyFile, aliases: tuple[str, ...], problems: Problems) -> 
     links = []
     for source, target in _pairs(aliases):
         own = _own(entries, source, target)
-        found: list[str] = []
-        keys = read(FlowKeys, own, here := Problems("", found))
-        # What is wrong with the keys of a flow that does not run stops nobody.
-        unclear = "enabled" in own and (
-            own["enabled"].missing or any("enabled" in line for line in here.lines)
-        )
-        if keys.enabled or unclear:
-            with_transforms[f"{source}->{target}"] = listed(own)
-            for line in here.lines:
-                problems.add(line)
+        switch = read(FlowSwitch, own, here := Problems(""))
+        # A flow that does not run may have wrong values in its other keys.
+        unclear = "enabled" in own and (own["enabled"].missing or here.lines)
+        if switch.enabled or unclear:
+            with_transforms[f"{source}->{target}"] = listed_transforms(own)
+            keys = read(FlowKeys, own, problems)
             link = _link(file, own, keys, source, target, problems)
             if link is not None:
                 links.append(link)
@@ -176,21 +182,21 @@ def _links(file: PropertyFile, aliases: tuple[str, ...], problems: Problems) -> 
         problems.add(
             "no flow is enabled: set A->B.enabled = true, with the aliases of two clusters"
         )
-    return apart(links)
+    return without_dead_letters(links)
 
 
 def _own(entries: Entries, source: str, target: str) -> Entries:
     """What the file says of the pair, under the keys' newest names."""
-    own = dict(kept_names.settled(_said(entries, source, target)))
+    own = dict(with_identity_policy(_flow_keys(entries, source, target)))
     for old, new in OLD_NAMES.items():
         if old in own:
             own.setdefault(new, own[old])
     return own
 
 
-def _said(entries: Entries, source: str, target: str) -> Entries:
+def _flow_keys(entries: Entries, source: str, target: str) -> Entries:
     """The flow's keys as the file has them."""
-    return flow_entries(entries, source, target, OF_FLOWS | SchemaKeys.names())
+    return flow_entries(entries, source, target, OF_FLOWS | SchemaKeys.key_names())
 
 
 def _paused(links: Iterable[LinkSettings]) -> list[str]:
@@ -212,7 +218,7 @@ def _heartbeats(
         own = _own(entries, source, target)
         problems = Problems("")
         keys = read(HeartbeatKeys, own, problems)
-        if not keys.enabled or "heartbeats" in read(ControlKeys, own, Problems("")).paused:
+        if not keys.enabled or "heartbeats" in read(ControlSettings, own, Problems("")).paused:
             continue
         here = _alias(own, "source.cluster.alias", source, problems)
         there = _alias(own, "target.cluster.alias", target, problems)
@@ -225,8 +231,7 @@ def _heartbeats(
             HeartbeatSettings(
                 source=here,
                 target=replace(client, alias=there),
-                interval_s=keys.interval,
-                replication_factor=keys.replication_factor,
+                **values_of(keys),
             )
         )
     return heartbeats
@@ -259,28 +264,24 @@ def _link(
     ]
     _check_classes(own, problems)
     policy = _policy(own, keys, here, there, problems)
-    selected = {
-        name: patterns(own, name, value, problems)
-        for name, value in (
-            ("topics", keys.topics),
-            ("topics.exclude", keys.topics_exclude),
-            ("config.properties.exclude", keys.config_properties_exclude),
-        )
-    }
-    fetch = fetch_settings(reader, problems)
-    control = kept_names.with_offsets(
-        control_settings(own, problems), entries, _said(entries, source, target), source, target
+    control = with_offsets(
+        _control(own, problems), entries, _flow_keys(entries, source, target), source, target
     )
-    paused = records_paused(read(ControlKeys, own, Problems("")))
-    found = transforms(
+    paused = "records" in control.paused
+    found = read_transforms(
         own,
-        family(entries, f"{source}->{target}"),
+        transform_entries(entries, f"{source}->{target}"),
         slug=f"{here}.{there}",
         directory=file.path.parent,
         problems=problems,
     )
     treated = treatments(
-        own, keys, source=here, target=there, transformed=bool(listed(own)), problems=problems
+        own,
+        keys,
+        source=here,
+        target=there,
+        transformed=bool(listed_transforms(own)),
+        problems=problems,
     )
     schemas = schema_settings(own, entries, source, target, problems)
     names = (here, there, here, there)
@@ -297,19 +298,7 @@ def _link(
         source_admin=_bounded(known[2], keys.admin_timeout_ms),
         target_admin=_bounded(known[3], keys.admin_timeout_ms),
         policy=policy,
-        topics=selected["topics"],
-        topics_exclude=selected["topics.exclude"],
-        config_properties_exclude=selected["config.properties.exclude"],
-        use_defaults_from=keys.use_defaults_from,
-        replication_factor=keys.replication_factor,
-        refresh_topics_enabled=keys.refresh_topics_enabled,
-        refresh_topics_interval_s=keys.refresh_topics_interval,
-        sync_topic_configs_enabled=keys.sync_topic_configs_enabled and not paused,
-        sync_topic_configs_interval_s=keys.sync_topic_configs_interval,
-        heartbeats_replication_enabled=keys.heartbeats_replication_enabled,
-        fetch=fetch,
-        delivery=keys.delivery,
-        on_data_loss=keys.on_data_loss,
+        fetch=read(FetchSettings, reader, problems),
         # A name that does not say where it came from is everybody's: others may write to it, too.
         sole_writer=policy.tells_source(here) if keys.sole_writer is None else keys.sole_writer,
         records_paused=paused,
@@ -319,12 +308,33 @@ def _link(
         transforms=found,
         treatments=(*treated, *translation(schemas, found, problems)),
         schemas=schemas,
-        throttle_bytes_per_s=keys.throttle,
-        geo=keys.geo,
-        way_back=keys.way_back,
         places={name: entry.place for name, entry in own.items()},
+        **shared_values(keys),
     )
-    return replace(link, control=both_ways.control_of(link, own, problems))
+    if paused:  # as with MirrorMaker 2's source connector, which syncs topic configs as well
+        link = replace(link, sync_topic_configs_enabled=False)
+    return replace(link, control=control_without_groups(link, own, problems))
+
+
+def _control(own: Entries, problems: Problems) -> ControlSettings:
+    control = read(ControlSettings, own, problems)
+    if control.read_only_mirrors and "causeway.principal" not in own:
+        # Denying writes to everyone would stop Causeway as well.
+        problems.add(
+            f"{own['causeway.read.only.mirrors'].place} needs causeway.principal, Causeway's"
+            " principal on the target, such as User:causeway"
+        )
+    heartbeats = read(HeartbeatKeys, own, problems)
+    paused = control.paused
+    return replace(
+        control,
+        emit_checkpoints_enabled=control.emit_checkpoints_enabled and "checkpoints" not in paused,
+        sync_group_offsets_enabled=control.sync_group_offsets_enabled
+        and "checkpoints" not in paused,
+        # As with MirrorMaker 2's source connector, which syncs ACLs as well.
+        sync_topic_acls_enabled=control.sync_topic_acls_enabled and "records" not in paused,
+        heartbeats=replace(heartbeats, enabled=heartbeats.enabled and "heartbeats" not in paused),
+    )
 
 
 def _bounded(client: ClientSettings, timeout_ms: int) -> ClientSettings:
@@ -352,7 +362,7 @@ def _check_classes(own: Entries, problems: Problems) -> None:
             problems.add(f"{own[name].place}: {own[name].shown} cannot be loaded, only {only}")
     if "transforms" in own and own["transforms"].value.strip():
         # Passing them over in silence could let data out that they were to mask.
-        problems.add(f"{own['transforms'].place}: Connect's transforms cannot run here")
+        problems.add(f"{own['transforms'].place}: Connect's read_transforms cannot run here")
 
 
 def _policy(
@@ -367,7 +377,7 @@ def _policy(
                 "target.cluster.alias": target,
                 "replication.policy.separator": keys.policy_separator,
             }
-            custom = _custom(class_name.strip(), config)
+            custom = load_policy(class_name.strip(), config)
             if named is not None and named.secret:
                 class_name = "the policy"
         policy = ReplicationPolicy.from_class(
@@ -389,12 +399,6 @@ def _policy(
         problems.add(f"{entry.spot}: {text}" if entry and entry.spot else text)
         return None
     return policy
-
-
-def _custom(name: str, config: Mapping[str, str]) -> CustomPolicy:
-    from causeway.config.reading.policies import load
-
-    return load(name, config)
 
 
 def _old_names(entries: Entries) -> list[str]:

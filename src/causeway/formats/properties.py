@@ -14,8 +14,15 @@ from pathlib import Path
 
 import javaproperties
 
-from causeway.config import Entry, Problems, PropertyFile, note
-from causeway.config.transform_keys import is_text, no_references, of_transform
+from causeway.config import (
+    Entry,
+    Problems,
+    PropertyFile,
+    is_transform_key,
+    is_transform_text,
+    no_references,
+    note,
+)
 from causeway.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(?:([^}:]*):(?:([^}]*):)?)?([^}]*)\}")
@@ -79,7 +86,7 @@ def _parse(path: Path, data: bytes) -> Iterator[Entry]:
         # Java reads property files as ISO-8859-1; anything else is written as \uXXXX.
         for element in javaproperties.parse(data.decode("latin-1")):
             if isinstance(element, javaproperties.KeyValue):
-                value = _utf8(element) if of_transform(element.key) else element.value
+                value = _utf8(element) if is_transform_key(element.key) else element.value
                 yield Entry(key=element.key, value=value, line=line)
             line += len(_LINE_END.findall(element.source))
     except javaproperties.InvalidUEscapeError:
@@ -128,7 +135,7 @@ class _Resolver:
     def entry(self, entry: Entry) -> Entry:
         if "${" not in entry.value:
             return entry
-        if is_text(entry.key):
+        if is_transform_text(entry.key):
             self.problems.add(f"{entry.place}: {no_references(entry.key)}")
             return replace(entry, value="", missing=True)
         values = [self._value(entry, match) for match in _REFERENCE.finditer(entry.value)]

@@ -35,9 +35,9 @@ def config_of(link: LinkSettings, kind: str, name: str) -> dict[str, str]:
             return found | _of_checkpoints(link)
     control = link.control
     return found | {
-        "emit.heartbeats.enabled": _text(control.emit_heartbeats_enabled),
-        "emit.heartbeats.interval.seconds": _text(control.emit_heartbeats_interval_s),
-        "heartbeats.topic.replication.factor": _text(control.heartbeats_replication_factor),
+        "emit.heartbeats.enabled": _text(control.heartbeats.enabled),
+        "emit.heartbeats.interval.seconds": _text(control.heartbeats.interval_s),
+        "heartbeats.topic.replication.factor": _text(control.heartbeats.replication_factor),
     }
 
 

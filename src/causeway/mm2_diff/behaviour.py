@@ -6,8 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from causeway.config import OF_FLOWS, OLD_NAMES
-from causeway.config.reading import Entries, client_entries, flow_entries, kept_names
+from causeway.config import OF_FLOWS, OLD_NAMES, Entries
+from causeway.config.reading import (
+    client_entries,
+    flow_entries,
+    offsets_topic,
+    usual_offsets_topic,
+    with_identity_policy,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +135,7 @@ def _trouble(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
         "stops that partition with a reason, the others go on",
         "when one stops: causeway run --from TIMESTAMP or --adopt",
     )
-    settled = kept_names.settled(flow.own)
+    settled = with_identity_policy(flow.own)
     policy = settled.get("replication.policy.class")
     identity = policy is not None and policy.value.strip().endswith("IdentityReplicationPolicy")
     sole = flow.says("causeway.sole.writer").lower()
@@ -221,9 +227,9 @@ def _internal(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
 def _own_topics(flow: EnabledFlow, entries: Entries) -> Iterator[BehaviourDifference]:
     source, target = flow.source, flow.target
     named = flow.says("causeway.mirror.maker.offsets.topic")
-    positions = named or kept_names.offsets_topic(entries, source, target)
+    positions = named or offsets_topic(entries, source, target)
     names = (f"mm2-{name}.{source}.internal" for name in ("configs", "offsets", "status"))
-    usual = positions == kept_names.usual_offsets_topic(source)
+    usual = positions == usual_offsets_topic(source)
     theirs = ", ".join(names) if usual else f"{positions}, and two of Connect's"
     slug = f"{source}.{target}"
     ours = f"__causeway.{slug}.progress; .directives once somebody pauses or throttles"

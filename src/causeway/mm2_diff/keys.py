@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from causeway.config import OLD_NAMES, Entry
-from causeway.config.reading import Effect, Entries, audit, audit_key, split_key
-from causeway.config.reading.precedence import OVERRIDE
+from causeway.config import OLD_NAMES, Entries, Entry
+from causeway.config.reading import (
+    OVERRIDE,
+    Effect,
+    audit_key,
+    is_done_anyway,
+    shown_place,
+    split_key,
+)
 from causeway.formats.causeway_yaml.read import YamlEntry
 
 
@@ -94,7 +100,7 @@ def _use(entry: Entry, aliases: tuple[str, ...]) -> KeyUse:
     use, note = _USES[finding.effect], finding.hint
     rest = split_key(entry.key, aliases)[1]
     if use in (KeyEffect.NOT_YET, KeyEffect.MEANINGLESS):
-        if audit.agreed(entry.key, entry.value):
+        if is_done_anyway(entry.key, entry.value):
             use = KeyEffect.AGREED
         else:
             name = rest.replace(OVERRIDE, "producer.")
@@ -102,7 +108,7 @@ def _use(entry: Entry, aliases: tuple[str, ...]) -> KeyUse:
             note = next(notes, _OTHERS[use])
     elif use is KeyEffect.ACTS:
         use, note = _acting(rest, entry)
-    shown = audit.place(entry, aliases)
+    shown = shown_place(entry, aliases)
     if isinstance(entry, YamlEntry):
         key = entry.path  # as the file has it; no line of YAML is a piece of the one before
     else:

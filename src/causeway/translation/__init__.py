@@ -2,7 +2,7 @@
 
 Consumers that keep their own offsets:
 
-    from causeway.formats.load import load
+    from causeway.formats import load
     from causeway.translation import Question, translate
 
     settings = load(Path("mm2.properties"))

@@ -3,18 +3,18 @@ from __future__ import annotations
 import pytest
 
 from causeway.config import (
-    ClientKeys,
-    ConsumerKeys,
-    ControlKeys,
+    ControlSettings,
     Entry,
+    FetchSettings,
     FlowKeys,
     HeartbeatKeys,
+    HttpSettings,
     Keys,
     ProducerKeys,
-    RunKeys,
+    RunSettings,
+    WebhookSettings,
 )
-from causeway.config.reading import Effect, audit_key, known, split_key
-from causeway.config.reading.audit import warnings
+from causeway.config.reading import Effect, audit_key, key_warnings, known, split_key
 
 ALIASES = ("A", "B", "us.east", "us")
 
@@ -95,12 +95,22 @@ def test_what_kafka_knows_is_never_unknown(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [RunKeys, FlowKeys, ControlKeys, HeartbeatKeys, ClientKeys, ConsumerKeys, ProducerKeys]
+    "model",
+    [
+        RunSettings,
+        HttpSettings,
+        WebhookSettings,
+        FlowKeys,
+        ControlSettings,
+        HeartbeatKeys,
+        ProducerKeys,
+        FetchSettings,
+    ],
 )
 def test_every_key_says_what_it_is_for(model: type[Keys]) -> None:
-    for field in model.model_fields.values():
-        assert field.alias
-        assert field.description
+    for key in model.table().values():
+        assert key.name
+        assert key.meaning
 
 
 def test_a_comment_behind_a_value_is_named() -> None:
@@ -112,5 +122,5 @@ def test_a_comment_behind_a_value_is_named() -> None:
             Entry(key="groups", value=r"a\#b", line=5),
         )
     }
-    (line,) = warnings(entries, ALIASES)
+    (line,) = key_warnings(entries, ALIASES)
     assert line == "# does not end a value, and is part of the value here: topics (line 3)"

@@ -75,7 +75,7 @@ def test_each_form_becomes_the_same_flow(tmp_path: Path, document: Any) -> None:
     assert link.fetch.max_bytes == 77777
     assert not link.control.sync_topic_acls_enabled
     assert not link.control.emit_checkpoints_enabled, "it has no checkpoint connector"
-    assert not link.control.emit_heartbeats_enabled
+    assert not link.control.heartbeats.enabled
     assert link.control.mm2_connector == "mirror"
     assert link.control.mm2_offsets_topic == "connect-offsets"
 
@@ -90,7 +90,7 @@ def test_the_three_connectors_are_one_flow(tmp_path: Path) -> None:
         assert link.control.emit_checkpoints_enabled
         assert link.control.sync_group_offsets_enabled
         assert [pattern.pattern for pattern in link.control.groups] == ["billing"]
-        assert link.control.emit_heartbeats_enabled
+        assert link.control.heartbeats.enabled
         assert link.control.mm2_connector == "s"
 
 

@@ -15,7 +15,7 @@ from causeway.config import (
     Secret,
     Settings,
 )
-from causeway.config.reading.build import spark_settings
+from causeway.config.reading import spark_settings
 from causeway.errors import ConfigError
 from causeway.formats import load_mm2
 
@@ -104,7 +104,7 @@ def test_heartbeats_of_every_pair_whether_its_flow_runs_or_not(tmp_path: Path) -
 def test_heartbeats_of_one_pair_only(tmp_path: Path) -> None:
     text = "emit.heartbeats.enabled = false\nB->A.emit.heartbeats.enabled = true\n"
     assert list(heartbeats(tmp_path, text)) == ["B->A"]
-    assert not link(tmp_path, text).control.emit_heartbeats_enabled
+    assert not link(tmp_path, text).control.heartbeats.enabled
 
 
 def test_a_cluster_without_address_gets_no_heartbeats_and_that_is_told(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_the_file_pauses_what_it_names(tmp_path: Path) -> None:
     assert not other.records_paused
     assert not other.control.emit_checkpoints_enabled
     assert not other.control.sync_group_offsets_enabled
-    assert not other.control.emit_heartbeats_enabled
+    assert not other.control.heartbeats.enabled
     assert [each.name for each in found.heartbeat_links] == ["B->A"]
 
 

@@ -84,14 +84,14 @@ HOST = "causeway.http.host = 0.0.0.0\n"
         ("causeway.http.tls.key = k.pem\n", r"\(line 5\) needs causeway\.http\.tls\.certificate"),
         ("causeway.http.tls.certificate = c.pem\n", r"\(line 5\) needs causeway\.http\.tls\.key"),
         ("causeway.http.tls.client.ca = c.pem\n", r"needs causeway\.http\.tls\.certificate"),
-        ("causeway.metrics.port = 8490\n", r"\(line 5\) is causeway\.http\.port, by default, too"),
+        ("causeway.metrics.port = 8490\n", r"\(line 5\) is also causeway\.http\.port, by default"),
         (
             "causeway.http.port = 9000\ncauseway.metrics.port = 9000\n",
-            r"metrics\.port \(line 6\) is causeway\.http\.port, too: leave it out",
+            r"metrics\.port \(line 6\) is also causeway\.http\.port: leave it out",
         ),
         (
             "causeway.metrics.port = 8490\ncauseway.metrics.host = 0.0.0.0\n",
-            r"give one of them another",
+            r"set another port",
         ),
         ("causeway.http.port = 65536\n", "must be 0 to 65535, or -1, not '65536'"),
     ],
@@ -136,7 +136,7 @@ def test_a_webhook_and_its_secrets(tmp_path: Path) -> None:
             "causeway.webhook.token = abc\n",
             r"token \(line 6\) would be sent to an http:// address",
         ),
-        ("causeway.webhook.token = abc\n", r"\(line 5\) needs causeway\.webhook\.url beside it"),
+        ("causeway.webhook.token = abc\n", r"\(line 5\) needs causeway\.webhook\.url as well"),
         (HOOK + "causeway.webhook.token = a b\n", r"ASCII characters without blanks"),
     ],
 )

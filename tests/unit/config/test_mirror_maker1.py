@@ -59,7 +59,7 @@ def test_nothing_but_records(tmp_path: Path) -> None:
     assert not control.emit_checkpoints_enabled
     assert not control.sync_group_offsets_enabled
     assert not control.emit_offset_syncs_enabled
-    assert not control.emit_heartbeats_enabled
+    assert not control.heartbeats.enabled
     assert not control.sync_topic_acls_enabled
     assert not control.mm2_offsets
 

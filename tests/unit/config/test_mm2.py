@@ -246,7 +246,7 @@ def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
         (PLAIN + "A.consumer.auto.offset.reset=none", "'earliest' or 'latest', not 'none'"),
         (PLAIN + "causeway.delivery=twice", "'exactly-once' or 'at-least-once'"),
         (PLAIN + "causeway.in.flight=0", "must be 1 to 1000, not '0'"),
-        (PLAIN + "causeway.lease.ms=5000\ncauseway.lease.seconds=5", "say the same twice"),
+        (PLAIN + "causeway.lease.ms=5000\ncauseway.lease.seconds=5", "set the same value twice"),
         (PLAIN + "causeway.lease.seconds=soon", "must be a number of seconds"),
         (PLAIN + "topic.filter.class=com.x.F", r"'com\.x\.F' cannot be loaded"),
         (PLAIN + "group.filter.class=com.x.G", "cannot be loaded, only DefaultGroupFilter"),
@@ -379,8 +379,8 @@ offset.lag.max = many
     not_set = [line for line in lines if line.endswith("is not set")]
     assert len(not_set) == 11
     assert [line.strip().partition(": ")[0] for line in lines if line not in not_set] == [
-        "B.bootstrap.servers (line 4)",
         "A->B.topics (line 6)",
+        "B.bootstrap.servers (line 4)",
         "offset.lag.max (line 21) must be a whole number of at least 0, not 'many'",
     ]
 

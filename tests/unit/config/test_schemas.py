@@ -86,7 +86,7 @@ def test_translation_has_its_own_words(tmp_path: Path) -> None:
         ),
         (
             "A.causeway.registry.url = http://ann:hunter22@a",
-            "A.causeway.registry.url (line 6): must be an http(s) URL, without user and password",
+            "A.causeway.registry.url (line 6) must be an http(s) URL without user and password",
         ),
         (
             "A.causeway.registry.url = http://a\nA.causeway.registry.password = hunter22",
@@ -106,7 +106,7 @@ def test_translation_has_its_own_words(tmp_path: Path) -> None:
         ),
         (
             REGISTRIES + "A.causeway.registry.token = 0123456789abcdef",
-            "are two ways to say who asks: leave one out",
+            "are two ways to log in: leave one out",
         ),
         (REGISTRIES + "causeway.schemas.unknown = perhaps", "causeway.schemas.unknown"),
     ],

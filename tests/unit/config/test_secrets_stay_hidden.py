@@ -15,8 +15,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from causeway.config import OF_FLOWS, SECURITY, ClientKeys, ConsumerKeys, RunKeys, Settings
-from causeway.config.transform_keys import NAMES
+from causeway.config import (
+    OF_FLOWS,
+    SECURITY,
+    ClientKeys,
+    FetchSettings,
+    HttpSettings,
+    RunSettings,
+    Settings,
+    WebhookSettings,
+)
+from causeway.config.transform_keys import TRANSFORM_NAMES as NAMES
 from causeway.errors import CausewayError
 from causeway.formats import load_mm1, load_mm2
 from tests.harness.examples import examples
@@ -119,12 +128,13 @@ def test_what_is_planted_in_a_file(folder: Path, place: str, secret: str) -> Non
     assert_hidden(secret, said(secret), said("m" * 8))
 
 
+PROCESS = (RunSettings, HttpSettings, WebhookSettings)
 KEYS = sorted(
     {"clusters", "spark.master", "spark.causeway.note", "causeway.no.such.key"}
-    | (OF_FLOWS | RunKeys.names() | ClientKeys.names() | ConsumerKeys.names())
+    | OF_FLOWS.union(*(keys.key_names() for keys in (*PROCESS, ClientKeys, FetchSettings)))
     | {f"A->B.{name}" for name in OF_FLOWS}
     | {f"A.{name}" for name in SECURITY}
-    | {f"A.consumer.{name}" for name in ConsumerKeys.names() | ClientKeys.names()}
+    | {f"A.consumer.{name}" for name in FetchSettings.key_names() | ClientKeys.key_names()}
 )
 
 

@@ -268,7 +268,7 @@ ONE_OF = "one of .sql, .sql.file, .python, .rules and .rules.file is needed"
         ),
         (
             PII + "A->B.causeway.transform.pii.registry.url = https://ann:pw@host",
-            "A->B.causeway.transform.pii.registry.url (line 8): must be an http(s) URL",
+            "A->B.causeway.transform.pii.registry.url (line 8) must be an http(s) URL",
         ),
         (
             PII

@@ -11,22 +11,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from causeway.config import keys
-from causeway.config.client_keys import SECURITY, ClientKeys, ConsumerKeys, ProducerKeys
+from causeway.config.client_keys import (
+    OF_REGISTRIES,
+    SECURITY,
+    ClientKeys,
+    FetchSettings,
+    ProducerKeys,
+    SchemaKeys,
+)
 from causeway.config.entries import Entry
-from causeway.config.keys import IN_SECONDS, RunKeys
+from causeway.config.keys import OF_FLOWS
+from causeway.config.process import IN_SECONDS, HttpSettings, RunSettings, WebhookSettings
 from causeway.config.reading import known
-from causeway.config.reading.kept_names import OFFSETS_TOPIC
-from causeway.config.reading.precedence import OVERRIDE
-from causeway.config.schema_keys import OF_REGISTRIES, SchemaKeys
-from causeway.config.transform_keys import FAMILY, LIST, NAMES, SECRET, of_transform, split
+from causeway.config.reading.known import CLUSTER_KEYS, ROLE_KEYS, is_worker_key
+from causeway.config.reading.precedence import OFFSETS_TOPIC, OVERRIDE
+from causeway.config.transform_keys import (
+    SECRET_FIELD,
+    TRANSFORM_FAMILY,
+    TRANSFORM_NAMES,
+    TRANSFORMS,
+    is_transform_key,
+    split_transform_key,
+)
 
-_OF_FLOWS = keys.OF_FLOWS | SchemaKeys.names()
-_RUN = RunKeys.names() | frozenset(IN_SECONDS)
-_CLIENT = ClientKeys.names() | frozenset(SECURITY)
+_OF_FLOWS = OF_FLOWS | SchemaKeys.key_names()
+_RUN = frozenset(IN_SECONDS).union(
+    *(keys.key_names() for keys in (RunSettings, HttpSettings, WebhookSettings))
+)
+_CLIENT = ClientKeys.key_names() | frozenset(SECURITY)
 _ROLE = {
-    "consumer": _CLIENT | ConsumerKeys.names(),
-    "producer": _CLIENT | ProducerKeys.names(),
+    "consumer": _CLIENT | FetchSettings.key_names(),
+    "producer": _CLIENT | ProducerKeys.key_names(),
     "admin": _CLIENT,
 }
 
@@ -53,7 +68,7 @@ _MEANINGLESS = Finding(effect=Effect.MEANINGLESS)
 _IN_PRODUCER_FILE = Finding(effect=Effect.MISPLACED, hint="write it in the producer's file")
 _LIKE_A_KEY = re.compile(r"([\w.-]+->)?[\w-]+(\.[a-z]+([_-][a-z]+)*)+", re.ASCII)
 _MM1_FLOW = frozenset(
-    {"causeway.delivery", "causeway.on.data.loss", "causeway.throttle.bytes.per.second", LIST}
+    {"causeway.delivery", "causeway.on.data.loss", "causeway.throttle.bytes.per.second", TRANSFORMS}
 )
 _MM1_CONSUMER = frozenset({"group.id", "metadata.max.age.ms"})
 
@@ -86,24 +101,24 @@ def audit_key(key: str, aliases: Iterable[str]) -> Finding:
     return _of_flow(rest, prefix) if "->" in prefix else _of_cluster(rest, prefix)
 
 
-def warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[str]:
+def key_warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[str]:
     """Of a MirrorMaker 2 file: at most one line for each kind of finding, naming every key."""
     findings = [(entry, audit_key(entry.key, aliases)) for entry in entries.values()]
     remarks = [
         _place(entry, finding)
         for entry, finding in findings
-        if entry.remark and finding.effect is Effect.ACTED_ON and not of_transform(entry.key)
+        if entry.remark and finding.effect is Effect.ACTED_ON and not is_transform_key(entry.key)
     ]
     text = f"# does not end a value, and is part of the value here: {', '.join(remarks)}"
     return [*([text] if remarks else []), *_lines(findings)]
 
 
-def place(entry: Entry, aliases: Iterable[str]) -> str:
+def shown_place(entry: Entry, aliases: Iterable[str]) -> str:
     """Where `entry` stands, by its key if that is one that may be shown."""
     return _place(entry, audit_key(entry.key, aliases))
 
 
-def client_warnings(entries: Mapping[str, Entry], role: str) -> list[str]:
+def client_key_warnings(entries: Mapping[str, Entry], role: str) -> list[str]:
     """The same of a client's own file, as MirrorMaker 1 has: `role` is consumer or producer."""
     return _lines((entry, _of_client_file(entry.key, role)) for entry in entries.values())
 
@@ -114,9 +129,9 @@ def _of_client_file(name: str, role: str) -> Finding:
         return _FINE
     if name.startswith("spark."):
         return _FINE if role == "producer" else _IN_PRODUCER_FILE
-    if name.startswith(FAMILY) and role == "producer":
+    if name.startswith(TRANSFORM_FAMILY) and role == "producer":
         return _of_transform(name, "")
-    if name in _RUN | _MM1_FLOW or name.startswith(FAMILY):
+    if name in _RUN | _MM1_FLOW or name.startswith(TRANSFORM_FAMILY):
         return _IN_PRODUCER_FILE
     return _of_role(role, name, "")
 
@@ -125,7 +140,7 @@ def _lines(findings: Iterable[tuple[Entry, Finding]]) -> list[str]:
     places: dict[Effect, list[str]] = {effect: [] for effect in Effect}
     for entry, finding in findings:
         without_effect = finding.effect in (Effect.NOT_YET, Effect.MEANINGLESS)
-        if without_effect and agreed(entry.key, entry.value):
+        if without_effect and is_done_anyway(entry.key, entry.value):
             continue
         hint = f" ({finding.hint})" if finding.hint else ""
         places[finding.effect].append(f"{_place(entry, finding)}{hint}")
@@ -147,7 +162,7 @@ def _place(entry: Entry, finding: Finding) -> str:
     return entry.place
 
 
-def agreed(name: str, value: str) -> bool:
+def is_done_anyway(name: str, value: str) -> bool:
     """Whether `name=value`, whatever stands before the name, says what Causeway does anyway."""
     values = next((v for key, v in known.AGREED.items() if f".{name}".endswith(f".{key}")), ())
     return value.replace(" ", "") in values
@@ -158,18 +173,18 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
         return _FINE
     if name == OFFSETS_TOPIC:
         return _FINE
-    if name.startswith(FAMILY):
+    if name.startswith(TRANSFORM_FAMILY):
         return _of_transform(name, "")
-    if name in known.FLOW or name in known.CLUSTER_KEYS or known.is_worker(name):
+    if name in known.FLOW or name in CLUSTER_KEYS or is_worker_key(name):
         return _of_connect(name)
     if name in OF_REGISTRIES:
         return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
     if override := _of_override(name, ""):
         return override
     role, _, rest = name.partition(".")
-    if rest in known.ROLE_KEYS.get(role, ()):
+    if rest in ROLE_KEYS.get(role, ()):
         return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
-    for role, names in known.ROLE_KEYS.items():
+    for role, names in ROLE_KEYS.items():
         if name in names:
             return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{role}.{name}")
     with_alias = {f"{alias}.{word}" for alias in aliases for word in SECURITY}
@@ -179,28 +194,28 @@ def _top_level(name: str, aliases: Iterable[str]) -> Finding:
 def _of_cluster(name: str, alias: str) -> Finding:
     if name in SECURITY or name in OF_REGISTRIES or name == OFFSETS_TOPIC:
         return _FINE
-    if name in known.CLUSTER_KEYS or known.is_worker(name):
+    if name in CLUSTER_KEYS or is_worker_key(name):
         return _of_connect(name)
     role, _, rest = name.partition(".")
-    if rest.startswith("override.") and role in known.ROLE_KEYS:
+    if rest.startswith("override.") and role in ROLE_KEYS:
         hint = f"write it as {alias}.{role}.{rest.removeprefix('override.')}"
         return Finding(effect=Effect.MISPLACED, hint=hint)
-    if role in known.ROLE_KEYS:
+    if role in ROLE_KEYS:
         return _of_role(role, rest, f"{alias}.{role}.")
-    if name in _OF_FLOWS | known.FLOW or name.startswith(FAMILY):
+    if name in _OF_FLOWS | known.FLOW or name.startswith(TRANSFORM_FAMILY):
         return Finding(
             effect=Effect.MISPLACED, hint=f"write it as {name}, or for a flow as A->B.{name}"
         )
-    for role, names in known.ROLE_KEYS.items():
+    for role, names in ROLE_KEYS.items():
         if name in names:
             return Finding(effect=Effect.MISPLACED, hint=f"write it as {alias}.{role}.{name}")
-    return _unknown(name, known.CLUSTER_KEYS | OF_REGISTRIES | _WORDS_WITH_ROLE, f"{alias}.")
+    return _unknown(name, CLUSTER_KEYS | OF_REGISTRIES | _WORDS_WITH_ROLE, f"{alias}.")
 
 
 def _of_flow(name: str, flow: str) -> Finding:
     if name in _OF_FLOWS:
         return _FINE
-    if name.startswith(FAMILY):
+    if name.startswith(TRANSFORM_FAMILY):
         return _of_transform(name, f"{flow}.")
     if name in known.FLOW:
         return _of_connect(name)
@@ -214,12 +229,12 @@ def _of_flow(name: str, flow: str) -> Finding:
     role, _, rest = name.removeprefix(side).partition(".")
     if side and role == "cluster":
         return _FINE if rest in SECURITY else _of_cluster(rest, f"{flow}.{side}cluster")
-    if role in known.ROLE_KEYS:
+    if role in ROLE_KEYS:
         # The source's producer and the target's consumer serve offset syncs and checkpoints only.
         idle = (side, role) in (("source.", "producer"), ("target.", "consumer"))
         finding = _of_role(role, rest, f"{flow}.{side}{role}.")
         return _NOT_YET if idle and finding is _FINE else finding
-    if known.is_worker(name) or name in known.CLUSTER_KEYS:
+    if is_worker_key(name) or name in CLUSTER_KEYS:
         return _of_connect(name)
     if name in OF_REGISTRIES:
         return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
@@ -227,20 +242,22 @@ def _of_flow(name: str, flow: str) -> Finding:
 
 
 def _of_transform(name: str, prefix: str) -> Finding:
-    transform, key = split(name)
-    if key in NAMES or key.removeprefix(SECRET) not in ("", key):
+    transform, key = split_transform_key(name)
+    if key in TRANSFORM_NAMES or key.removeprefix(SECRET_FIELD) not in ("", key):
         return _FINE
     if not transform or not key:
-        return Finding(effect=Effect.UNKNOWN, hint=f"write it as {prefix}{FAMILY}NAME.KEY")
-    return _unknown(key, NAMES, f"{prefix}{FAMILY}{transform}.")
+        return Finding(
+            effect=Effect.UNKNOWN, hint=f"write it as {prefix}{TRANSFORM_FAMILY}NAME.KEY"
+        )
+    return _unknown(key, TRANSFORM_NAMES, f"{prefix}{TRANSFORM_FAMILY}{transform}.")
 
 
 def _of_role(role: str, name: str, prefix: str) -> Finding:
     if name in _ROLE[role]:
         return _FINE
-    if name in known.ROLE_KEYS[role]:
+    if name in ROLE_KEYS[role]:
         return _NOT_YET
-    return _unknown(name, known.ROLE_KEYS[role], prefix)
+    return _unknown(name, ROLE_KEYS[role], prefix)
 
 
 def _of_override(name: str, prefix: str) -> Finding | None:
@@ -248,7 +265,7 @@ def _of_override(name: str, prefix: str) -> Finding | None:
     connector's records, so `producer.override.` reaches it. Connect has no consumer and no admin
     client that reads for MirrorMaker, so the other two reach none of its clients."""
     role, dot, rest = name.partition(".override.")
-    if not dot or role not in known.ROLE_KEYS:
+    if not dot or role not in ROLE_KEYS:
         return None
     if f"{role}{dot}" == OVERRIDE:
         return _of_role(role, rest, f"{prefix}{OVERRIDE}")

@@ -1,20 +1,29 @@
-"""Flows of a file that go in a circle: refused where neither names nor headers tell where a record
-came from."""
+"""Flows of a file that form a circle, such as A->B and B->A.
+
+Such flows are refused if neither topic names nor record headers (`causeway.provenance`) show where
+a record came from. With headers, flows may form a circle under the same names. Then topic configs
+and ACLs follow one direction only, and consumer groups are not synced: a position in one log says
+nothing about the other cluster's own records in the other log.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from causeway import filters
-from causeway.config.entries import Problems
-from causeway.config.keys import PROVENANCE
-from causeway.config.reading import both_ways
-from causeway.config.reading.overlap import may_share
+from causeway.config.entries import Entry, Problems
+from causeway.config.keys import PROVENANCE, ControlSettings
 from causeway.config.settings import LinkSettings
+from causeway.patterns import Pattern
+
+_CONFIGS, _ACLS = "sync.topic.configs.enabled", "sync.topic.acls.enabled"
+_MAYBE_NONE = "?*{"  # the character before it may be absent
+_PLAIN = frozenset("-_")
 
 
-def check(links: list[LinkSettings], problems: Problems) -> None:
+def check_circles(links: list[LinkSettings], problems: Problems) -> None:
     """Flows in a circle are fine only where names tell where a topic came from."""
     names = [link.name for link in links]
     for name in sorted({name for name in names if names.count(name) > 1}):
@@ -25,11 +34,9 @@ def check(links: list[LinkSettings], problems: Problems) -> None:
     _check_ways_back(links, problems)
     every, links = links, [link for link in links if not link.way_back]
     _check_themselves(every, problems)
-    blind = [circle for circle in both_ways.circles(links) if any(map(_why_blind, circle))]
-    told_apart = {link.name for c in blind if both_ways.are_told_apart(c) for link in c}
-    both_ways.check_doubles(
-        links if told_apart else [link for link in links if link.mingles], problems
-    )
+    blind = [circle for circle in circles(links) if any(map(_why_blind, circle))]
+    told_apart = {link.name for c in blind if are_told_apart(c) for link in c}
+    check_doubles(links if told_apart else [link for link in links if link.mingles], problems)
     seen: list[set[str]] = []
     for link in links:
         reason = _why_blind(link)
@@ -124,7 +131,7 @@ def _why_blind(link: LinkSettings) -> str:
     return ""
 
 
-def told_of_renaming(links: list[LinkSettings]) -> list[LinkSettings]:
+def with_renaming(links: list[LinkSettings]) -> list[LinkSettings]:
     """Each with all flows that rename topics: which of them go in a circle shows at any."""
     renaming = tuple(
         filters.Renaming(
@@ -149,7 +156,7 @@ def _way_back(
     links = [each for each in links if may_share(link, each)]
     blind = [each for each in links if _why_blind(each)]
     direct = (link.target.alias, link.source.alias)
-    return _way(links, {alias: alias for alias in clusters}, *direct) or _way(
+    return _shortest_way(links, {alias: alias for alias in clusters}, *direct) or _shortest_way(
         blind, clusters, *direct
     )
 
@@ -159,14 +166,16 @@ def _long_way(links: list[LinkSettings], link: LinkSettings) -> list[str] | None
     known by its form."""
     direct = (link.target.alias, link.source.alias)
     others = [each for each in links if (each.source.alias, each.target.alias) != direct]
-    return _way(others, {alias: alias for each in links for alias in _ends(each)}, *direct)
+    return _shortest_way(
+        others, {alias: alias for each in links for alias in _aliases(each)}, *direct
+    )
 
 
-def _ends(link: LinkSettings) -> tuple[str, str]:
+def _aliases(link: LinkSettings) -> tuple[str, str]:
     return link.source.alias, link.target.alias
 
 
-def _way(
+def _shortest_way(
     links: list[LinkSettings], clusters: dict[str, str], start: str, end: str
 ) -> list[str] | None:
     """The shortest way from `start` to `end` along the flows, by their names."""
@@ -181,3 +190,185 @@ def _way(
                 seen.add(there)
                 ways.append((there, [*names, link.name]))
     return None
+
+
+def control_without_groups(
+    link: LinkSettings, own: Mapping[str, Entry], problems: Problems
+) -> ControlSettings:
+    """Of a flow whose topics both sides write: without its groups. What asks for them goes to
+    `problems`."""
+    control = link.control
+    if not link.mingles:
+        return control
+    why = "both clusters' own records lie in the same topics, so a group's place in one tells"
+    for key, asked in (
+        ("emit.checkpoints.enabled", control.emit_checkpoints_enabled),
+        ("sync.group.offsets.enabled", control.sync_group_offsets_enabled),
+    ):
+        if asked and key in own:
+            problems.add(
+                f"{own[key].place} cannot be with {PROVENANCE} under the same names: {why}"
+                " nothing sure of its place in the other"
+            )
+    if control.read_only_mirrors:
+        problems.add(
+            f"{own['causeway.read.only.mirrors'].place} cannot be with {PROVENANCE} under"
+            " the same names: programs write to both clusters' topics"
+        )
+    return replace(control, emit_checkpoints_enabled=False, sync_group_offsets_enabled=False)
+
+
+def circles(links: Sequence[LinkSettings]) -> list[list[LinkSettings]]:
+    """Flows each of which has a way back; those of clusters that reach each other together."""
+    found: dict[frozenset[str], list[LinkSettings]] = {}
+    for link in links:
+        here = link.source.alias
+        along = [each for each in links if may_share(link, each)]
+        if here in _reached(along, link.target.alias):
+            reached = _reached(along, here)
+            together = frozenset(one for one in reached if here in _reached(along, one))
+            found.setdefault(together, []).append(link)
+    return list(found.values())
+
+
+def _reached(links: Sequence[LinkSettings], start: str) -> set[str]:
+    reached, waiting = {start}, [start]
+    while waiting:
+        at = waiting.pop()
+        new = {link.target.alias for link in links if link.source.alias == at} - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
+def are_told_apart(circle: Sequence[LinkSettings]) -> bool:
+    """Whether headers tell, all along the circle, where records came from."""
+    return all(link.has_provenance for link in circle)
+
+
+def check_doubles(links: Sequence[LinkSettings], problems: Problems) -> None:
+    """Of flows whose headers tell where records came from, and all that lie in one file with such
+    that go round: that no record comes to a cluster by two ways."""
+    same = [link for link in links if not link.policy.tells_source(link.source.alias)]
+    for start in dict.fromkeys(link.source.alias for link in same):
+        known: dict[str, list[tuple[str, Sequence[LinkSettings]]]] = {}
+        for at, way, flows in _ways(same, start, (start,), ()):
+            for before, others in known.setdefault(at, []):
+                if all(may_share(a, b) for a in flows for b in others):
+                    problems.add(
+                        f"what is written on {start} would come to {at} twice, by {before} and by"
+                        f" {way}: leave out a flow, or set {PROVENANCE} = local, so that each"
+                        " takes only what was written on its source"
+                    )
+                    return
+            known[at].append((way, flows))
+
+
+def _ways(
+    links: Sequence[LinkSettings],
+    start: str,
+    been: tuple[str, ...],
+    along: tuple[LinkSettings, ...],
+) -> Iterator[tuple[str, str, tuple[LinkSettings, ...]]]:
+    """Where a record of `been[0]` that is at `start`, come by `along`, comes to, and which way."""
+    for link in links:
+        if link.source.alias != start or link.target.alias in been:
+            continue
+        if len(been) > 1 and any(each.decides.get("local") for each in link.treatments):
+            continue
+        if not all(may_share(link, each) for each in along):
+            continue
+        way = (*been, link.target.alias)
+        yield link.target.alias, "->".join(way), (*along, link)
+        yield from _ways(links, link.target.alias, way, (*along, link))
+
+
+def without_loops(links: Sequence[LinkSettings]) -> tuple[list[LinkSettings], list[str]]:
+    """`links` of which configs and ACLs don't go round, and what a person should know of them."""
+    settled = {link.name: link for link in links}
+    mingled = [link.name for link in links if link.mingles]
+    notes = [
+        f"consumer groups are not followed by {name}: both clusters write its topics"
+        for name in mingled
+    ]
+    for circle in circles([link for link in links if link.mingles]):
+        for key, what in ((_CONFIGS, "topic configs"), (_ACLS, "ACLs")):
+            kept, off = _without_circles([link for link in circle if _has(link, key)])
+            for link in off:
+                settled[link.name] = _without(settled[link.name], key)
+            if off:
+                names = ", ".join(link.name for link in off)
+                follow = ", ".join(link.name for link in kept)
+                notes.append(
+                    f"{key} is off for {names}: {what} follow {follow}, and would go round; set it"
+                    " to false for the other way to have it so"
+                )
+    return [settled[link.name] for link in links], notes
+
+
+def _without_circles(
+    links: Sequence[LinkSettings],
+) -> tuple[list[LinkSettings], list[LinkSettings]]:
+    """Those that go round no more, the first ones first, and the others."""
+    kept: list[LinkSettings] = []
+    off: list[LinkSettings] = []
+    for link in links:
+        along = [each for each in kept if may_share(link, each)]
+        goes_round = link.source.alias in _reached(along, link.target.alias)
+        (off if goes_round else kept).append(link)
+    return kept, off
+
+
+def _has(link: LinkSettings, key: str) -> bool:
+    control = link.control
+    return link.sync_topic_configs_enabled if key == _CONFIGS else control.sync_topic_acls_enabled
+
+
+def _without(link: LinkSettings, key: str) -> LinkSettings:
+    if key == _CONFIGS:
+        return replace(link, sync_topic_configs_enabled=False)
+    return replace(link, control=replace(link.control, sync_topic_acls_enabled=False))
+
+
+def may_share(one: LinkSettings, other: LinkSettings) -> bool:
+    """False only where no topic matches both. Names have to stay as they are along both."""
+    if one.geo or other.geo or {one.policy.kind, other.policy.kind} != {"identity"}:
+        return True
+    return any(_may_meet(_begin(a), _begin(b)) for a in one.topics for b in other.topics)
+
+
+def _begin(pattern: Pattern) -> tuple[Sequence[str | None], bool]:
+    """The characters that each match begins with, None for any one; whether that is all of it."""
+    text = pattern.pattern
+    if "|" in text:
+        return (), False
+    begin: list[str | None] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        step = 1
+        if char == "\\" and at + 1 < len(text) and not text[at + 1].isalnum():
+            char, step = text[at + 1], 2
+        elif char == ".":
+            char = ""
+        elif not (char.isalnum() and char.isascii()) and char not in _PLAIN:
+            return begin, False
+        after = text[at + step : at + step + 1]
+        if after and after in _MAYBE_NONE:
+            return begin, False
+        begin.append(char or None)
+        if after == "+":
+            return begin, False
+        at += step
+    return begin, True
+
+
+def _may_meet(
+    one: tuple[Sequence[str | None], bool], other: tuple[Sequence[str | None], bool]
+) -> bool:
+    (these, all_of_these), (those, all_of_those) = one, other
+    if any(a and b and a != b for a, b in zip(these, those, strict=False)):
+        return False
+    return not (
+        (all_of_these and len(these) < len(those)) or (all_of_those and len(those) < len(these))
+    )

@@ -160,13 +160,13 @@ MOOT = _names(
 )
 
 
-def is_worker(name: str) -> bool:
+def is_worker_key(name: str) -> bool:
     return name in WORKER or name.startswith(WORKER_PREFIXES)
 
 
 def is_connects_own(name: str) -> bool:
     """Whether a flow's or worker's key is about how Connect works, which has no meaning here."""
-    return (name in FLOW or is_worker(name)) and name not in _EVERY_CLIENT | _NOT_YET
+    return (name in FLOW or is_worker_key(name)) and name not in _EVERY_CLIENT | _NOT_YET
 
 
 # Values that say what Causeway does anyway: nothing to warn of.

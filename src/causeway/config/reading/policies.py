@@ -30,7 +30,7 @@ _SAME = {
 }
 
 
-def load(name: str, config: Mapping[str, str]) -> CustomPolicy:
+def load_policy(name: str, config: Mapping[str, str]) -> CustomPolicy:
     """An instance of the class called `name`, told `config` if it wants to be. Raises ConfigError,
     also for whatever the class raises."""
     found = _class(name)

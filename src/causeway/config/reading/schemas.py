@@ -1,24 +1,27 @@
-"""What a file says of schema registries: `A.causeway.registry.*`, `A->B.causeway.schemas.*`."""
+"""Schema registries (`A.causeway.registry.*`), schemas of a flow (`A->B.causeway.schemas.*`), and
+the treatments of its records.
+
+Treatments run in the order in which they are listed here. A record that one treatment leaves out
+does not reach the next one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
-from causeway.config.entries import Entry, Problems, read
-from causeway.config.reading.build import patterns
+from causeway.config.client_keys import OF_REGISTRIES, RegistryKeys, SchemaKeys
+from causeway.config.entries import Entries, Problems, read
+from causeway.config.keys import PROVENANCE, FlowKeys, values_of
 from causeway.config.reading.security import is_endpoint, trusted_certificates
-from causeway.config.schema_keys import OF_REGISTRIES, RegistryKeys, SchemaKeys
 from causeway.config.settings import (
     RegistrySettings,
     SchemaSettings,
-    Secret,
     TransformSettings,
     TreatmentSettings,
 )
 
-Entries = Mapping[str, Entry]
-_PREFIX = "causeway.registry."
+REGISTRY = "causeway.registry."
 _CONTEXT = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -30,14 +33,13 @@ def schema_settings(
     before = len(problems.lines)
     keys = read(SchemaKeys, own, problems)
     entry = own.get("causeway.schemas")
-    if keys.schemas == "off" or entry is None:
+    if keys.mode == "off" or entry is None:
         return None
     sides = [registry_settings(alias, entries, problems) for alias in (source, target)]
     for alias, found in zip((source, target), sides, strict=True):
-        if found is None and not _told(entries, alias):
-            problems.add(f"{entry.place} needs {alias}.{_PREFIX}url")
-    subjects = patterns(own, "causeway.schemas.subjects", keys.subjects, problems)
-    context = keys.context.removeprefix(".")
+        if found is None and not _is_reported(entries, alias):
+            problems.add(f"{entry.place} needs {alias}.{REGISTRY}url")
+    context = keys.context
     if context and not _CONTEXT.fullmatch(context):
         place = own["causeway.schemas.context"].place
         problems.add(f"{place}: a context is made of letters, digits, '_', '-' and '.'")
@@ -50,20 +52,10 @@ def schema_settings(
     if here.url == there.url and not context:
         problems.add(
             f"{entry.place}: both clusters have the same registry, so there is nothing to"
-            f" {keys.schemas}: leave it out"
+            f" {keys.mode}: leave it out"
         )
         return None
-    return SchemaSettings(
-        mode=keys.schemas,
-        source=here,
-        target=there,
-        interval_s=keys.interval,
-        subjects=subjects,
-        names=keys.subject_names,
-        context=context,
-        unknown=keys.unknown,
-        parts=("key", "value") if keys.parts == "both" else (keys.parts,),
-    )
+    return SchemaSettings(source=here, target=there, **values_of(keys))
 
 
 def translation(
@@ -103,41 +95,83 @@ def registry_settings(alias: str, entries: Entries, problems: Problems) -> Regis
         for full, entry in entries.items()
         if (name := full.removeprefix(f"{alias}.")) != full and name in OF_REGISTRIES
     }
+    shown = f"{alias}.{REGISTRY}"
+    if f"{REGISTRY}url" not in own:
+        for entry in own.values():
+            problems.add(f"{entry.place} needs {shown}url")
+        return None
+    return read_registry(own, f"the registry of {alias}", shown, problems)
+
+
+def read_registry(
+    own: Entries, subject: str, shown: str, problems: Problems
+) -> RegistrySettings | None:
+    """Of the entries `causeway.registry.*`. `shown`: how the file begins these keys."""
     keys = read(RegistryKeys, own, problems)
     if not keys.url:
-        for entry in own.values() if "causeway.registry.url" not in own else ():
-            problems.add(f"{entry.place} needs {alias}.{_PREFIX}url")
         return None
-    url = own["causeway.registry.url"]
+    place = own[f"{REGISTRY}url"].place
     if not is_endpoint(keys.url):
         problems.add(
-            f"{url.place}: must be an http(s) URL, without user and password: these are"
-            f" {_PREFIX}username and {_PREFIX}password"
+            f"{place} must be an http(s) URL without user and password: set {shown}username and"
+            f" {shown}password"
         )
         return None
     if keys.password and not keys.username:
-        problems.add(f"{own[f'{_PREFIX}password'].place} needs {alias}.{_PREFIX}username")
+        problems.add(f"{own[f'{REGISTRY}password'].place} needs {shown}username")
     if keys.token and keys.username:
-        problems.add(
-            f"{own[f'{_PREFIX}token'].place} and {own[f'{_PREFIX}username'].place} are two ways to"
-            " say who asks: leave one out"
-        )
+        token, username = (own[f"{REGISTRY}{name}"].place for name in ("token", "username"))
+        problems.add(f"{token} and {username} are two ways to log in: leave one out")
     tls = {
-        name.removeprefix(_PREFIX): entry
+        name.removeprefix(REGISTRY): entry
         for name, entry in own.items()
-        if name.startswith(f"{_PREFIX}ssl.")
+        if name.startswith(f"{REGISTRY}ssl.")
     }
-    ca_pem = trusted_certificates(f"the registry of {alias}", tls, problems) if tls else None
     return RegistrySettings(
         url=keys.url.rstrip("/"),
-        username=keys.username or None,
-        password=Secret(keys.password) if keys.password else None,
-        token=Secret(keys.token) if keys.token else None,
-        ca_pem=ca_pem,
-        place=url.place,
+        username=keys.username,
+        password=keys.password,
+        token=keys.token,
+        ca_pem=trusted_certificates(subject, tls, problems) if tls else None,
+        place=place,
     )
 
 
-def _told(entries: Entries, alias: str) -> bool:
+def _is_reported(entries: Entries, alias: str) -> bool:
     """Whether something was said already of why that cluster has no registry."""
-    return any(full.startswith(f"{alias}.{_PREFIX}") for full in entries)
+    return any(full.startswith(f"{alias}.{REGISTRY}") for full in entries)
+
+
+def treatments(
+    own: Entries,
+    keys: FlowKeys,
+    *,
+    source: str,
+    target: str,
+    transformed: bool,
+    problems: Problems,
+) -> tuple[TreatmentSettings, ...]:
+    """Of the flow between these aliases; `transformed`: it has transforms. What cannot be goes to
+    `problems`."""
+    if keys.provenance != "none" and transformed:
+        # A query decides on all headers, so it could drop the one that stops a loop.
+        problems.add(
+            f"{own[PROVENANCE].place}: a flow with transforms cannot have it, since a transform"
+            " may change headers"
+        )
+    return tuple(_steps(keys, source, target))
+
+
+def _steps(keys: FlowKeys, source: str, target: str) -> Iterator[TreatmentSettings]:
+    if keys.skip_header:
+        yield TreatmentSettings(
+            kind="skip-header",
+            decides={"name": keys.skip_header},
+            text=f"left out if it has the header {keys.skip_header}",
+        )
+    if keys.provenance != "none":
+        local = {"local": True} if keys.provenance == "local" else {}
+        decides = {"source": source, "target": target, **local}
+        left_out = f"if it was not written on {source}" if local else f"if it has been on {target}"
+        text = f"left out {left_out}, as its headers tell, else marked as from {source}"
+        yield TreatmentSettings(kind="provenance", decides=decides, text=text)

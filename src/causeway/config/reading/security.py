@@ -12,18 +12,19 @@ from typing import cast, get_args
 from urllib.parse import urlsplit
 
 from causeway import filters
-from causeway.config.client_keys import CLUSTER_ID, ClientKeys, ProducerKeys
-from causeway.config.entries import Entry, Problems, read
-from causeway.config.reading import jaas, oauth_options, stores
-from causeway.config.settings import (
+from causeway.config.client_keys import CLUSTER_ID, ProducerKeys
+from causeway.config.clients import (
     ClientSettings,
     OAuthSettings,
     SaslMechanism,
     SaslSettings,
-    Secret,
     SecurityProtocol,
     TlsSettings,
 )
+from causeway.config.entries import Entries, Problems, read
+from causeway.config.keys import values_of
+from causeway.config.reading import login, stores
+from causeway.config.values import Secret
 from causeway.errors import ConfigError
 
 # Kafka accepts `PROTOCOL://` before the host, and IPv6 addresses in brackets.
@@ -40,15 +41,12 @@ _TLS_NAMES = {*_TLS_VERSIONS, "TLSv1", "TLSv1.1"}  # older ones may stand beside
 _STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 
-def client_settings(
-    alias: str, entries: Mapping[str, Entry], problems: Problems
-) -> ClientSettings | None:
+def client_settings(alias: str, entries: Entries, problems: Problems) -> ClientSettings | None:
     """What the keys in `entries` (names without any prefix) say about reaching cluster `alias`;
     None where that cannot be said, with the reasons in `problems`."""
-    reader = _Reader(alias=alias, entries=entries, problems=problems)
+    reader = _ClientReader(alias=alias, entries=entries, problems=problems)
     before = len(problems.lines)
-    client = read(ClientKeys, entries, problems)
-    producer = read(ProducerKeys, entries, problems)
+    keys = read(ProducerKeys, entries, problems)
     protocol = reader.protocol()
     bootstrap = reader.bootstrap()
     tls = reader.tls() if protocol.endswith("SSL") and reader.has_all("ssl.") else None
@@ -63,22 +61,15 @@ def client_settings(
         protocol=protocol,
         tls=tls,
         sasl=sasl,
-        client_id=client.client_id,
-        connect_timeout_ms=client.connect_timeout_ms,
-        request_timeout_ms=client.request_timeout_ms,
-        receive_buffer_bytes=client.receive_buffer_bytes,
-        send_buffer_bytes=client.send_buffer_bytes,
-        max_request_bytes=producer.max_request_size,
         cluster_id=reader.text(CLUSTER_ID),
+        **values_of(keys),
     )
 
 
-def trusted_certificates(
-    subject: str, entries: Mapping[str, Entry], problems: Problems
-) -> str | None:
+def trusted_certificates(subject: str, entries: Entries, problems: Problems) -> str | None:
     """What the keys `ssl.truststore.*` in `entries` say is trusted, as PEM text; None: what the
     system trusts, or what cannot be had, with the reason in `problems`."""
-    reader = _Reader(alias=subject, entries=entries, problems=problems)
+    reader = _ClientReader(alias=subject, entries=entries, problems=problems)
     return reader.trusted() if reader.has_all("ssl.") else None
 
 
@@ -91,9 +82,9 @@ def parse_address(text: str) -> tuple[str, int] | None:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reader:
+class _ClientReader:
     alias: str
-    entries: Mapping[str, Entry]
+    entries: Entries
     problems: Problems
 
     def text(self, key: str) -> str | None:
@@ -292,7 +283,7 @@ class _Reader:
                 return {}
             self._missing("sasl.jaas.config", f"{mechanism} needs a login module")
             return None
-        module = jaas.parse_jaas(text)
+        module = login.parse_jaas(text)
         if module.name != _LOGIN_MODULES[mechanism]:
             found = module.name if module.name in _KNOWN_MODULES else "another login module"
             self.problems.add(
@@ -311,7 +302,7 @@ class _Reader:
             found = (options[name] for name in names if options.get(name))
             return self._secret(key) or next(found, None)
 
-        given = options.get(oauth_options.ACCESS_TOKEN, "").strip()
+        given = options.get(login.ACCESS_TOKEN, "").strip()
         endpoint = pick(_ENDPOINT, "oauth.token.endpoint.uri")
         client_id = pick(_CLIENT_ID, "clientId", "oauth.client.id")
         secret = pick(_CLIENT_SECRET, "clientSecret", "oauth.client.secret")
@@ -327,7 +318,7 @@ class _Reader:
                 f" these are {_CLIENT_ID} and {_CLIENT_SECRET}"
             )
             return None
-        unknown = [name for name in options if not oauth_options.is_known(name)]
+        unknown = [name for name in options if not login.is_known_option(name)]
         if unknown:
             self.problems.add(
                 f"{self._place('sasl.jaas.config')}: options of the login module that are not"
@@ -347,8 +338,8 @@ class _Reader:
                 extensions=extensions,
                 access_token=Secret(given),
             )
-        grant, fields = oauth_options.grant_of(options)
-        if client_id is None or (secret is None and not fields.keys() & oauth_options.PROOFS):
+        grant, fields = login.grant_of(options)
+        if client_id is None or (secret is None and not fields.keys() & login.PROOFS):
             self.problems.add(
                 f"{self._place('sasl.jaas.config')}: OAUTHBEARER needs {_CLIENT_ID} and"
                 f" {_CLIENT_SECRET} (or clientId and clientSecret in the login module)"
@@ -366,7 +357,7 @@ class _Reader:
         )
 
     def _trusted_at_endpoint(self, options: Mapping[str, str]) -> str | None:
-        own = {name: options[key] for key, name in oauth_options.TRUST.items() if options.get(key)}
+        own = {name: options[key] for key, name in login.TRUST.items() if options.get(key)}
         kind = own.get("type", "JKS").upper()
         if kind not in _STORE_TYPES:
             known = ", ".join(_STORE_TYPES)

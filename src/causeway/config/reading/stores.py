@@ -1,16 +1,17 @@
-"""Key and trust stores of Java clients (JKS, PKCS12, PEM) as PEM text.
+"""Key stores and trust stores of Java clients (JKS, PKCS12, PEM) as PEM text, and when they expire.
 
-A store declared JKS or PKCS12 is read by what its bytes are, as Java does since version 9.
+The bytes decide whether a store declared as JKS or PKCS12 is JKS or PKCS12, as in Java 9 and later.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -23,8 +24,10 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
+from causeway.config.clients import ClientSettings
 from causeway.config.rereading import note
-from causeway.config.settings import Secret
+from causeway.config.settings import Settings
+from causeway.config.values import Secret
 from causeway.errors import ConfigError, PrerequisiteError
 
 if TYPE_CHECKING:
@@ -226,3 +229,67 @@ def _pem(certificates: Iterable[x509.Certificate]) -> str:
 
 def _key_pem(key: PrivateKeyTypes) -> Secret:
     return Secret(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
+
+
+SOON: Final = timedelta(days=14)
+
+
+class Expiry(NamedTuple):
+    """`which`: the client's own certificate, or the trust store. `at`: in UTC. A chain expires with
+    its first certificate. A trust store expires with its last one: while an authority is replaced,
+    the store holds the old certificate and the new one."""
+
+    cluster: str
+    which: Literal["client", "trusted"]
+    at: datetime
+
+    def warning(self, now: datetime | None = None) -> str | None:
+        """One line from `SOON` before the expiry on, None before that."""
+        left = self.at - (now or datetime.now(UTC))
+        if left > SOON:
+            return None
+        what = "the client certificate" if self.which == "client" else "the trust store"
+        verb = "expires" if left > timedelta(0) else "expired"
+        return f"{what} for cluster {self.cluster} {verb} on {self.at:%Y-%m-%d %H:%M} UTC: renew it"
+
+
+def expiries(clients: Iterable[ClientSettings]) -> tuple[Expiry, ...]:
+    """Sorted by cluster, without repetitions. The system's trust store is left out."""
+    return tuple(sorted(dict.fromkeys(each for client in clients for each in _expiries_of(client))))
+
+
+def clients_of(settings: Settings) -> dict[tuple[str, str], ClientSettings]:
+    """The client settings of all links and heartbeats, by link and role."""
+    found: dict[tuple[str, str], ClientSettings] = {}
+    for link in settings.links:
+        found[link.name, "source"] = link.source
+        found[link.name, "target"] = link.target
+        found[link.name, "source admin"] = link.source_admin
+        found[link.name, "target admin"] = link.target_admin
+    for beat in settings.heartbeat_links:
+        found[beat.name, "heartbeats"] = beat.target
+    return found
+
+
+def expiry_warnings(settings: Settings) -> list[str]:
+    """The warnings for all clusters of a file."""
+    found = (each.warning() for each in expiries(clients_of(settings).values()))
+    return [text for text in found if text is not None]
+
+
+def _expiries_of(client: ClientSettings) -> Iterator[Expiry]:
+    if client.tls is None:
+        return
+    if ends := _ends(client.tls.cert_pem):
+        yield Expiry(client.alias, "client", min(ends))
+    if ends := _ends(client.tls.ca_pem):
+        yield Expiry(client.alias, "trusted", max(ends))
+
+
+def _ends(pem: str | None) -> list[datetime]:
+    if pem is None:
+        return []
+    try:
+        return [each.not_valid_after_utc for each in x509.load_pem_x509_certificates(pem.encode())]
+    except ValueError:  # the connection attempt reports the cause
+        return []

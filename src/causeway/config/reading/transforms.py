@@ -14,28 +14,21 @@ from pathlib import Path
 from typing import Literal
 
 from causeway import filters
-from causeway.config.entries import Entry, Problems, read
-from causeway.config.reading.build import patterns
-from causeway.config.reading.security import is_endpoint, trusted_certificates
-from causeway.config.settings import (
-    LinkSettings,
-    RegistrySettings,
-    Secret,
-    TransformFormat,
-    TransformSettings,
-)
+from causeway.config.entries import Entries, Entry, Problems, read
+from causeway.config.reading.schemas import read_registry
+from causeway.config.settings import LinkSettings, RegistrySettings, TransformSettings
 from causeway.config.transform_keys import (
-    FAMILY,
-    LIST,
-    SECRET,
+    SECRET_FIELD,
     TEXT_KEYS,
+    TRANSFORM_FAMILY,
+    TRANSFORMS,
     TransformKeys,
     no_references,
-    split,
+    split_transform_key,
 )
+from causeway.config.values import Secret, TransformFormat
 from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
 
-Entries = Mapping[str, Entry]
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -48,39 +41,43 @@ _SQL_TOKEN = re.compile(
 _QUOTED = re.compile(r"`[^`]*`|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 
 
-def family(entries: Entries, flow: str = "") -> dict[str, Entry]:
+def transform_entries(entries: Entries, flow: str = "") -> dict[str, Entry]:
     """`causeway.transform.*` of `flow` (`A->B`): its own values, else plain ones."""
-    found = {name: entry for name, entry in entries.items() if name.startswith(FAMILY)}
+    found = {name: entry for name, entry in entries.items() if name.startswith(TRANSFORM_FAMILY)}
     for name, entry in entries.items() if flow else ():
         own = name.removeprefix(f"{flow}.")
-        if own != name and own.startswith(FAMILY):
+        if own != name and own.startswith(TRANSFORM_FAMILY):
             found[own] = entry
     return found
 
 
-def listed(own: Entries) -> tuple[str, ...]:
+def listed_transforms(own: Entries) -> tuple[str, ...]:
     """The names in `causeway.transforms`, in their order."""
-    entry = own.get(LIST)
+    entry = own.get(TRANSFORMS)
     if entry is not None and entry.resolved:
         return ()
     return tuple(dict.fromkeys(filters.split_list(entry.value))) if entry else ()
 
 
-def transforms(
+def read_transforms(
     own: Entries, found: Entries, *, slug: str, directory: Path, problems: Problems
 ) -> tuple[TransformSettings, ...]:
     """The transforms of the flow called `slug` (`A.B`): `own` has its list, `found` is its family.
     Files are named from `directory`. What is wrong goes to `problems`."""
     made = []
-    entry = own.get(LIST)
+    entry = own.get(TRANSFORMS)
     if entry is not None and entry.resolved and not entry.missing:
         problems.add(
             f"{entry.place}: the names of transforms stand in the file, not behind ${{...}}"
         )
     delivery = own.get("causeway.delivery")
-    if listed(own) and delivery is not None and delivery.value.strip().lower() == "at-least-once":
+    if (
+        listed_transforms(own)
+        and delivery is not None
+        and delivery.value.strip().lower() == "at-least-once"
+    ):
         problems.add(f"{delivery.place}: transforms are exactly-once only")
-    for name in listed(own):
+    for name in listed_transforms(own):
         assert entry is not None
         if not _NAME.fullmatch(name):
             problems.add(f"{entry.place}: {name!r} must be made of letters, digits, '_' and '-'")
@@ -88,10 +85,10 @@ def transforms(
         keys = {
             key: e
             for full, e in found.items()
-            for own_name, key in [split(full)]
+            for own_name, key in [split_transform_key(full)]
             if own_name == name
         }
-        reader = _Reader(
+        reader = _TransformReader(
             name=name,
             listed_at=entry.place,
             entries=keys,
@@ -114,18 +111,18 @@ def check_listed(entries: Entries, flows: Mapping[str, Iterable[str]], problems:
         flow, key = _flow_of(full, flows)
         if flow is None:
             continue
-        if not key.startswith(FAMILY):
+        if not key.startswith(TRANSFORM_FAMILY):
             _check_spelling(entry, key, problems)
             continue
-        name, _ = split(key)
+        name, _ = split_transform_key(key)
         names = flows[flow] if flow else everywhere
         if name and name not in names and (flow, name) not in told:
             told.add((flow, name))
             prefix = f"{flow}." if flow else ""
-            problems.add(f"{entry.place}: {prefix}{LIST} does not name {name}")
+            problems.add(f"{entry.place}: {prefix}{TRANSFORMS} does not name {name}")
 
 
-def apart(links: Iterable[LinkSettings]) -> list[LinkSettings]:
+def without_dead_letters(links: Iterable[LinkSettings]) -> list[LinkSettings]:
     """`links`, none of which mirrors the dead letters of another: they hold records as they were,
     which a transform was to treat."""
     links = list(links)
@@ -149,15 +146,15 @@ def _flow_of(full: str, flows: Iterable[str]) -> tuple[str | None, str]:
 def _check_spelling(entry: Entry, key: str, problems: Problems) -> None:
     """A transform that is called otherwise would be an unknown key, and so protect nothing."""
     head = ".".join(key.split(".")[:2])
-    if not key.startswith("causeway.t") or head == LIST:
+    if not key.startswith("causeway.t") or head == TRANSFORMS:
         return
-    meant = difflib.get_close_matches(head, [LIST, FAMILY[:-1]], n=1, cutoff=0.85)
+    meant = difflib.get_close_matches(head, [TRANSFORMS, TRANSFORM_FAMILY[:-1]], n=1, cutoff=0.85)
     if meant:
         problems.add(f"{entry.place}: there is no such key; did you mean {meant[0]}?")
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reader:
+class _TransformReader:
     name: str
     listed_at: str
     entries: Entries
@@ -169,13 +166,12 @@ class _Reader:
         before = len(self.problems.lines)
         if not self.entries:
             self.problems.add(
-                f"{self.listed_at} names {self.name}, and {FAMILY}{self.name}.topics and"
+                f"{self.listed_at} names {self.name}, and {TRANSFORM_FAMILY}{self.name}.topics and"
                 " .sql, .python or .rules are missing"
             )
             return None
         keys = read(TransformKeys, self.entries, self.problems)
-        topics = patterns(self.entries, "topics", keys.topics, self.problems)
-        if not topics and not self._told("topics"):
+        if not keys.topics and not self._told("topics"):
             self._add(self._place("topics"), "it names no topics")
         kind, text, place = self._text()
         value_format: TransformFormat = keys.value_format or (
@@ -191,15 +187,15 @@ class _Reader:
             return None
         return TransformSettings(
             name=self.name,
-            topics=topics,
+            topics=keys.topics,
             sql=text if kind == "sql" else None,
             python=text if kind == "python" else None,
             rules=text if kind == "rules" else None,
             place=place,
             key_format=keys.key_format,
             value_format=value_format,
-            key_schema=keys.key_schema or None,
-            value_schema=keys.value_schema or None,
+            key_schema=keys.key_schema,
+            value_schema=keys.value_schema,
             registry=registry,
             secrets=secrets,
             dead_letters=dead_letters,
@@ -211,7 +207,7 @@ class _Reader:
 
     def _place(self, key: str) -> str:
         entry = self.entries.get(key)
-        return entry.place if entry else f"{FAMILY}{self.name}.{key}"
+        return entry.place if entry else f"{TRANSFORM_FAMILY}{self.name}.{key}"
 
     def _told(self, key: str) -> bool:
         """Whether `key` has a value about which something was said already."""
@@ -293,35 +289,14 @@ class _Reader:
     def _registry(self, keys: TransformKeys, formats: Mapping[str, str]) -> RegistrySettings | None:
         needed = [f"{part}.format" for part, name in formats.items() if name in _WITH_REGISTRY]
         given = [key for key in self.entries if key.startswith("registry.")]
-        url = keys.registry_url
-        if not url:
+        if not keys.registry_url:
             if (needed or given) and not self._told("registry.url"):
                 why = self._place(needed[0] if needed else given[0])
-                self._add(why, f"needs {FAMILY}{self.name}.registry.url")
+                self._add(why, f"needs {TRANSFORM_FAMILY}{self.name}.registry.url")
             return None
-        if not is_endpoint(url):
-            self._add(
-                self._place("registry.url"),
-                "must be an http(s) URL, without user and password: these are registry.username"
-                " and registry.password",
-            )
-            return None
-        if keys.registry_password and not keys.registry_username:
-            self._add(self._place("registry.password"), "needs registry.username")
-        tls = {
-            key[len("registry.") :]: entry
-            for key, entry in self.entries.items()
-            if key.startswith("registry.ssl.")
-        }
-        ca_pem = trusted_certificates("the registry", tls, self.problems) if tls else None
-        password = keys.registry_password
-        return RegistrySettings(
-            url=url.rstrip("/"),
-            username=keys.registry_username or None,
-            password=Secret(password) if password else None,
-            ca_pem=ca_pem,
-            place=self._place("registry.url"),
-        )
+        own = {f"causeway.{key}": self.entries[key] for key in given if key != "registry.token"}
+        shown = f"{TRANSFORM_FAMILY}{self.name}.registry."
+        return read_registry(own, "the registry", shown, self.problems)
 
     # -- the rest
 
@@ -329,9 +304,9 @@ class _Reader:
         found: dict[str, Secret] = {}
         seen: set[str] = set()
         for key, entry in self.entries.items():
-            if not key.startswith(SECRET) or entry.missing:
+            if not key.startswith(SECRET_FIELD) or entry.missing:
                 continue
-            field = key.removeprefix(SECRET)
+            field = key.removeprefix(SECRET_FIELD)
             if not _FIELD.fullmatch(field):
                 self._add(entry.place, "the name of a secret is made of letters, digits and '_'")
             elif field.lower() in seen:
@@ -347,7 +322,7 @@ class _Reader:
         place = self._place("dead.letter.topic")
         if keys.on_error == "stop":
             if keys.dead_letter_topic:
-                self._add(place, f"needs {FAMILY}{self.name}.on.error = dead-letter")
+                self._add(place, f"needs {TRANSFORM_FAMILY}{self.name}.on.error = dead-letter")
             return None
         topic = keys.dead_letter_topic or f"__causeway.{self.slug}.{self.name}.dead-letters"
         if not is_topic_name(topic):

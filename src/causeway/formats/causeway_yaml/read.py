@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from causeway.config import Entry, Problems, PropertyFile, Settings, transform_keys
-from causeway.config.reading import known
+from causeway.config import TRANSFORM_FAMILY, TRANSFORMS, Entry, Problems, PropertyFile, Settings
+from causeway.config.reading import CLUSTER_KEYS, ROLE_KEYS
 from causeway.formats import mm2
 from causeway.formats.causeway_yaml import forms, login, shape
 from causeway.formats.causeway_yaml.document import (
@@ -245,7 +245,7 @@ class _Reader:
             names.append(name.text)
             here = f"{path}.{name.text}"
             self._transform(name.text, replace(fields, values=rest), here, name.place, prefix)
-        self._add(prefix + transform_keys.LIST, ", ".join(names), path, value.place)
+        self._add(prefix + TRANSFORMS, ", ".join(names), path, value.place)
 
     def _described(self, value: Value | None) -> None:
         """At the top, for all links to name."""
@@ -256,7 +256,7 @@ class _Reader:
 
     def _transform(self, name: str, value: Value, path: str, place: Place, prefix: str) -> None:
         if self._is_name(name, path, place):
-            family = f"{prefix}{transform_keys.FAMILY}{name}."
+            family = f"{prefix}{TRANSFORM_FAMILY}{name}."
             self._section(shape.transform(), value, path, family)
 
     def _is_name(self, name: str, path: str, place: Place) -> bool:
@@ -274,8 +274,8 @@ class _Reader:
     def _spread(self, part: KafkaKeys, value: Value, path: str, prefix: str) -> None:
         for name, text, place in self._texts(value, path):
             each: tuple[str, ...] = (prefix,)
-            if name not in known.CLUSTER_KEYS and name in part.words:
-                each = tuple(f"{prefix}{role}." for role in known.ROLE_KEYS)
+            if name not in CLUSTER_KEYS and name in part.words:
+                each = tuple(f"{prefix}{role}." for role in ROLE_KEYS)
             for before in each:
                 self._add(before + name, text, f"{path}.{name}", place)
 

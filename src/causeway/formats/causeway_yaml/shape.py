@@ -10,17 +10,22 @@ from typing import Any, Literal
 
 from causeway.config import (
     REGISTRY_TLS,
+    SECRET_FIELD,
     SECURITY,
-    ControlKeys,
+    TRANSFORM_REGISTRY_TLS,
+    TRANSFORM_SECRETS,
+    ControlSettings,
     FlowKeys,
     HeartbeatKeys,
+    HttpSettings,
     Keys,
     RegistryKeys,
-    RunKeys,
+    RunSettings,
     SchemaKeys,
-    transform_keys,
+    TransformKeys,
+    WebhookSettings,
 )
-from causeway.config.reading import known
+from causeway.config.reading import ROLE_KEYS
 from causeway.formats.causeway_yaml import login
 
 Kind = Literal["plain", "duration", "size", "list", "lines", "policy"]
@@ -230,36 +235,17 @@ def _place(name: str) -> tuple[str, ...]:
     return (short.replace(".", "-"),)
 
 
-def _of_model(model: type[Keys]) -> Iterator[tuple[tuple[str, ...], Leaf]]:
-    schemas = model.model_json_schema(by_alias=True)["properties"]
-    for info in model.model_fields.values():
-        name = str(info.alias)
-        if name in _LEFT_OUT:
-            continue
-        default = "" if info.default is None else str(info.default)
-        yield (
-            _place(name),
-            Leaf(
-                key=name,
-                kind=_kind(name),
-                meaning=info.description or "",
-                default=default.lower() if isinstance(info.default, bool) else default,
-                schema=_plain(schemas[name]),
-            ),
-        )
-
-
-def _plain(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Type and bounds: that a value may be absent says the form itself."""
-    found = {name: schema[name] for name in _OF_VALUES if name in schema}
-    if "anyOf" in found:
-        found["anyOf"] = [each for each in found["anyOf"] if each != {"type": "null"}]
-        if len(found["anyOf"]) == 1:
-            return dict(found["anyOf"][0])
-    return found
-
-
-_OF_VALUES = ("type", "enum", "const", "minimum", "maximum", "anyOf")
+def _of_table(table: type[Keys]) -> Iterator[tuple[tuple[str, ...], Leaf]]:
+    for key in table.table().values():
+        if key.name not in _LEFT_OUT:
+            leaf = Leaf(
+                key=key.name,
+                kind=_kind(key.name),
+                meaning=key.meaning,
+                default=key.default or "",
+                schema=key.kind.schema,
+            )
+            yield _place(key.name), leaf
 
 
 def _of_security() -> Iterator[tuple[tuple[str, ...], Leaf]]:
@@ -336,25 +322,23 @@ def _client(role: str, prefix: str = "") -> KafkaKeys:
     return KafkaKeys(
         prefix=f"{prefix}{role}.",
         meaning=f"Keys of Kafka's {role} client.",
-        words=known.ROLE_KEYS[role],
+        words=ROLE_KEYS[role],
     )
 
 
 @cache
 def cluster() -> Section:
     """Of one cluster: `A.key`."""
-    clients: list[tuple[tuple[str, ...], Part]] = [
-        ((role,), _client(role)) for role in known.ROLE_KEYS
-    ]
+    clients: list[tuple[tuple[str, ...], Part]] = [((role,), _client(role)) for role in ROLE_KEYS]
     every = KafkaKeys(
         prefix="",
         meaning="Keys of all Kafka's clients of this cluster.",
-        words=frozenset.intersection(*known.ROLE_KEYS.values()),
+        words=frozenset.intersection(*ROLE_KEYS.values()),
         spread=True,
     )
     registry = (_text(name, meaning) for name, meaning in REGISTRY_TLS.items())
     return _section(
-        [*_of_security(), *_of_model(RegistryKeys), *registry, (("client",), every), *clients]
+        [*_of_security(), *_of_table(RegistryKeys), *registry, (("client",), every), *clients]
     )
 
 
@@ -381,21 +365,20 @@ def defaults() -> Section:
 
 
 def _of_flow() -> Iterator[tuple[tuple[str, ...], Leaf]]:
-    for model in (FlowKeys, ControlKeys, SchemaKeys, HeartbeatKeys):
-        yield from _of_model(model)
+    for table in (FlowKeys, ControlSettings, SchemaKeys, HeartbeatKeys):
+        yield from _of_table(table)
 
 
 @cache
 def transform() -> Section:
     """Of one transform: `causeway.transform.NAME.key`."""
-    secrets = KafkaKeys(
-        prefix=transform_keys.SECRET, meaning=transform_keys.SECRETS["secret.FIELD"]
-    )
-    registry = (_text(name, meaning) for name, meaning in transform_keys.REGISTRY_TLS.items())
-    return _section([*_of_model(transform_keys.TransformKeys), (("secrets",), secrets), *registry])
+    secrets = KafkaKeys(prefix=SECRET_FIELD, meaning=TRANSFORM_SECRETS["secret.FIELD"])
+    registry = (_text(name, meaning) for name, meaning in TRANSFORM_REGISTRY_TLS.items())
+    return _section([*_of_table(TransformKeys), (("secrets",), secrets), *registry])
 
 
 @cache
 def run() -> Section:
     """Of the whole process."""
-    return _section(_of_model(RunKeys))
+    tables = (RunSettings, HttpSettings, WebhookSettings)
+    return _section(leaf for table in tables for leaf in _of_table(table))

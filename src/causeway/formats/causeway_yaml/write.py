@@ -14,8 +14,16 @@ from typing import Any
 import yaml
 
 from causeway import filters
-from causeway.config import IN_SECONDS, OLD_NAMES, Entry, Problems, transform_keys
-from causeway.config.reading import audit, known
+from causeway.config import (
+    IN_SECONDS,
+    OLD_NAMES,
+    TRANSFORM_FAMILY,
+    TRANSFORMS,
+    Entry,
+    Problems,
+    split_transform_key,
+)
+from causeway.config.reading import CLUSTER_KEYS, ROLE_KEYS, split_key
 from causeway.errors import ConfigError
 from causeway.formats.causeway_yaml import forms, login, shape
 from causeway.formats.causeway_yaml.shape import Leaf, Section
@@ -61,11 +69,11 @@ class _Writer:
         lists = self._lists(texts)
         described: Tree = {}
         for key, text in texts.items():
-            prefix, rest = audit.split_key(key, self.aliases)
-            name, of_transform = transform_keys.split(rest)
-            if rest == transform_keys.LIST and prefix in lists:
+            prefix, rest = split_key(key, self.aliases)
+            name, of_transform = split_transform_key(rest)
+            if rest == TRANSFORMS and prefix in lists:
                 placed = True
-            elif rest.startswith(transform_keys.FAMILY) and prefix not in clusters:
+            elif rest.startswith(TRANSFORM_FAMILY) and prefix not in clusters:
                 tree = lists.get(prefix, {}).get(name) if prefix else described.setdefault(name, {})
                 placed = tree is not None and _put(tree, shape.transform, of_transform, text)
             elif prefix in clusters:
@@ -109,10 +117,10 @@ class _Writer:
         """Of each flow, "" for all: the transforms it lists, with room for what it says of them."""
         found = {}
         for key, text in texts.items():
-            prefix, rest = audit.split_key(key, self.aliases)
+            prefix, rest = split_key(key, self.aliases)
             itself = {f"{alias}->{alias}" for alias in self.aliases}
             flow = "->" in prefix and prefix not in itself
-            if rest == transform_keys.LIST and (not prefix or flow):
+            if rest == TRANSFORMS and (not prefix or flow):
                 names = filters.split_list(text)
                 if all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names):
                     found[prefix] = {name: Tree() for name in names}
@@ -204,7 +212,7 @@ def _put(tree: Tree, of: Callable[[], Section], name: str, text: str) -> bool:
         if name.startswith(prefix) and name != prefix and not name.startswith(prefix * 2):
             _set(tree, (*way, name.removeprefix(prefix)), _bare(text))
             return True
-    if of is shape.cluster and name in known.CLUSTER_KEYS:
+    if of is shape.cluster and name in CLUSTER_KEYS:
         _set(tree, ("client", name), _bare(text))
         return True
     return False
@@ -225,14 +233,14 @@ def _bare(text: str) -> Any:
 
 def _gather(cluster: Tree) -> None:
     """What all clients of a cluster say alike is said once."""
-    clients = [cluster.get(role, {}) for role in known.ROLE_KEYS]
-    shared = frozenset.intersection(*known.ROLE_KEYS.values()) - known.CLUSTER_KEYS
+    clients = [cluster.get(role, {}) for role in ROLE_KEYS]
+    shared = frozenset.intersection(*ROLE_KEYS.values()) - CLUSTER_KEYS
     for name in [name for name in clients[0] if name in shared]:
         if all(name in each and each[name] == clients[0][name] for each in clients):
             _set(cluster, ("client", name), clients[0][name])
             for each in clients:
                 del each[name]
-    for role in known.ROLE_KEYS:
+    for role in ROLE_KEYS:
         if not cluster.get(role, True):
             del cluster[role]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from causeway.config.reading import known
+from causeway.config.reading import ALIASES, CLUSTER_KEYS, ROLE_KEYS
 from causeway.formats.strimzi.clusters import Reader
 from causeway.formats.strimzi.fields import Given, Tree
 from causeway.formats.strimzi.references import is_provider
@@ -28,8 +28,6 @@ _ACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("emit.heartbeats.", CONNECTORS[2:]),
     ("heartbeats.topic.", CONNECTORS[2:]),
 )
-# One flow has one of each.
-ALIASES = ("source.cluster.alias", "target.cluster.alias")
 _ALIKE = ("replication.policy.", "offset-syncs.topic.location", *ALIASES)
 SHARED = (*_ALIKE, "admin.timeout.ms", "topic.filter.class")
 # What a connector has that says nothing of them; that of an alias is the cluster's.
@@ -51,7 +49,7 @@ _PATTERNS = (
 )
 _CLIENT = (
     *("producer.", "consumer.", "admin.", "source.cluster.", "target.cluster."),
-    *(f"{side}.{role}." for side in ("source", "target") for role in known.ROLE_KEYS),
+    *(f"{side}.{role}." for side in ("source", "target") for role in ROLE_KEYS),
 )
 
 
@@ -184,8 +182,8 @@ def _of_client(key: str, *, carry: bool) -> Iterator[str]:
     side, _, rest = key.partition(".")
     if side in ("source", "target"):
         role, _, name = rest.partition(".")
-        if role == "cluster" and name in known.CLUSTER_KEYS:
-            roles = known.ROLE_KEYS if carry else _ACTING[side]
+        if role == "cluster" and name in CLUSTER_KEYS:
+            roles = ROLE_KEYS if carry else _ACTING[side]
             yield from (f"{side}.{each}.{name}" for each in roles)
         else:
             yield key

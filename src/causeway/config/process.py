@@ -1,0 +1,192 @@
+"""The keys of a process, and questions about `spark.*`."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from causeway.config.keys import Keys
+from causeway.config.keys import key as _key
+from causeway.config.values import (
+    ADDRESS,
+    COUNT,
+    HEADER,
+    LIST,
+    LONG_MAX,
+    MILLIS,
+    TEXT,
+    TOKEN,
+    Secret,
+    whole,
+)
+
+
+def _seconds(ms: int) -> float | None:
+    return None if ms < 0 else ms / 1000
+
+
+def _unless_negative(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings(Keys):
+    """The server in a run. `port`: 0 for any free port, None for no server. `certificate`, `key`
+    and `client_ca` are paths of PEM files, which the server reads when it starts."""
+
+    port: int | None = _key(
+        "causeway.http.port",
+        whole(0, 65535, -1).then(_unless_negative),
+        8490,
+        "Where a run serves metrics, the REST API and probes. 0: on any free port, which it tells;"
+        " -1: nowhere.",
+    )
+    host: str = _key(
+        "causeway.http.host",
+        TEXT,
+        "127.0.0.1",
+        "Address for that port. Any that other machines reach needs TLS, and a token or clients'"
+        " certificates.",
+    )
+    token: Secret | None = _key(
+        "causeway.http.token",
+        TOKEN,
+        None,
+        "What clients must send as `Authorization: Bearer …`, at least 16 characters, such as"
+        " `${env:VAR}`.",
+    )
+    certificate: str | None = _key(
+        "causeway.http.tls.certificate",
+        TEXT,
+        None,
+        "PEM file of the server's certificate and its chain, for https. It is read again when it"
+        " changes.",
+    )
+    key: str | None = _key(
+        "causeway.http.tls.key", TEXT, None, "PEM file of its private key, without a password."
+    )
+    client_ca: str | None = _key(
+        "causeway.http.tls.client.ca",
+        TEXT,
+        None,
+        "PEM file of certificates: only clients whose own is signed by one of them may connect.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookSettings(Keys):
+    """Where the leading driver posts events."""
+
+    url: Secret = _key(
+        "causeway.webhook.url",
+        ADDRESS.then(Secret),
+        None,
+        "Where the leading driver posts what happens, as JSON.",
+    )
+    token: Secret | None = _key(
+        "causeway.webhook.token", HEADER, None, "What is sent there as `Authorization: Bearer …`."
+    )
+    secret: Secret | None = _key(
+        "causeway.webhook.secret",
+        TEXT.then(Secret),
+        None,
+        "Key of the signature (HMAC, SHA-256) of what is posted.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(Keys):
+    """Of the whole process; ours alone."""
+
+    lanes: int | None = _key(
+        "causeway.lanes",
+        COUNT,
+        None,
+        "Lanes (Spark tasks) that copy. Default: one for each two cores of this machine, and as "
+        "many as a transform wants; what local[N] names; one a core of a Spark cluster.",
+    )
+    progress_interval_s: float = _key(
+        "causeway.progress.interval.ms",
+        MILLIS.then(_seconds),
+        1000,
+        "How often progress is written to the target.",
+    )
+    lease_s: float = _key(
+        "causeway.lease.ms",
+        whole(1000, 3_600_000).then(_seconds),
+        10_000,
+        "How long a lane, or a leading driver, may go on without a sign from the other end.",
+    )
+    deleted_topics_retention_s: float | None = _key(
+        "causeway.deleted.topics.retention.ms",
+        whole(0, LONG_MAX, -1).then(_seconds),
+        7 * 24 * 3600 * 1000,
+        "How long the status shows topics that the source no longer has; -1: for ever.",
+    )
+    connections: int = _key(
+        "causeway.connections", whole(1, 64), 2, "Connections of a lane to each target broker."
+    )
+    in_flight: int | None = _key(
+        "causeway.in.flight",
+        whole(1, 1000),
+        None,
+        "Produce requests unanswered on a connection. Default: 16, or 16 for each 5 ms of the round"
+        " trip.",
+    )
+    lane_buffer_bytes: int | None = _key(
+        "causeway.lane.buffer.bytes",
+        whole(1 << 20, 1 << 40),
+        None,
+        "Most bytes of batches a lane holds in memory. Default: 64 MiB, or 256 MiB where it reads"
+        " over a long line.",
+    )
+    metrics_port: int | None = _key(
+        "causeway.metrics.port",
+        whole(1, 65535),
+        None,
+        "Where Prometheus reads metrics. Default: nowhere.",
+    )
+    metrics_host: str = _key(
+        "causeway.metrics.host",
+        TEXT,
+        "127.0.0.1",
+        "Address for that port: only this machine reads there unless you name another one, such as"
+        " 0.0.0.0 for all.",
+    )
+    metrics_names: tuple[str, ...] = _key(
+        "causeway.metrics.names",
+        LIST,
+        "",
+        "More names by which clients may call that port, such as a Kubernetes service's: "
+        "`causeway.mirrors.svc`. This machine's name and addresses are always allowed; calls by "
+        "other names are refused.",
+    )
+    http: HttpSettings = HttpSettings(port=None)
+    webhook: WebhookSettings | None = None  # its `url` is set
+
+
+# The same in seconds, for those who prefer MirrorMaker 2's `.interval.seconds`.
+IN_SECONDS = {
+    "causeway.progress.interval.seconds": "causeway.progress.interval.ms",
+    "causeway.lease.seconds": "causeway.lease.ms",
+}
+
+
+def is_local(spark: Mapping[str, str | Secret]) -> bool:
+    """Whether Spark of these `spark.*` runs on this machine alone."""
+    return spark_text(spark, "spark.master", "local[*]").startswith("local")
+
+
+def spark_text(spark: Mapping[str, str | Secret], name: str, default: str) -> str:
+    """One of these `spark.*` in clear text."""
+    value = spark.get(name, default)
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches `host`. No other name is asked for."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
