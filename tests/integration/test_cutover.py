@@ -31,11 +31,18 @@ from causeway.formats import load
 from causeway.link_topics import DirectiveLog, Scope, plan_end, write_directives
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
+from causeway.operate.cutover import (
+    Act,
+    Checklist,
+    CheckMark,
+    CutoverEnd,
+    FirstMover,
+    Look,
+    OnLook,
+    Wishes,
+    undo,
+)
 from causeway.operate.cutover import run as cutting
-from causeway.operate.cutover.outcome import End
-from causeway.operate.cutover.run import Told
-from causeway.operate.cutover.undoing import undo
-from causeway.operate.cutover.values import Act, Checklist, First, Look, Mark, Wishes
 from causeway.operate.failover.ending import wish
 from causeway.operate.listing.groups import groups
 from tests.harness.command import causeway
@@ -51,7 +58,7 @@ from tests.harness.waiting import await_until
 pytestmark = pytest.mark.integration
 
 LATE = [b"late 1", b"late 2"]  # in a transaction that is open when the fence comes
-FENCING = Wishes(first=First.PRODUCERS, fence=True, settle_s=1.0)
+FENCING = Wishes(first=FirstMover.PRODUCERS, fence=True, settle_s=1.0)
 
 
 class Guarded(NamedTuple):
@@ -130,12 +137,12 @@ def dies_fenced(_: Checklist, look: Look) -> None:
         raise DiesError
 
 
-def dies_before(name: str) -> Told:
-    def told(checklist: Checklist, _: Look) -> None:
+def dies_before(name: str) -> OnLook:
+    def on_look(checklist: Checklist, _: Look) -> None:
         if (step := checklist.current) is not None and step.name == name:
             raise DiesError
 
-    return told
+    return on_look
 
 
 @pytest.mark.timeout(300)
@@ -177,7 +184,7 @@ def test_the_command_shows_all_steps_fences_producers_and_undoes_it(
 
         with pytest.raises(DiesError):
             cutting.cutover(
-                settings, FENCING, topics=[topic], act=True, told=dies_before("promote")
+                settings, FENCING, topics=[topic], act=True, on_look=dies_before("promote")
             )
         await_until(lambda: shop.refused > 3, 60)
         assert is_fenced(mirror, topic)
@@ -217,7 +224,7 @@ def decided(
     await_until(lambda: target.offsets(there).get(0, 0) >= 60, 60)
     target.commit_group(group, {(there, 0): 60})
     found = cutting.cutover(settings, FENCING, act=True)
-    assert found.end is End.BLOCKED
+    assert found.end is CutoverEnd.BLOCKED
     assert not found.look.fences
     current = found.checklist.current
     assert current is not None
@@ -227,7 +234,7 @@ def decided(
 
 
 @pytest.mark.parametrize(
-    "first", [First.CONSUMERS, pytest.param(First.PRODUCERS, marks=pytest.mark.slow)]
+    "first", [FirstMover.CONSUMERS, pytest.param(FirstMover.PRODUCERS, marks=pytest.mark.slow)]
 )
 @pytest.mark.timeout(300)
 def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
@@ -235,7 +242,7 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
     target: KafkaTools,
     prefix: str,
     monkeypatch: pytest.MonkeyPatch,
-    first: First,
+    first: FirstMover,
 ) -> None:
     """A shop writes all the time, where it may; a group reads what it writes. Both move when the
     list says so: the group is closed on A when it is asked for, the shop goes to B once its topic
@@ -261,12 +268,12 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
         run.await_state(topic, State.RUNNING, 2)
         reader.read_more(100)
         reader.commit()
-        if first is First.CONSUMERS:
+        if first is FirstMover.CONSUMERS:
             decided(settings, guarded.tools, target, topic, prefix + "audit")
         moved = closed = ended = False
         slow.begin()
 
-        def told(checklist: Checklist, look: Look) -> None:
+        def on_look(checklist: Checklist, look: Look) -> None:
             nonlocal moved, closed, ended
             step = checklist.current
             if step is not None and step.name == "fence" and not look.fences:
@@ -282,7 +289,7 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
                 assert step is not None
                 assert step.name == "consumers"
                 assert group in step.lines[0]
-                if first is First.PRODUCERS:
+                if first is FirstMover.PRODUCERS:
                     old = sum(map(len, guarded.tools.read(topic, read_committed=True).values()))
                     reader.read_until(lambda: len(reader.read) == old)
                 else:
@@ -291,8 +298,8 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
                 reader.close()
                 closed = True
 
-        found = cutting.cutover(settings, wishes, act=True, told=told)
-        assert found.end is End.DONE, found.checklist
+        found = cutting.cutover(settings, wishes, act=True, on_look=on_look)
+        assert found.end is CutoverEnd.DONE, found.checklist
         assert shop.refused
         assert ended
         before = len(shop.written)
@@ -302,7 +309,7 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
         assert 0.5 * pause_s < shop.pause_s < pause_s + 30, "what is said is what the shop saw"
         assert is_fenced(mirror, topic), "what is written at A now would stay there"
     assert run.result == 0
-    if first is First.CONSUMERS:
+    if first is FirstMover.CONSUMERS:
         assert target.group_offsets(prefix + "audit")[there, 0] == 19
     successor = Member(target, group, there)
     written = [*shop.written, *LATE]
@@ -314,7 +321,7 @@ def test_producers_and_consumers_move_and_nothing_is_lost_or_doubled(
         assert [value for value in values if value not in LATE] == shop.written[number::2]
         assert [value for value in values if value in LATE] == (LATE if number == 0 else [])
     again = cutting.cutover(settings, wishes, act=True)
-    assert again.end is End.DONE
+    assert again.end is CutoverEnd.DONE
     assert undo(settings, act=True).ended == {topic}
     await_until(lambda: not is_fenced(mirror, topic), what="the broker knows of it")
 
@@ -325,7 +332,7 @@ def test_who_goes_on_behind_the_fence_is_named_and_the_fence_lifts_itself(
     guarded: Guarded, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A super user is not kept from writing: it is named, nothing is promoted, and the shop goes on
-    when the fence's time is over. Meanwhile a second one is told whose turn it is."""
+    when the fence's time is over. Meanwhile a second one is on_look whose lock it is."""
     topic, name = prefix + "orders", prefix + "boss"
     guarded.tools.create_topic(topic, 2)
     mirror = mirror_of(guarded, target, prefix)
@@ -338,7 +345,7 @@ def test_who_goes_on_behind_the_fence_is_named_and_the_fence_lifts_itself(
 
         with guarded.tools.transactional(name) as boss:
 
-            def told(checklist: Checklist, look: Look) -> None:
+            def on_look(checklist: Checklist, look: Look) -> None:
                 nonlocal told_second
                 step = checklist.current
                 if step is None or step.name != "fence" or not look.fences:
@@ -352,8 +359,8 @@ def test_who_goes_on_behind_the_fence_is_named_and_the_fence_lifts_itself(
                     with pytest.raises(ConflictError, match="being cut over by anna@ops"):
                         cutting.cutover(settings, wishes, act=True, who="ben@ops")
 
-            found = cutting.cutover(settings, wishes, act=True, who="anna@ops", told=told)
-        assert found.end is End.LIFTED, found.checklist
+            found = cutting.cutover(settings, wishes, act=True, who="anna@ops", on_look=on_look)
+        assert found.end is CutoverEnd.LIFTED, found.checklist
         assert name in named
         assert name in {each.transactional_id for each in found.through}
         assert told_second
@@ -382,7 +389,7 @@ def test_a_fence_of_a_command_that_died_is_lifted_by_the_driver_or_the_next_call
 
     def fence_and_die() -> None:
         with pytest.raises(DiesError):
-            cutting.cutover(settings, wishes, act=True, told=dies_fenced)
+            cutting.cutover(settings, wishes, act=True, on_look=dies_fenced)
 
     with RunningDaemon(monkeypatch, mirror) as run:
         run.await_state(topic, State.RUNNING)
@@ -415,14 +422,14 @@ def test_where_a_fence_cannot_be_it_is_said_before_anything_is_changed(
     with RunningDaemon(monkeypatch, mirror) as run:
         run.await_state(topic, State.RUNNING)
         found = cutting.cutover(settings, FENCING, act=True)
-        assert found.end is End.BLOCKED
-        (why,) = [each.text for each in found.look.checks if each.mark is Mark.BAD]
+        assert found.end is CutoverEnd.BLOCKED
+        (why,) = [each.text for each in found.look.checks if each.mark is CheckMark.BAD]
         assert "no authorizer" in why
         assert "without --fence" in why
         with pytest.raises(ConfigError, match=f"like it: {topic}"):
             cutting.cutover(settings, FENCING, topics=[prefix + "order"])
         without = cutting.cutover(settings, replace(FENCING, fence=False, verify=True), act=True)
-        assert without.end is End.DONE, without.checklist
+        assert without.end is CutoverEnd.DONE, without.checklist
         assert without.look.verified is not None
         assert without.look.verified.records == 2
 
@@ -451,18 +458,18 @@ def test_the_way_back_begins_exactly_at_the_cut(
     settings = settings_of(there, back)
     wishes = replace(FENCING, back=True)
     lacking = cutting.cutover(settings_of(there), wishes)
-    assert "way back" in {each.name for each in lacking.look.checks if each.mark is Mark.BAD}
+    assert "way back" in {each.name for each in lacking.look.checks if each.mark is CheckMark.BAD}
     with trading(guarded.shop, topic) as shop:
         with RunningDaemon(monkeypatch, there) as run:
             run.await_state(topic, State.RUNNING, 2)
             await_until(lambda: len(shop.written) > 50, 60)
 
-            def told(_: Checklist, look: Look) -> None:
+            def on_look(_: Checklist, look: Look) -> None:
                 if look.ended:
                     shop.move(target, topic)
 
-            found = cutting.cutover(settings, wishes, link=there.name, act=True, told=told)
-            assert found.end is End.DONE, found.checklist
+            found = cutting.cutover(settings, wishes, link=there.name, act=True, on_look=on_look)
+            assert found.end is CutoverEnd.DONE, found.checklist
             assert not is_fenced(there, topic), "the way back writes there"
         with RunningDaemon(monkeypatch, there, back):
             before = len(shop.written)
@@ -470,7 +477,7 @@ def test_the_way_back_begins_exactly_at_the_cut(
             shop.close()
             await_until(lambda: guarded.tools.offsets(topic) == target.offsets(topic), 60)
             again = cutting.cutover(settings, wishes, link=there.name, act=True)
-            assert again.end is End.DONE, again.checklist
+            assert again.end is CutoverEnd.DONE, again.checklist
     for kafka in (guarded.tools, target):
         for number, records in kafka.read(topic).items():
             assert [record.value for record in records] == shop.written[number::2]

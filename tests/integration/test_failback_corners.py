@@ -16,8 +16,7 @@ from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.link_topics import ProgressTopic
 from causeway.model import Pair, State, TopicPartition
-from causeway.operate.cutover.run import cutover
-from causeway.operate.cutover.values import Wishes
+from causeway.operate.cutover import Wishes, cutover
 from causeway.operate.failover.failback import failback
 from causeway.operate.failover.failback_result import Step
 from causeway.operate.failover.failover import failover

@@ -16,12 +16,7 @@ from causeway.errors import ConfigError, ConflictError
 from causeway.geo import destination_status, destinations, settings, topics
 from causeway.geo.local_file import Place, Remembered
 from causeway.http.server import served
-from causeway.link_topics import (
-    DirectivePlan,
-    LinkDirectives,
-    PauseDirective,
-    write_directives,
-)
+from causeway.link_topics import DirectivePlan, LinkDirectives, PauseDirective, write_directives
 from causeway.model import State
 from causeway.status.snapshot import Role
 from tests.harness.browser import Watched, chromium

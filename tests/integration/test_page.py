@@ -14,12 +14,7 @@ from causeway.dev import LocalCluster
 from causeway.errors import ConfigError
 from causeway.http import geo as http_geo
 from causeway.http.server import served
-from causeway.link_topics import (
-    PauseDirective,
-    RuleCounts,
-    Scope,
-    TaskRecord,
-)
+from causeway.link_topics import PauseDirective, RuleCounts, Scope, TaskRecord
 from causeway.model import State
 from causeway.status.snapshot import GroupStatus, Trouble
 from tests.harness.browser import Watched, chromium

@@ -12,9 +12,8 @@ import pytest
 
 from causeway.dev import LocalCluster
 from causeway.model import State
+from causeway.operate.cutover import Checklist, CutoverEnd, FirstMover, Look, Wishes
 from causeway.operate.cutover import run as cutting
-from causeway.operate.cutover.outcome import End
-from causeway.operate.cutover.values import Checklist, First, Look, Wishes
 from causeway.operate.failover.promote import promote
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka.security import Security
@@ -54,7 +53,7 @@ def test_what_a_slow_follower_hides_is_waited_for(
     guarded.tools.create_topic(topic, 1, replication_factor=2)
     mirror = mirror_of(guarded, target, prefix)
     settings, there = settings_of(mirror), mirror_name(mirror, topic)
-    wishes = Wishes(first=First.PRODUCERS, fence=True, settle_s=1.0)
+    wishes = Wishes(first=FirstMover.PRODUCERS, fence=True, settle_s=1.0)
     written = False
     said: list[str] = []
     lagging: list[str] = []
@@ -74,8 +73,8 @@ def test_what_a_slow_follower_hides_is_waited_for(
 
     with RunningDaemon(monkeypatch, mirror) as run:
         run.await_state(topic, State.RUNNING)
-        found = cutting.cutover(settings, wishes, topics=[topic], act=True, told=told)
-    assert found.end is End.DONE, found.checklist
+        found = cutting.cutover(settings, wishes, topics=[topic], act=True, on_look=told)
+    assert found.end is CutoverEnd.DONE, found.checklist
     assert written
     assert len(lagging) == 1, "a promotion is refused as well"
     assert "of 21" in lagging[0]

@@ -18,10 +18,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from causeway.dev import DEFAULT_VERSION, OLDEST, TESTED, LocalCluster, kafka_version, start_all
 from causeway.formats import load
 from causeway.model import State, TopicPartition
-from causeway.operate.cutover.outcome import End
-from causeway.operate.cutover.run import cutover
-from causeway.operate.cutover.undoing import undo
-from causeway.operate.cutover.values import Checklist, First, Look, Wishes
+from causeway.operate.cutover import Checklist, CutoverEnd, FirstMover, Look, Wishes, cutover, undo
 from causeway.operate.failover.failover import failover
 from causeway.operate.failover.promote import promote
 from causeway.operate.verify import verify
@@ -394,7 +391,10 @@ def test_a_topic_is_cut_over_behind_a_fence(mirrored: Mirrored, moving: Way) -> 
     """A transaction that is open as the fence comes is waited for. Who writes is named by its
     transactional id, where brokers tell of those."""
     topic, mirror, _ = mirrored_topic(moving, "cut-over")
-    settings, wishes = load(mirrored.file), Wishes(first=First.PRODUCERS, fence=True, settle_s=1.0)
+    settings, wishes = (
+        load(mirrored.file),
+        Wishes(first=FirstMover.PRODUCERS, fence=True, settle_s=1.0),
+    )
     with moving.source.tools.transactional(topic) as slow:
         slow.begin()
         slow.send(topic, *(Outgoing(value=b"late", partition=n) for n in (0, 1)))
@@ -411,8 +411,8 @@ def test_a_topic_is_cut_over_behind_a_fence(mirrored: Mirrored, moving: Way) -> 
                 slow.commit()
                 waited = True
 
-        found = cutover(settings, wishes, link=moving.link, topics=[topic], act=True, told=told)
-    assert found.end is End.DONE, found.checklist
+        found = cutover(settings, wishes, link=moving.link, topics=[topic], act=True, on_look=told)
+    assert found.end is CutoverEnd.DONE, found.checklist
     assert waited
     assert [record.value for record in moving.target.tools.read(mirror)[0]][-1] == b"late"
     assert_same(moving.source.tools, topic, moving.target.tools, mirror)

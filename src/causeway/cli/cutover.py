@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from causeway.cli.output import Output
-    from causeway.operate.cutover.outcome import Result
-    from causeway.operate.cutover.undoing import Lifted
-    from causeway.operate.cutover.values import Checklist, Look
+    from causeway.operate.cutover import Checklist, CutoverResult, Lifted, Look
 
 _STYLES = {"done": "green", "now": "cyan", "blocked": "red", "next": "dim"}
 
@@ -116,26 +114,26 @@ def command(
     exit code is 7 where a person has to act first, or a fence was lifted because its time was over,
     10 where somebody else is at it, 11 where --timeout was over.
     """
-    from causeway.operate.cutover import report, run, undoing
-    from causeway.operate.cutover.values import First, Wishes
+    from causeway.operate.cutover import FirstMover, Wishes, cutover, result_json, undo_json
+    from causeway.operate.cutover import undo as lift
 
     settings = load(file, quiet=True)
     act = yes and not dry_run
     if undo:
-        lifted = undoing.undo(settings, link=link, topics=topic or (), act=act)
+        lifted = lift(settings, link=link, topics=topic or (), act=act)
         if as_json:
-            print_json(report.undone_json(lifted))
+            print_json(undo_json(lifted))
         else:
             _show_undone(console(), lifted)
         if any(error is not None for error in lifted.topics.values()):
             return PartitionsFailedError.exit_code
         pending = (lifted.topics or lifted.held or lifted.stopped) and not lifted.changed
         return unconfirmed(dry_run=dry_run) if pending else 0
-    if first not in tuple(First):
+    if first not in tuple(FirstMover):
         cause = "neither consumers nor producers"
         raise ConfigError("read option", f"--first {first}", cause)
     wishes = Wishes(
-        first=First(first),
+        first=FirstMover(first),
         lag=lag,
         fence=fence,
         fence_for_s=fence_for,
@@ -153,21 +151,27 @@ def command(
             told(checklist, look)
 
         try:
-            result = run.cutover(
-                settings, wishes, link=link, topics=topic or (), act=act, wait_s=timeout, told=heard
+            result = cutover(
+                settings,
+                wishes,
+                link=link,
+                topics=topic or (),
+                act=act,
+                wait_s=timeout,
+                on_look=heard,
             )
         except KeyboardInterrupt:
             if last is not None and last.fences and not last.ended:
                 print(printable(f"causeway: {_standing_fence(last)}"), file=sys.stderr)
             raise
     if as_json:
-        print_json(report.as_json(result))
+        print_json(result_json(result))
     else:
         _show(console(), result, act=act)
     return _code(result, dry_run=dry_run)
 
 
-def _code(result: Result, *, dry_run: bool) -> int:
+def _code(result: CutoverResult, *, dry_run: bool) -> int:
     from causeway.status.health import LAGS
 
     match result.end.value:
@@ -223,17 +227,17 @@ def _table(checklist: Checklist) -> RenderableType:
     return table
 
 
-def _show(out: Output, result: Result, *, act: bool) -> None:
+def _show(out: Output, result: CutoverResult, *, act: bool) -> None:
     from rich.text import Text
 
-    from causeway.operate.cutover.words import named
+    from causeway.operate.cutover import producer_lines
 
     topics = count(len(result.look.topics), "topic")
     out.print(Text(result.link.name, "bold"), f": {topics}, {result.wishes.first} first", sep="")
     out.print(_table(result.checklist))
     if result.through:
         out.print(Text("written through the fence:", "yellow"))
-        for line in named(result.through, result.look.at_ms):
+        for line in producer_lines(result.through, result.look.at_ms):
             out.print(f"  {line}")
     match result.end.value:
         case "blocked":
@@ -261,7 +265,7 @@ def _standing_fence(look: Look) -> str:
     )
 
 
-def _show_what_to_change(out: Output, result: Result) -> None:
+def _show_what_to_change(out: Output, result: CutoverResult) -> None:
     target = result.link.target
     servers = ",".join(f"{host}:{port}" for host, port in target.bootstrap)
     if result.pause_ms is not None:

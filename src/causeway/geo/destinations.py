@@ -14,12 +14,7 @@ from causeway.control import geo_topics
 from causeway.errors import CausewayError, ConfigError
 from causeway.geo import claims
 from causeway.geo.topics import Done, done, target_of
-from causeway.link_topics import (
-    Directive,
-    OriginDirective,
-    directive_as_json,
-    write_directives,
-)
+from causeway.link_topics import Directive, OriginDirective, directive_as_json, write_directives
 from causeway.operate.directives.act import WAIT_S, Asking, wish_of
 
 _SHOWN = 5

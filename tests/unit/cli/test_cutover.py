@@ -7,10 +7,19 @@ from rich.console import Console
 
 from causeway.cli import cutover
 from causeway.cli.common import console
-from causeway.operate.cutover import report
-from causeway.operate.cutover.outcome import End, result_of
+from causeway.operate.cutover import (
+    Act,
+    Checklist,
+    CutoverEnd,
+    CutoverResult,
+    CutoverStep,
+    Look,
+    Producer,
+    StepState,
+    Wishes,
+    result_json,
+)
 from causeway.operate.cutover.plan import plan
-from causeway.operate.cutover.values import Act, Checklist, Look, Producer, State, Step, Wishes
 from tests.unit.operate.test_scopes import link
 
 NAME = "a-topic-with-quite-a-long-name.of-a-team.in-a-region"
@@ -20,9 +29,11 @@ def listed() -> Checklist:
     lines = (f"{NAME}: producer id 4711, transactional id [red]{NAME}", "clear\x1b[2J")
     return Checklist(
         steps=(
-            Step(name="check", state=State.DONE, text="2 topics"),
-            Step(name="fence", state=State.NOW, text=f"deny {NAME}", lines=lines, left_s=90.0),
-            Step(name="promote", state=State.NEXT, text="end the mirror"),
+            CutoverStep(name="check", state=StepState.DONE, text="2 topics"),
+            CutoverStep(
+                name="fence", state=StepState.NOW, text=f"deny {NAME}", lines=lines, left_s=90.0
+            ),
+            CutoverStep(name="promote", state=StepState.NEXT, text="end the mirror"),
         ),
         act=Act.WAIT,
     )
@@ -38,9 +49,9 @@ def test_the_list_fits_the_terminal_and_gives_it_no_orders() -> None:
     assert "\x1b" not in text
 
 
-@pytest.mark.parametrize("end", [End.DONE, End.LIFTED, End.TIMEOUT])
+@pytest.mark.parametrize("end", [CutoverEnd.DONE, CutoverEnd.LIFTED, CutoverEnd.TIMEOUT])
 def test_the_report_at_the_end_names_who_wrote_through_the_fence(
-    end: End, capsys: pytest.CaptureFixture[str]
+    end: CutoverEnd, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Long after: while the command waited, it was named for ten seconds."""
     who = Producer(
@@ -57,8 +68,14 @@ def test_the_report_at_the_end_names_who_wrote_through_the_fence(
         places=(),
         driver="host-1",
     )
-    result = result_of(
-        link("A", "B"), Wishes(), end, plan(look, Wishes()), look, pause_ms=5, through=(who,)
+    result = CutoverResult(
+        link=link("A", "B"),
+        wishes=Wishes(),
+        end=end,
+        checklist=plan(look, Wishes()),
+        look=look,
+        pause_ms=5,
+        through=(who,),
     )
 
     cutover._show(console(), result, act=True)
@@ -69,5 +86,5 @@ def test_the_report_at_the_end_names_who_wrote_through_the_fence(
         "  orders: producer id 4711, transactional id boss, 12 records, newest record dated 1 min"
         in said
     )
-    (told,) = report.as_json(result)["through_the_fence"]
-    assert (told["transactional_id"], told["records"]) == ("boss", 12)
+    (on_look,) = result_json(result)["through_the_fence"]
+    assert (on_look["transactional_id"], on_look["records"]) == ("boss", 12)

@@ -11,12 +11,7 @@ from rich.console import Console
 
 from causeway.cli.live import render
 from causeway.cli.present import share
-from causeway.link_topics import (
-    PauseDirective,
-    RuleCounts,
-    Scope,
-    Transformed,
-)
+from causeway.link_topics import PauseDirective, RuleCounts, Scope, Transformed
 from causeway.model import State
 from causeway.status.snapshot import (
     LinkStatus,

@@ -12,14 +12,7 @@ from causeway.cli import failback, failover
 from causeway.cli.active_directives import standing
 from causeway.cli.main import main
 from causeway.errors import NobodyLeadsError
-from causeway.link_topics import (
-    THE_LINK,
-    BeginDirective,
-    Cut,
-    CutPoint,
-    EndDirective,
-    Scope,
-)
+from causeway.link_topics import THE_LINK, BeginDirective, Cut, CutPoint, EndDirective, Scope
 from causeway.model import State, TopicPartition
 from causeway.operate.failover import failback as failing_back
 from causeway.operate.failover import promote as promoting

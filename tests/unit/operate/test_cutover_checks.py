@@ -11,8 +11,7 @@ import pytest
 
 from causeway.control.topics import plan
 from causeway.filters import compile_patterns
-from causeway.operate.cutover import checks
-from causeway.operate.cutover.values import Mark
+from causeway.operate.cutover import CheckMark, checks
 from tests.unit.control.test_topics import link, observed
 from tests.unit.daemon.test_claims import LINK, TOPIC
 from tests.unit.operate.test_failback import BACK
@@ -22,15 +21,17 @@ def test_while_the_file_pauses_a_link_no_mirror_is_made_or_grows() -> None:
     look = observed({"orders": 3, "new": 1, "bills": 1}, {"A.orders": 2, "A.bills": 1})
     paused = link(records_paused=True)
     planned = plan(look, paused, {})
-    told = checks._topics(paused, planned, planned.mirrored, ["orders", "new", "bills"])
-    bad = [each.text for each in told if each.mark is Mark.BAD]
+    on_look = checks._topics(paused, planned, planned.mirrored, ["orders", "new", "bills"])
+    bad = [each.text for each in on_look if each.mark is CheckMark.BAD]
     assert bad == [
         "new: it has no mirror yet; none is made, paused by the file: its key",
         "orders: its mirror has 2 of 3 partitions; none is added, paused by the file: its key",
     ]
     running = link()
-    told = checks._topics(running, planned, planned.mirrored, ["orders", "new", "bills"])
-    assert [each.text for each in told if each.mark is Mark.BAD] == ["new: it has no mirror yet"]
+    on_look = checks._topics(running, planned, planned.mirrored, ["orders", "new", "bills"])
+    assert [each.text for each in on_look if each.mark is CheckMark.BAD] == [
+        "new: it has no mirror yet"
+    ]
 
 
 def test_a_way_back_that_leaves_a_topic_out_is_told() -> None:
@@ -39,7 +40,7 @@ def test_a_way_back_that_leaves_a_topic_out_is_told() -> None:
     narrow = replace(BACK, topics=compile_patterns("bills"))
     for reverse in (narrow, replace(narrow, way_back=True)):
         (found,) = checks._way_back(LINK, reverse, mirrored)
-        assert (found.mark, found.name) == (Mark.BAD, "way back")
+        assert (found.mark, found.name) == (CheckMark.BAD, "way back")
         assert found.text.startswith("orders: B->A does not mirror it")
     assert list(checks._way_back(LINK, replace(BACK, way_back=True), mirrored)) == []
 
@@ -62,17 +63,17 @@ class Target:
 
     def call(self, _: object, node: int) -> Any:
         log = SimpleNamespace(partition_size=GB)
-        told = {
+        on_look = {
             "error_code": 0,
             "log_dir": "/data",
             "topics": [SimpleNamespace(partitions=[log])],
         }
         if (disk := self._brokers[node]) is not None:
-            told |= {"total_bytes": disk[0], "usable_bytes": disk[1]}
-        return SimpleNamespace(error_code=0, results=[SimpleNamespace(**told)])
+            on_look |= {"total_bytes": disk[0], "usable_bytes": disk[1]}
+        return SimpleNamespace(error_code=0, results=[SimpleNamespace(**on_look)])
 
 
-def disk_checks(brokers: Mapping[int, tuple[int, int] | None]) -> list[tuple[Mark, str]]:
+def disk_checks(brokers: Mapping[int, tuple[int, int] | None]) -> list[tuple[CheckMark, str]]:
     found = list(checks._disks(cast(Any, Target(brokers))))
     return [(each.mark, each.text) for each in found]
 
@@ -80,16 +81,16 @@ def disk_checks(brokers: Mapping[int, tuple[int, int] | None]) -> list[tuple[Mar
 def test_a_disk_that_others_have_filled_is_full() -> None:
     """Of 100 GB, 4 are left; only one is Kafka's."""
     assert disk_checks({1: (100 * GB, 4 * GB), 2: (100 * GB, 60 * GB)}) == [
-        (Mark.BAD, "broker 1 of B has 4.0 GB of 100.0 GB left on the disk of /data"),
-        (Mark.GOOD, "at least 4% of each disk free on B, 4.0 GB"),
+        (CheckMark.BAD, "broker 1 of B has 4.0 GB of 100.0 GB left on the disk of /data"),
+        (CheckMark.GOOD, "at least 4% of each disk free on B, 4.0 GB"),
     ]
 
 
 @pytest.mark.parametrize("unknown", [None, (-1, -1)])
 def test_brokers_that_do_not_tell_are_said_to(unknown: tuple[int, int] | None) -> None:
     rest = "does not tell how large its disks are and how full: Kafka does since 3.3"
-    assert disk_checks({1: unknown}) == [(Mark.NOTE, f"B {rest}")]
+    assert disk_checks({1: unknown}) == [(CheckMark.NOTE, f"B {rest}")]
     assert disk_checks({1: unknown, 2: (100 * GB, 60 * GB)}) == [
-        (Mark.NOTE, f"broker 1 of B {rest}"),
-        (Mark.GOOD, "at least 60% of each disk free on B, 60.0 GB"),
+        (CheckMark.NOTE, f"broker 1 of B {rest}"),
+        (CheckMark.GOOD, "at least 60% of each disk free on B, 60.0 GB"),
     ]

@@ -9,8 +9,8 @@ import pytest
 
 from causeway.control import DENY_WRITE, FencePlan, fences
 from causeway.link_topics import Directive, LeaseRecord, LinkDirectives
-from causeway.operate.cutover.clock import DriverClock
-from causeway.operate.cutover.values import Look
+from causeway.operate.cutover import Look
+from causeway.operate.cutover.observe import DriverClock
 from tests.unit.operate.test_cutover_run import acting
 
 NOW = 1_700_000_000_000
@@ -81,7 +81,7 @@ def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_who_lifts_it(
     monkeypatch.setattr("causeway.operate.cutover.checks.plan_fence", lambda *_: plan)
     monkeypatch.setattr(fences, "set_up", lambda *given: made.extend(given[3]))
     monkeypatch.setattr("time.time", lambda: NOW / 1000)
-    eyes = SimpleNamespace(
+    observer = SimpleNamespace(
         source=None,
         target=None,
         link=None,
@@ -90,8 +90,8 @@ def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_who_lifts_it(
         driver_ms=lambda: NOW + HOUR_MS,
     )
     run = acting(
-        _eyes=eyes,
-        _turn=SimpleNamespace(writing=nullcontext),
+        _observer=observer,
+        _lock=SimpleNamespace(writing=nullcontext),
         _wishes=SimpleNamespace(fence_for_s=300.0),
         _who="me",
         _fenced=set(),
@@ -100,7 +100,7 @@ def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_who_lifts_it(
 
     run._fence(seen)
     assert not made
-    eyes.knows_clock = True
+    observer.knows_clock = True
     run._fence(seen)
 
     (fence,) = made

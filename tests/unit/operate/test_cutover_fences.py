@@ -40,9 +40,9 @@ class Source:
 
 def denied(heard: set[int], leaders: dict[int, int]) -> tuple[bool, bool, bool]:
     source: Any = Source(heard, leaders)
-    eyes = Observer.__new__(Observer)
-    eyes.source = source
-    found = eyes._denied([TopicPartition("orders", 0), TopicPartition("orders", 1)])
+    observer = Observer.__new__(Observer)
+    observer.source = source
+    found = observer._denied([TopicPartition("orders", 0), TopicPartition("orders", 1)])
     return found["orders"]
 
 

@@ -10,34 +10,30 @@ import pytest
 from causeway.control import DENY_WRITE
 from causeway.link_topics import Cut, CutPoint, EndDirective, FenceDirective, Scope
 from causeway.model import TopicPartition
-from causeway.operate.cutover.plan import plan
-from causeway.operate.cutover.values import (
+from causeway.operate.cutover import (
     Act,
-    Check,
-    Fence,
-    First,
-    Group,
+    CheckMark,
+    CutoverStep,
+    FirstMover,
     Look,
-    Mark,
-    Place,
     Producer,
-    State,
-    Step,
-    Verified,
+    StepState,
     Wishes,
 )
+from causeway.operate.cutover.plan import plan
+from causeway.operate.cutover.values import Check, Fence, MovingGroup, MovingPartition, Verified
 
 AT = TopicPartition("orders", 0)
 NOW = 1_000_000
 FENCING = Wishes(fence=True)
-PRODUCERS_FIRST = Wishes(first=First.PRODUCERS, fence=True)
+PRODUCERS_FIRST = Wishes(first=FirstMover.PRODUCERS, fence=True)
 GOING_ON = Producer(topics=("orders",), producer_id=7, transactional_id="shop-1", last_ms=NOW - 500)
 
 END = EndDirective(scope=Scope("orders"), who="anna@ops", at=1)
 
 
-def place(**fields: Any) -> Place:
-    found = Place(
+def place(**fields: Any) -> MovingPartition:
+    found = MovingPartition(
         at=AT, target="A.orders", state="running", readable=100, end=100, had=100, position=100
     )
     return replace(found, **fields)
@@ -59,7 +55,7 @@ def look(**fields: Any) -> Look:
     found = Look(
         at_ms=NOW,
         topics={"orders": "A.orders"},
-        checks=(Check(name="topics", mark=Mark.GOOD, text="1 topic"),),
+        checks=(Check(name="topics", mark=CheckMark.GOOD, text="1 topic"),),
         places=(place(),),
         driver="me@here",
         still_s=10.0,
@@ -72,8 +68,8 @@ def fenced(**fields: Any) -> Look:
     return look(**{"fences": {"orders": fence()}, **fields})
 
 
-def group(**fields: Any) -> Group:
-    found = Group(name="billing", busy_here=False, busy_there=False, behind=0, undone=0)
+def group(**fields: Any) -> MovingGroup:
+    found = MovingGroup(name="billing", busy_here=False, busy_there=False, behind=0, undone=0)
     return replace(found, **fields)
 
 
@@ -83,7 +79,7 @@ def current(seen: Look, wishes: Wishes = FENCING) -> tuple[str, Act]:
     return ("" if step is None else step.name), found.act
 
 
-def step_of(seen: Look, name: str, wishes: Wishes = FENCING) -> Step:
+def step_of(seen: Look, name: str, wishes: Wishes = FENCING) -> CutoverStep:
     return next(each for each in plan(seen, wishes).steps if each.name == name)
 
 
@@ -97,15 +93,19 @@ def test_steps_come_in_the_order_that_was_asked_for() -> None:
 
 def test_all_that_is_to_come_is_shown() -> None:
     found = plan(look(places=(place(had=150),)), FENCING)
-    assert [step.state for step in found.steps[:3]] == [State.DONE, State.NOW, State.NEXT]
+    assert [step.state for step in found.steps[:3]] == [
+        StepState.DONE,
+        StepState.NOW,
+        StepState.NEXT,
+    ]
     assert all(step.text for step in found.steps)
     assert "deny WRITE on 1 topic, lifted after 5 min" in found.steps[4].text
 
 
 def test_nothing_begins_before_what_is_bad_is_mended() -> None:
-    bad = Check(name="rights", mark=Mark.BAD, text="grant ALTER")
+    bad = Check(name="rights", mark=CheckMark.BAD, text="grant ALTER")
     assert current(look(checks=(bad,))) == ("check", Act.STOP)
-    note = replace(bad, mark=Mark.NOTE)
+    note = replace(bad, mark=CheckMark.NOTE)
     assert current(look(checks=(note,))) == ("fence", Act.FENCE)
     assert step_of(look(checks=(note,)), "check").lines == ("rights: grant ALTER",)
 
@@ -278,7 +278,7 @@ def test_the_way_back_begins_last_and_what_it_brings_is_not_late() -> None:
     wishes = replace(FENCING, back=True)
     shown = look(reverse="B->A")
     assert step_of(shown, "way back", wishes).text == "B->A begins at the cut"
-    assert step_of(shown, "way back", wishes).state is State.NEXT
+    assert step_of(shown, "way back", wishes).state is StepState.NEXT
     point = CutPoint(partition=0, source=100, targets=(), exact=True)
     cut = Cut(target="orders", points=(point,))
     end = END.replace(cut=cut)

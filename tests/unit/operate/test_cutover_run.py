@@ -12,9 +12,9 @@ import pytest
 from causeway.control import MirroredTopic, TopicPlan
 from causeway.errors import PartitionsFailedError
 from causeway.link_topics import FenceDirective, LinkDirectives, Scope
-from causeway.operate.cutover import checks
+from causeway.operate.cutover import Look, checks
 from causeway.operate.cutover.run import _Run
-from causeway.operate.cutover.values import Fence, Look
+from causeway.operate.cutover.values import Fence
 from tests.harness.daemon import link
 
 
@@ -38,7 +38,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(checks, "chosen", lambda *_: planned(*names))
     mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*")
     run: Any = _Run.__new__(_Run)
-    run._eyes = SimpleNamespace(link=mirror, source=None, target=None)
+    run._observer = SimpleNamespace(link=mirror, source=None, target=None)
     topics = {"orders": "A.orders"}
     run._refuse_new(Look(at_ms=0, topics=topics, checks=(), places=(), driver=None))
 
@@ -66,7 +66,7 @@ def acting(**fields: Any) -> Any:
 
 
 def test_a_fence_that_does_not_show_is_not_put_off_again_and_again() -> None:
-    run = acting(_fenced={"orders"}, _eyes=None, _wishes=None, _turn=None)
+    run = acting(_fenced={"orders"}, _observer=None, _wishes=None, _lock=None)
     topics = {"orders": "A.orders"}
     seen = Look(
         at_ms=0,
@@ -95,10 +95,10 @@ def test_no_mirror_ends_whose_fence_was_lifted_meanwhile(
     monkeypatch.setattr("causeway.operate.cutover.run.promote", promoted)
     mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*")
     run = acting(
-        _eyes=SimpleNamespace(
+        _observer=SimpleNamespace(
             link=mirror, groups_changed=lambda: None, driver_ms=lambda: int(time.time() * 1000)
         ),
-        _turn=SimpleNamespace(writing=lambda _: nullcontext(), refuse_others=lambda _: None),
+        _lock=SimpleNamespace(writing=lambda _: nullcontext(), refuse_others=lambda _: None),
         _settings=None,
         _who="me",
         _whole=False,

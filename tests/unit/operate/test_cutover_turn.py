@@ -1,4 +1,4 @@
-"""Whose turn it is to cut a link over."""
+"""Whose lock it is to cut a link over."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ import pytest
 
 from causeway.config import LinkSettings
 from causeway.errors import ConflictError
-from causeway.link_topics import (
-    THE_LINK,
-    DirectiveKind,
-    DirectivePlan,
-    LinkDirectives,
-)
+from causeway.link_topics import THE_LINK, DirectiveKind, DirectivePlan, LinkDirectives
 from causeway.operate.cutover.lock import CutoverLock
 from tests.harness.daemon import link
 from tests.harness.directives import replace_writes
@@ -46,59 +41,59 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return log
 
 
-def turn(who: str, *, takes: bool = False) -> CutoverLock:
+def lock(who: str, *, takes: bool = False) -> CutoverLock:
     mirror: LinkSettings = link("127.0.0.1:1", "127.0.0.1:2", ".*")
     target: Any = None
     return CutoverLock(target, mirror, who, takes=takes)
 
 
 def test_the_second_is_told_by_whom_it_is_cut_over(log: Log) -> None:
-    with turn("anna@ops") as first:
+    with lock("anna@ops") as first:
         with pytest.raises(ConflictError, match="being cut over by anna@ops"):
-            turn("ben@ops").__enter__()
+            lock("ben@ops").__enter__()
         first.check()
         assert log.whose == "anna@ops"
     assert log.whose is None
-    with turn("ben@ops"):
+    with lock("ben@ops"):
         assert log.whose == "ben@ops"
 
 
 def test_one_that_died_holds_nobody_up_for_long(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = turn("anna@ops")
+    dead = lock("anna@ops")
     dead._write(0.0)
     assert log.whose == "anna@ops"
-    with turn("ben@ops"):
+    with lock("ben@ops"):
         assert log.whose == "ben@ops"
 
 
 @pytest.mark.parametrize("who", ["anna@ops", "ben@ops"])
 def test_after_a_kill_who_is_on_that_machine_may_call_again_at_once(log: Log, who: str) -> None:
-    dead = turn("anna@ops")
+    dead = lock("anna@ops")
     dead._run = f"{of_a_process_that_has_ended()}#1"
     dead._write()
 
-    with turn(who):
+    with lock(who):
         assert log.whose == who
 
 
 def test_a_kill_on_a_machine_that_is_gone_holds_up_others_but_not_the_same_person(log: Log) -> None:
     """A container, or a machine that was started again: nothing tells whether it is over."""
-    dead = turn("anna@ops")
+    dead = lock("anna@ops")
     dead._run = "another-boot/4026531836/17/1#1"
     dead._write()
 
     with pytest.raises(ConflictError, match="being cut over by anna@ops"):
-        turn("ben@ops").__enter__()
-    with turn("anna@ops"):
+        lock("ben@ops").__enter__()
+    with lock("anna@ops"):
         assert log.whose == "anna@ops"
-        with pytest.raises(ConflictError, match="turn is taken by anna@ops"):
+        with pytest.raises(ConflictError, match="lock is taken by anna@ops"):
             dead.refuse_others(log.directives)
 
 
 def test_the_same_person_has_one_command_at_a_time(log: Log) -> None:
-    with turn("anna@ops") as first:
+    with lock("anna@ops") as first:
         with pytest.raises(ConflictError, match="being cut over by anna@ops"):
-            turn("anna@ops").__enter__()
+            lock("anna@ops").__enter__()
         first.check()
 
 
@@ -109,8 +104,8 @@ def of_a_process_that_has_ended() -> str:
 
 
 def test_an_undo_waits_for_nobody_and_the_other_ends(log: Log) -> None:
-    with turn("anna@ops") as first:
-        with turn("ben@ops", takes=True) as second, second.writing():
+    with lock("anna@ops") as first:
+        with lock("ben@ops", takes=True) as second, second.writing():
             assert log.whose == "ben@ops"
             with pytest.raises(ConflictError, match="being cut over by ben@ops"), first.writing():
                 raise AssertionError("nothing is written any more")
@@ -118,10 +113,10 @@ def test_an_undo_waits_for_nobody_and_the_other_ends(log: Log) -> None:
 
 
 def test_nothing_ends_by_one_whose_turn_was_taken_and_given_back(log: Log) -> None:
-    with turn("anna@ops") as first:
+    with lock("anna@ops") as first:
         first.refuse_others(log.directives)
         with (
-            turn("ben@ops", takes=True),
+            lock("ben@ops", takes=True),
             pytest.raises(ConflictError, match="taken by ben@ops"),
         ):
             first.refuse_others(log.directives)

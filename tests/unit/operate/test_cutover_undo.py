@@ -19,8 +19,8 @@ from causeway.link_topics import (
     Scope,
 )
 from causeway.model import State
-from causeway.operate.cutover import undoing
-from causeway.operate.cutover.undoing import _go_on, _held, under_way
+from causeway.operate.cutover import undo_cutover
+from causeway.operate.cutover.undo_cutover import _go_on, _held, under_way
 from tests.harness.daemon import link
 from tests.harness.directives import replace_writes
 
@@ -45,9 +45,9 @@ def test_what_is_about_to_end_goes_on_and_what_has_ended_does_not() -> None:
 
 
 def test_who_is_at_a_cutover_meanwhile_is_seen_until_his_turn_is_over() -> None:
-    turn = CutoverDirective(who="ben@ops", at=1, until=50)
-    standing = LinkDirectives().with_all([(turn.key, turn)])
-    assert under_way(standing, 49) == turn
+    lock = CutoverDirective(who="ben@ops", at=1, until=50)
+    standing = LinkDirectives().with_all([(lock.key, lock)])
+    assert under_way(standing, 49) == lock
     assert under_way(standing, 50) is None
     assert under_way(LinkDirectives(), 0) is None
 
@@ -56,10 +56,10 @@ def test_an_undo_takes_along_what_has_come_until_it_has_the_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The other one, who is at it, sets a fence right after the undo has looked."""
-    turn = CutoverDirective(who="ben@ops", at=1, until=2**50, run="ben")
+    lock = CutoverDirective(who="ben@ops", at=1, until=2**50, run="ben")
     fence = FenceDirective(scope=Scope("orders"), who="ben@ops", at=2, until=2**50)
     log = SimpleNamespace(
-        directives=LinkDirectives().with_all([(turn.key, turn)]), look=lambda: None
+        directives=LinkDirectives().with_all([(lock.key, lock)]), look=lambda: None
     )
     mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*")
 
@@ -76,13 +76,13 @@ def test_an_undo_takes_along_what_has_come_until_it_has_the_turn(
         lifted.extend(found)
         return {str(each.scope.topic): None for each in found}
 
-    monkeypatch.setattr(undoing, "clusters", lambda: nullcontext(lambda _: None))
-    monkeypatch.setattr(undoing, "the_one", lambda *_: (mirror, ()))
-    monkeypatch.setattr(undoing, "DirectiveLog", lambda *_: log)
+    monkeypatch.setattr(undo_cutover, "clusters", lambda: nullcontext(lambda _: None))
+    monkeypatch.setattr(undo_cutover, "choose_one", lambda *_: (mirror, ()))
+    monkeypatch.setattr(undo_cutover, "DirectiveLog", lambda *_: log)
     replace_writes(monkeypatch, write)
     monkeypatch.setattr(fences, "lift", lift)
     settings: Any = SimpleNamespace(links=(mirror,))
-    found = undoing.undo(settings, act=True, who="anna@ops")
+    found = undo_cutover.undo(settings, act=True, who="anna@ops")
     assert lifted == [fence]
     assert found.changed
     assert found.topics == {"orders": None}

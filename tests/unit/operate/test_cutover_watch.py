@@ -12,7 +12,7 @@ from causeway.cluster import ActiveProducer, OpenTransaction
 from causeway.errors import AuthorizationError
 from causeway.model import TopicPartition
 from causeway.operate.cutover import watch as watching
-from causeway.operate.cutover.watch import Watch
+from causeway.operate.cutover.watch import SourceWatch
 
 AT, OTHER = TopicPartition("orders", 0), TopicPartition("bills", 0)
 
@@ -30,7 +30,7 @@ class Source:
         monkeypatch.setattr(watching, "transactional_ids", self.named)
         monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
         cluster: Any = None
-        self.watch = Watch(cluster)
+        self.watch = SourceWatch(cluster)
 
     def active(self, _: Any, places: Collection[TopicPartition]) -> dict[TopicPartition, Any]:
         return {
@@ -112,7 +112,7 @@ def test_how_long_nobody_has_written_and_what_came_behind_the_fence(source: Sour
     assert source.watch.appended == 4
     source.see(16, fenced=False)
     assert source.watch.appended == 0
-    assert source.watch.through == {AT: (11, 15)}, "it is to be told at the end"
+    assert source.watch.through == {AT: (11, 15)}, "it is to be on_look at the end"
 
 
 def test_lag_is_of_what_was_there_two_seconds_before(source: Source) -> None:

@@ -10,9 +10,10 @@ import pytest
 from causeway.cluster import OffsetAt
 from causeway.errors import AuthorizationError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.operate.cutover import writers as module
-from causeway.operate.cutover.values import Producer, Stretch
-from causeway.operate.cutover.writers import writers
+from causeway.operate.cutover import Producer
+from causeway.operate.cutover import watch as module
+from causeway.operate.cutover.values import OffsetRange
+from causeway.operate.cutover.watch import writers
 from tests.harness.raw_batches import Rec, raw_batch
 
 AT, OTHER, DARK = (TopicPartition(name, 0) for name in ("orders", "bills", "dark"))
@@ -61,7 +62,7 @@ def _names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_producer_is_named_with_what_it_wrote() -> None:
-    found = writers(Source(), {AT: Stretch(11, 16)})  # type: ignore[arg-type]
+    found = writers(Source(), {AT: OffsetRange(11, 16)})  # type: ignore[arg-type]
 
     assert found == (
         Producer(
@@ -74,7 +75,7 @@ def test_each_producer_is_named_with_what_it_wrote() -> None:
 
 
 def test_a_producer_of_several_topics_is_one_and_a_dark_partition_hides_nobody_else() -> None:
-    stretches = dict.fromkeys((AT, DARK, OTHER), Stretch(11, 14))
+    stretches = dict.fromkeys((AT, DARK, OTHER), OffsetRange(11, 14))
 
     (one,) = writers(Source(), stretches)  # type: ignore[arg-type]
 
@@ -87,7 +88,7 @@ def test_ids_have_to_do_where_names_are_hidden(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(module, "transactional_ids", refuse)
 
-    (one,) = writers(Source(), {AT: Stretch(11, 14)})  # type: ignore[arg-type]
+    (one,) = writers(Source(), {AT: OffsetRange(11, 14)})  # type: ignore[arg-type]
 
     assert (one.producer_id, one.transactional_id) == (7, None)
 

@@ -14,14 +14,7 @@ from causeway.config import ClientSettings, LinkSettings, TransformSettings, Tre
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
-from causeway.link_topics import (
-    THE_LINK,
-    Cut,
-    CutPoint,
-    EndDirective,
-    LinkDirectives,
-    Scope,
-)
+from causeway.link_topics import THE_LINK, Cut, CutPoint, EndDirective, LinkDirectives, Scope
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives.scopes import Wanted

@@ -12,12 +12,7 @@ from causeway.cluster import Connect
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, links_of, unknown
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
-from causeway.link_topics import (
-    LinkDirectives,
-    PauseDirective,
-    ProgressContents,
-    Scope,
-)
+from causeway.link_topics import LinkDirectives, PauseDirective, ProgressContents, Scope
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import scopes

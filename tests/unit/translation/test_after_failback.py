@@ -9,12 +9,7 @@ import pytest
 
 from causeway.config import RunSettings, Settings
 from causeway.errors import UnreachableError
-from causeway.link_topics import (
-    BeginDirective,
-    LinkDirectives,
-    ProgressContents,
-    Scope,
-)
+from causeway.link_topics import BeginDirective, LinkDirectives, ProgressContents, Scope
 from causeway.model import Pair, TopicPartition
 from causeway.translation import MappedOffset, OffsetNote, after_failback
 from tests.unit.daemon.test_claims import LINK

@@ -1,0 +1,43 @@
+"""Cuts topics over to the target: consumers, producers, and then the end of the mirror.
+
+`cutover` looks at both clusters, decides by a pure plan, does one thing, and looks again. It keeps
+no state of its own: a second call continues where the first ended. `undo` lifts the fences.
+"""
+
+from causeway.operate.cutover.report import producer_lines, result_json
+from causeway.operate.cutover.run import OnLook, cutover
+from causeway.operate.cutover.undo_cutover import Lifted, undo, undo_json
+from causeway.operate.cutover.values import (
+    Act,
+    Checklist,
+    CheckMark,
+    CutoverEnd,
+    CutoverResult,
+    CutoverStep,
+    FirstMover,
+    Look,
+    Producer,
+    StepState,
+    Wishes,
+)
+
+__all__ = [
+    "Act",
+    "CheckMark",
+    "Checklist",
+    "CutoverEnd",
+    "CutoverResult",
+    "CutoverStep",
+    "FirstMover",
+    "Lifted",
+    "Look",
+    "OnLook",
+    "Producer",
+    "StepState",
+    "Wishes",
+    "cutover",
+    "producer_lines",
+    "result_json",
+    "undo",
+    "undo_json",
+]

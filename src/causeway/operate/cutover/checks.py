@@ -33,7 +33,7 @@ from causeway.control import (
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics import DirectiveLog, ProgressTopic, Scope
 from causeway.model import TopicPartition, age_ms
-from causeway.operate.cutover.values import Check, Mark, Wishes
+from causeway.operate.cutover.values import Check, CheckMark, Wishes
 
 _LEAST_FREE: Final = 0.05  # of a disk of the target
 _LATELY_MS: Final = 3_600_000
@@ -89,7 +89,7 @@ def _topics(
             (str(problem.error) for problem in planned.problems if problem.topic == name),
             f"it has no mirror yet{held}",
         )
-        yield Check(name="topics", mark=Mark.BAD, text=f"{name}: {reason}")
+        yield Check(name="topics", mark=CheckMark.BAD, text=f"{name}: {reason}")
     if link.records_paused:
         targets = {topic.target: topic.source for topic in mirrored}
         for change in planned.changes:
@@ -97,11 +97,11 @@ def _topics(
                 parts = f"{change.before} of {change.partitions} partitions"
                 text = f"{targets[change.topic]}: its mirror has {parts}"
                 text += f"; none is added, {topic_changes.why_paused(link)}"
-                yield Check(name="topics", mark=Mark.BAD, text=text)
+                yield Check(name="topics", mark=CheckMark.BAD, text=text)
     many = sum(topic.partitions for topic in mirrored)
     yield Check(
         name="topics",
-        mark=Mark.GOOD,
+        mark=CheckMark.GOOD,
         text=f"{_count(len(mirrored), 'topic')} with {_count(many, 'partition')}",
     )
 
@@ -126,13 +126,15 @@ def _configs(
         found = configs.plan(configs.observe(source, target, there), there, link)
         late |= {change.topic for change in found.changes}
         for problem in found.problems:
-            yield Check(name="configs", mark=Mark.NOTE, text=f"{problem.topic}: {problem.error}")
+            yield Check(
+                name="configs", mark=CheckMark.NOTE, text=f"{problem.topic}: {problem.error}"
+            )
     for topic in sorted(late):
         text = f"{topic} is to be changed to be like its source (`causeway plan` tells how)"
-        yield Check(name="configs", mark=Mark.NOTE, text=text)
+        yield Check(name="configs", mark=CheckMark.NOTE, text=text)
     for one in mirrored:
         for note in one.notes:
-            yield Check(name="configs", mark=Mark.NOTE, text=f"{one.target}: {note}")
+            yield Check(name="configs", mark=CheckMark.NOTE, text=f"{one.target}: {note}")
 
 
 def _way_back(
@@ -142,16 +144,16 @@ def _way_back(
     way = f"{link.target.alias}->{link.source.alias}"
     if reverse is None:
         text = f"the file has no flow {way} (docs/how-to/failover.md tells which lines it needs)"
-        yield Check(name="way back", mark=Mark.BAD, text=text)
+        yield Check(name="way back", mark=CheckMark.BAD, text=text)
         return
     renamed = [topic.source for topic in mirrored if topic.target != topic.source]
     if renamed:
         text = f"{_names(renamed)}: its mirror has another name, so {way} cannot bring it back"
-        yield Check(name="way back", mark=Mark.BAD, text=text)
+        yield Check(name="way back", mark=CheckMark.BAD, text=text)
     left = [t.source for t in mirrored if reverse.as_begun(t.target).target_name != t.source]
     if left and not renamed:
         text = f"{_names(left)}: {way} does not mirror it, or under another name"
-        yield Check(name="way back", mark=Mark.BAD, text=text)
+        yield Check(name="way back", mark=CheckMark.BAD, text=text)
 
 
 def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[Check]:
@@ -164,7 +166,9 @@ def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterato
             log = DirectiveLog(source, topic.removesuffix(".progress") + ".directives")
             log.look()
         except CausewayError as error:
-            yield Check(name="fence", mark=Mark.NOTE, text=f"not known who mirrors here: {error}")
+            yield Check(
+                name="fence", mark=CheckMark.NOTE, text=f"not known who mirrors here: {error}"
+            )
             continue
         written = {
             outlet.topic
@@ -174,7 +178,7 @@ def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterato
         }
         if found := sorted(written & set(names)):
             text = f"{_names(found)} cannot be fenced: mirrors are written there ({topic})"
-            yield Check(name="fence", mark=Mark.BAD, text=text)
+            yield Check(name="fence", mark=CheckMark.BAD, text=text)
 
 
 def _rights(source: Cluster, wishes: Wishes) -> Iterator[Check]:
@@ -184,11 +188,11 @@ def _rights(source: Cluster, wishes: Wishes) -> Iterator[Check]:
     ours = cluster_rights(source)
     if ours is None:
         text = f"{source} does not tell what we may do there; to fence takes ALTER on the cluster"
-        yield Check(name="rights", mark=Mark.NOTE, text=text)
+        yield Check(name="rights", mark=CheckMark.NOTE, text=text)
     lacking = [] if ours is None else [each for each in ("ALTER", "DESCRIBE") if each not in ours]
     if lacking:
         text = f"to fence, grant our user {' and '.join(lacking)} on the cluster {source}"
-        yield Check(name="rights", mark=Mark.BAD, text=text)
+        yield Check(name="rights", mark=CheckMark.BAD, text=text)
 
 
 def _fence(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[Check]:
@@ -197,18 +201,18 @@ def _fence(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[
     try:
         planned = plan_fence(source, names)
     except CausewayError as error:
-        yield Check(name="fence", mark=Mark.BAD, text=str(error))
+        yield Check(name="fence", mark=CheckMark.BAD, text=str(error))
         return
     said: dict[str, list[str]] = defaultdict(list)
     for topic, problem in planned.problems.items():
         said[f"{problem.cause} ({problem.remedy})"].append(topic)
     for why, some in said.items():
         text = f"{_names(some)} cannot be fenced: {why}"
-        yield Check(name="fence", mark=Mark.BAD, text=text)
+        yield Check(name="fence", mark=CheckMark.BAD, text=text)
     theirs = sorted(topic for topic, acls in planned.acls.items() if not acls)
     if theirs:
         text = f"{_names(theirs)}: an ACL that is not ours denies WRITE to everybody already"
-        yield Check(name="fence", mark=Mark.NOTE, text=text)
+        yield Check(name="fence", mark=CheckMark.NOTE, text=text)
 
 
 def plan_fence(source: Cluster, names: Collection[str]) -> FencePlan:
@@ -236,7 +240,7 @@ def _disks(target: Cluster) -> Iterator[Check]:
     try:
         found = disks(target)
     except CausewayError as error:
-        yield Check(name="disk", mark=Mark.NOTE, text=f"not known: {error}")
+        yield Check(name="disk", mark=CheckMark.NOTE, text=f"not known: {error}")
         return
     free: list[tuple[int, float]] = []
     silent = set()
@@ -251,15 +255,15 @@ def _disks(target: Cluster) -> Iterator[Check]:
                 f"broker {each.broker} of {target} has {_size(each.usable)} of {_size(each.total)} "
                 f"left on the disk of {each.path}"
             )
-            yield Check(name="disk", mark=Mark.BAD, text=text)
+            yield Check(name="disk", mark=CheckMark.BAD, text=text)
     if silent or not found:
         who = f"broker {', '.join(map(str, sorted(silent)))} of {target}" if free else str(target)
         text = f"{who} does not tell how large its disks are and how full: Kafka does since 3.3"
-        yield Check(name="disk", mark=Mark.NOTE, text=text)
+        yield Check(name="disk", mark=CheckMark.NOTE, text=text)
     if free:
         usable, share = min(free, key=lambda one: one[1])
         text = f"at least {share:.0%} of each disk free on {target}, {_size(usable)}"
-        yield Check(name="disk", mark=Mark.GOOD, text=text)
+        yield Check(name="disk", mark=CheckMark.GOOD, text=text)
 
 
 def _size(size: int) -> str:
@@ -278,14 +282,14 @@ def _groups(
     }
     for name in sorted((wishes.left_groups | wishes.reset_groups) - readers):
         text = f"{name} has committed nothing on these topics"
-        yield Check(name="groups", mark=Mark.NOTE, text=text)
+        yield Check(name="groups", mark=CheckMark.NOTE, text=text)
     followed = set(groups.choose(listing, link).groups)
     left = sorted(readers - followed)
     if left:
         text = f"the file leaves out {_names(left)}: start them on the target at offsets of yours"
-        yield Check(name="groups", mark=Mark.NOTE, text=text)
+        yield Check(name="groups", mark=CheckMark.NOTE, text=text)
     moving = len((readers & followed) - wishes.left_groups)
-    yield Check(name="groups", mark=Mark.GOOD, text=_count(moving, "group"))
+    yield Check(name="groups", mark=CheckMark.GOOD, text=_count(moving, "group"))
 
 
 def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Iterator[Check]:
@@ -300,11 +304,11 @@ def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Itera
             continue
         for each in answer:
             # A time that tells no age may be one of this hour.
-            told = age_ms(each.last_timestamp, now_ms) is not None
-            stamp = each.last_timestamp if told else now_ms
+            on_look = age_ms(each.last_timestamp, now_ms) is not None
+            stamp = each.last_timestamp if on_look else now_ms
             newest[each.producer_id] = max(stamp, newest.get(each.producer_id, -1))
     if hidden is not None:
-        yield Check(name="producers", mark=Mark.NOTE, text=f"not all are known: {hidden}")
+        yield Check(name="producers", mark=CheckMark.NOTE, text=f"not all are known: {hidden}")
     lately = sorted(one for one, stamp in newest.items() if stamp >= since)
     named: Mapping[int, str] = {}
     if lately:
@@ -315,7 +319,7 @@ def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Itera
     words = [f"{one} ({named[one]})" if one in named else str(one) for one in lately]
     text = _count(len(lately), "producer") + " in the last hour"
     yield Check(
-        name="producers", mark=Mark.GOOD, text=f"{text}, id {_names(words)}" if words else text
+        name="producers", mark=CheckMark.GOOD, text=f"{text}, id {_names(words)}" if words else text
     )
 
 

@@ -1,6 +1,6 @@
-"""One cutover of a link at a time: a command takes a turn in the directives topic, for half a
+"""One cutover of a link at a time: a command takes a lock in the directives topic, for half a
 minute, and renews it. A second command gets an error that names the first. If the first command was
-killed, others wait until its turn is over. Two kinds of commands do not wait: those on the same
+killed, others wait until its lock is over. Two kinds of commands do not wait: those on the same
 machine, which see that its process has ended, and those of the same user, who knows whether it goes
 on."""
 
@@ -30,7 +30,7 @@ from causeway.link_topics import (
     write_directives,
 )
 
-TURN_S: Final = 30.0
+LOCK_S: Final = 30.0
 _RENEW_S = 8.0
 _KEY = DirectiveKind.CUTOVER, THE_LINK
 _TRIES = 4
@@ -78,7 +78,7 @@ class CutoverLock:
         self._until = 0.0  # monotonic: so long it is surely ours
         self._lost: ConflictError | None = None
         self._writing = threading.Lock()  # two writers of one process would fence each other, too
-        self._thread = threading.Thread(target=self._renew, name="cutover turn", daemon=True)
+        self._thread = threading.Thread(target=self._renew, name="cutover lock", daemon=True)
 
     def __enter__(self) -> CutoverLock:
         self._write()
@@ -113,7 +113,7 @@ class CutoverLock:
             )
 
     @contextmanager
-    def writing(self, for_s: float = TURN_S) -> Iterator[None]:
+    def writing(self, for_s: float = LOCK_S) -> Iterator[None]:
         """Directives may be written in this block, that takes up to `for_s`. Raises as `check`."""
         self.check()
         with self._writing:
@@ -132,7 +132,7 @@ class CutoverLock:
             except CausewayError:
                 pass  # `check` tells once it lasts
 
-    def _write(self, for_s: float = TURN_S) -> None:
+    def _write(self, for_s: float = LOCK_S) -> None:
         begun = time.monotonic()
         take = partial(self._take, for_s)
         persist(lambda: write_directives(self._target, self._link, take))
@@ -144,7 +144,7 @@ class CutoverLock:
         if there is not None and not self._takes and self._is_others(there, now):
             raise self._conflict(
                 f"it is being cut over {there.by}",
-                "nothing was changed; if that command is gone, its turn ends within "
+                "nothing was changed; if that command is gone, its lock ends within "
                 f"{math.ceil((there.until - now) / 1000)} s",
             )
         until = now + round(for_s * 1000)
@@ -152,7 +152,7 @@ class CutoverLock:
         return DirectivePlan(changes=((wish.key, wish),))
 
     def _is_others(self, there: CutoverDirective, now_ms: int) -> bool:
-        """Whether it is the turn of another command, as far as this process can know. If that
+        """Whether it is the lock of another command, as far as this process can know. If that
         command goes on in spite of this answer, it writes nothing any more: see `refuse_others`."""
         if there.run == self._run or there.until <= now_ms or processes.has_ended(there.run):
             return False
@@ -163,7 +163,7 @@ class CutoverLock:
         there = standing.get(CutoverDirective)
         if there is None or there.run != self._run:
             whose = (
-                "an undo has taken its turn" if there is None else f"its turn is taken {there.by}"
+                "an undo has taken its lock" if there is None else f"its lock is taken {there.by}"
             )
             raise self._conflict(whose, "look at `causeway status`, and call it again")
 

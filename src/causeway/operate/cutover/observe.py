@@ -1,21 +1,21 @@
-"""One look at both clusters: everything that the list of steps follows from."""
+"""Observes both clusters: everything that the checklist follows from."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections import defaultdict, deque
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from causeway.cluster import AclFilter, Committed, Connect, Leader, OffsetAt
+from causeway.cluster import AclFilter, Connect, Leader, OffsetAt
 from causeway.config import LinkSettings, Settings, reverse_of
-from causeway.control import Commits, Ends, TranslatedOffset, fences, groups, open_transactions
-from causeway.errors import CausewayError
+from causeway.control import Ends, fences, open_transactions
 from causeway.link_topics import (
     BeginDirective,
     DirectiveLog,
     EndDirective,
+    LeaseRecord,
     LinkDirectives,
     PartitionProgress,
     ProgressContents,
@@ -24,28 +24,23 @@ from causeway.link_topics import (
     recognise,
 )
 from causeway.model import ENDED, TopicPartition
-from causeway.operate.ahead import Ahead
-from causeway.operate.cutover.clock import DriverClock
-from causeway.operate.cutover.link_choice import sharers_of
-from causeway.operate.cutover.places import Places
+from causeway.operate.cutover.groups import GroupObserver
 from causeway.operate.cutover.values import (
     Check,
     Fence,
-    Group,
     Look,
-    Place,
+    MovingGroup,
+    MovingPartition,
+    OffsetRange,
     Producer,
-    Stretch,
     Verified,
 )
-from causeway.operate.cutover.watch import Watch
-from causeway.operate.cutover.writers import writers
-from causeway.translation import UnreadRecords
+from causeway.operate.cutover.watch import SourceWatch, writers
+from causeway.operate.directives.scopes import sharers_of
+from causeway.status.from_clusters import Driver, driver_of
 
 _DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")
-_IDLE = ("Empty", "Dead")
 _GROUPS_S = 1.0  # so often groups are asked for
-_LOOK_S = 10.0  # the time of a look through the records of others
 
 
 class Observer:
@@ -61,9 +56,6 @@ class Observer:
     ) -> None:
         """`reset_groups`: groups that are taken back to their places if they are ahead."""
         self.link = link
-        self._reset = frozenset(reset_groups)
-        self._placed: set[str] = set()  # groups that were seen at their exact places
-        self._busy: set[str] = set()  # groups that were seen with members on the source
         self._ended_before: frozenset[str] | None = None  # topics, when this began
         self.topics = dict(topics)
         self.source = connect(link.source_admin)
@@ -80,14 +72,14 @@ class Observer:
             else DirectiveLog(self.source, self._reverse.directives_topic)
         )
         self._clock = DriverClock()
-        self._watch = Watch(self.source)
-        self._places = Places(settings, link)
-        self._unread = UnreadRecords(self.target, link)
-        self._groups: tuple[Group, ...] = ()
+        self._watch = SourceWatch(self.source)
+        self.groups = GroupObserver(
+            settings, link, self.topics, self.source, self.target, reset_groups
+        )
+        self._groups: tuple[MovingGroup, ...] = ()
         self._groups_at = 0.0
-        self.commits: dict[str, dict[TopicPartition, Committed]] = {}  # to be made on the target
         self.verified: Verified | None = None
-        self._late: dict[TopicPartition, Stretch] = {}
+        self._late: dict[TopicPartition, OffsetRange] = {}
         self._late_writers: tuple[Producer, ...] = ()
 
     @property
@@ -113,7 +105,7 @@ class Observer:
         self._watch.see(ends, readable, tails, fenced=held)
         places = tuple(self._place(at, readable, ends, tails) for at in parts)
         if of_groups and time.monotonic() - self._groups_at >= _GROUPS_S:
-            self._groups = self._look_at_groups(readable)
+            self._groups = self.groups.look(self._contents, readable, self._ended_before)
             self._groups_at = time.monotonic()
         driver = self._clock.driver
         look = Look(
@@ -215,9 +207,9 @@ class Observer:
         readable: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
         tails: Mapping[TopicPartition, int],
-    ) -> Place:
+    ) -> MovingPartition:
         progress = self._contents.partitions.get(at)
-        return Place(
+        return MovingPartition(
             at=at,
             target=self.topics[at.topic],
             state="waiting" if progress is None else str(progress.state),
@@ -261,126 +253,6 @@ class Observer:
             found[topic] = any(denied), all(denied), not any(denied) and -1 not in some
         return found
 
-    def _look_at_groups(self, readable: Mapping[TopicPartition, int]) -> tuple[Group, ...]:
-        here = self.source.list_groups()
-        chosen = groups.choose(here, self.link)
-        followed = groups.follow(self.source.committed_offsets_of(chosen.groups), self.link)
-        ours = {
-            name: {at: each for at, each in commits.items() if at.topic in self.topics}
-            for name, commits in followed.commits.items()
-        }
-        ours = {name: commits for name, commits in ours.items() if commits}
-        there = self.target.list_groups()
-        committed = self.target.committed_offsets_of(list(ours)) if ours else {}
-        busy = {n for n in ours if (one := here.get(n)) is not None and one.state not in _IDLE}
-        busy_there = {
-            n for n in ours if (one := there.get(n)) is not None and one.state not in _IDLE
-        }
-        self._busy |= busy
-        stands = self._places.of(
-            {name: commits for name, commits in ours.items() if name not in busy}
-        )
-        bounds = self._bounds(ours, stands, committed)
-        self.commits = {}
-        found = []
-        for name, commits in sorted(ours.items()):
-            undone, reason, ahead = 0, None, 0
-            if name in stands:
-                wanted, reason = stands[name]
-                wanted = wanted | bounds.get(name, {})
-                own = committed.get(name, {})
-                if isinstance(own, CausewayError):
-                    wanted, reason = {}, str(own)
-                late = {
-                    at: each
-                    for at, each in wanted.items()
-                    if isinstance(own, CausewayError)
-                    or at not in own
-                    or (own[at].offset < each.offset and name not in busy_there)
-                }
-                beyond = self._beyond(name, wanted, own)
-                ahead = self._skipped(commits, wanted, beyond)
-                if not (late or ahead or reason or name in busy_there):
-                    self._placed.add(name)
-                if ahead and name in self._reset and name not in busy_there:
-                    late |= {at: wanted[at] for at in beyond}
-                undone = len(late)
-                if name in busy_there:
-                    # It goes on from places of its own, where it has any.
-                    reason = str(own) if isinstance(own, CausewayError) else None
-                elif late:
-                    self.commits[name] = late
-            known = [readable.get(at) for at in commits]
-            behind = None
-            if None not in known:
-                behind = sum(max(0, readable[at] - each.offset) for at, each in commits.items())
-            found.append(
-                Group(
-                    name=name,
-                    busy_here=name in busy,
-                    busy_there=name in busy_there,
-                    behind=behind,
-                    undone=undone,
-                    reason=reason,
-                    ahead=ahead,
-                )
-            )
-        return tuple(found)
-
-    def _beyond(self, name: str, wanted: Commits, own: Commits | CausewayError) -> Commits:
-        """Places that the group has committed on the target beyond those it should have (`wanted`).
-        None if the group may read on: this call has seen it at its places, or the mirror had ended
-        before this call and this call has seen no members on the source."""
-        if isinstance(own, CausewayError) or name in self._placed:
-            return {}
-        moved = (
-            set()
-            if name in self._busy
-            else {self.topics[each] for each in self._ended_before or ()}
-        )
-        return {
-            at: own[at]
-            for at, each in wanted.items()
-            if at in own and own[at].offset > each.offset and at.topic not in moved
-        }
-
-    def _skipped(self, commits: Commits, wanted: Commits, beyond: Commits) -> int:
-        """How many records lie between the group's places and the places `beyond` them. If others
-        write to the target as well, only the mirror's records count."""
-        if self.link.sole_writer or not beyond:
-            return sum(each.offset - wanted[at].offset for at, each in beyond.items())
-        return Ahead(self._contents, commits).records(commits, beyond)
-
-    def _bounds(
-        self,
-        followed: Mapping[str, Commits],
-        stands: Mapping[str, tuple[Commits, str | None]],
-        committed: Mapping[str, Commits | CausewayError],
-    ) -> dict[str, dict[TopicPartition, Committed]]:
-        """The offsets of unread records of others that lie before the groups' places on the target.
-        They replace those places."""
-        places = {
-            group: {
-                at: TranslatedOffset(0, each.offset, each.metadata) for at, each in wanted.items()
-            }
-            for group, (wanted, _) in stands.items()
-        }
-        unread = self._unread.look_by_progress(
-            self._contents.partitions.values(),
-            self._contents.maps,
-            places,
-            committed,
-            followed,
-            wait_s=_LOOK_S,
-        )
-        return {
-            group: {
-                at: Committed(offset=held.offset, metadata=places[group][at].metadata)
-                for at, held in found.items()
-            }
-            for group, found in unread.items()
-        }
-
 
 def _offsets(found: Ends) -> dict[TopicPartition, int]:
     return {at: each.offset for at, each in found.items() if isinstance(each, OffsetAt)}
@@ -392,3 +264,42 @@ def _now_ms() -> int:
 
 def _reached(progress: PartitionProgress | None) -> int | None:
     return progress.position if progress is not None and progress.position >= 0 else None
+
+
+_RENEWALS: Final = 3  # the newest ones count, so that a corrected clock counts soon
+
+
+class DriverClock:
+    """Of one link. `driver`: who led at the last look, by that clock. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._seen: LeaseRecord | None = None
+        self._ahead: deque[int] = deque(maxlen=_RENEWALS)
+        self.is_known = False  # true once a renewal was seen to arrive
+        self.driver: Driver | None = None
+
+    def see(self, leases: list[LeaseRecord], now_ms: int) -> None:
+        """All leases, the newest last, as they were read at `now_ms` of this machine."""
+        self._note(leases, now_ms)
+        known = max(self._ahead, default=0)
+        self.driver = driver_of(leases, now_ms + known)
+
+    def _note(self, leases: Sequence[LeaseRecord], now_ms: int) -> None:
+        newest, before = leases[-1] if leases else None, self._seen
+        self._seen = newest
+        if newest is None or before is None or newest.owner != before.owner:
+            self._ahead.clear()
+            self.is_known = False
+        if newest is None or newest == before:
+            return
+        renewed = before is not None and newest.owner == before.owner
+        self.is_known |= renewed
+        fresh = driver_of([newest], now_ms)
+        if renewed or (fresh is not None and fresh.running):
+            self._ahead.append(newest.written_at - now_ms)
+
+    @property
+    def ahead_ms(self) -> int:
+        """By how much it is ahead of this machine's clock; 0 where no driver runs."""
+        running = self.driver is not None and self.driver.running
+        return max(self._ahead, default=0) if running else 0

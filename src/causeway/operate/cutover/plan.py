@@ -15,23 +15,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from causeway.operate.cutover.placing import further, placing, undecided
+from causeway.operate.cutover.group_steps import further, placing, undecided
+from causeway.operate.cutover.report import count, producer_lines, shortened, time
 from causeway.operate.cutover.values import (
     Act,
     Check,
     Checklist,
-    First,
-    Found,
-    Group,
+    CheckMark,
+    CutoverStep,
+    FirstMover,
     Look,
-    Mark,
-    Place,
-    State,
-    Step,
+    MovingGroup,
+    MovingPartition,
+    StepFinding,
+    StepState,
     Verified,
     Wishes,
 )
-from causeway.operate.cutover.words import count, cut, named, time
 
 BEFORE_THE_END: Final = "before the end"
 _CLOCKS_MS = 5_000  # a smaller difference of clocks is not shown
@@ -41,18 +41,20 @@ _BROKEN = ("stopped", "failed", "paused")
 
 def plan(look: Look, wishes: Wishes) -> Checklist:
     """The same for the same look and wishes."""
-    steps: list[Step] = []
+    steps: list[CutoverStep] = []
     act: Act | None = None
     for name, found in _steps(look, wishes):
         if act is not None:
-            steps.append(Step(name=name, state=State.NEXT, text=_to_come(name, look, wishes)))
+            steps.append(
+                CutoverStep(name=name, state=StepState.NEXT, text=_to_come(name, look, wishes))
+            )
             continue
         act = found.act
-        state = State.DONE if act is None else State.NOW
+        state = StepState.DONE if act is None else StepState.NOW
         if act is Act.STOP or act is Act.PERSON:
-            state = State.BLOCKED
+            state = StepState.BLOCKED
         steps.append(
-            Step(
+            CutoverStep(
                 name=name,
                 state=state,
                 text=found.text,
@@ -63,7 +65,7 @@ def plan(look: Look, wishes: Wishes) -> Checklist:
     return Checklist(steps=tuple(steps), act=act or Act.FINISHED)
 
 
-def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, Found]]:
+def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, StepFinding]]:
     """Lazily: what is not reached need not make sense yet."""
     promoted = set(look.topics) <= look.ended.keys()
     if (over := _over(look)) is not None:
@@ -79,17 +81,17 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, Found]]:
         "groups": _groups,
         "verify": _verify,
     }
-    if wishes.first is First.PRODUCERS:
+    if wishes.first is FirstMover.PRODUCERS:
         del before["consumers"]
     for name, step in before.items():
         if promoted and name == "fence" and look.fences:
-            yield name, Found("the fence on the source stays; `--undo` lifts it")
+            yield name, StepFinding("the fence on the source stays; `--undo` lifts it")
         elif promoted:
-            yield name, Found(BEFORE_THE_END)
+            yield name, StepFinding(BEFORE_THE_END)
         else:
             yield name, step(going, wishes)
     yield "promote", _promote(look)
-    if wishes.first is First.PRODUCERS:
+    if wishes.first is FirstMover.PRODUCERS:
         yield "consumers", _consumers(look, wishes)
     if wishes.back or look.back:
         yield "way back", _back(look)
@@ -106,55 +108,57 @@ def _going(look: Look) -> Look:
     )
 
 
-def _check(look: Look, wishes: Wishes) -> Found:
-    bad = [each for each in look.checks if each.mark is Mark.BAD]
-    lines = tuple(f"{each.name}: {each.text}" for each in look.checks if each.mark is not Mark.GOOD)
+def _check(look: Look, wishes: Wishes) -> StepFinding:
+    bad = [each for each in look.checks if each.mark is CheckMark.BAD]
+    lines = tuple(
+        f"{each.name}: {each.text}" for each in look.checks if each.mark is not CheckMark.GOOD
+    )
     if bad:
-        return Found(f"{count(len(bad), 'problem')} to solve first", Act.STOP, lines)
+        return StepFinding(f"{count(len(bad), 'problem')} to solve first", Act.STOP, lines)
     # A person decides before the fence keeps producers from writing.
     if (found := undecided(_moving(look, wishes), wishes)) is not None:
         return found._replace(lines=(*found.lines, *lines))
-    return Found("; ".join(_in_short(look.checks)), lines=lines)
+    return StepFinding("; ".join(_in_short(look.checks)), lines=lines)
 
 
 def _in_short(checks: Iterable[Check]) -> Iterator[str]:
-    return (each.text for each in checks if each.mark is Mark.GOOD)
+    return (each.text for each in checks if each.mark is CheckMark.GOOD)
 
 
-def _lag(look: Look, wishes: Wishes) -> Found:
+def _lag(look: Look, wishes: Wishes) -> StepFinding:
     if (found := _not_mirrored(look)) is not None:
         return found
     lag = sum(place.lag or 0 for place in look.places)
     most = f"{count(lag, 'record')} behind"
     if lag > wishes.lag and not look.fences:
         left = (lag - wishes.lag) / look.per_s if look.per_s and look.per_s > 0 else None
-        return Found(f"{most}, waiting for {wishes.lag:,}", Act.WAIT, left_s=left)
-    return Found(most)
+        return StepFinding(f"{most}, waiting for {wishes.lag:,}", Act.WAIT, left_s=left)
+    return StepFinding(most)
 
 
-def _not_mirrored(look: Look) -> Found | None:
+def _not_mirrored(look: Look) -> StepFinding | None:
     broken = [place for place in look.places if place.state in _BROKEN]
     if broken:
-        lines = cut(f"{place.at} is {place.state}: {place.reason or '?'}" for place in broken)
-        return Found(f"{count(len(broken), 'partition')} not mirrored", Act.STOP, lines)
+        lines = shortened(f"{place.at} is {place.state}: {place.reason or '?'}" for place in broken)
+        return StepFinding(f"{count(len(broken), 'partition')} not mirrored", Act.STOP, lines)
     if look.driver is None:
-        return Found("no driver mirrors the topics now: start `causeway run`", Act.PERSON)
+        return StepFinding("no driver mirrors the topics now: start `causeway run`", Act.PERSON)
     unknown = [place for place in look.places if place.lag is None]
     if unknown:
-        lines = cut(f"{place.at}: {place.reason or place.state}" for place in unknown)
-        return Found(f"{count(len(unknown), 'partition')} not begun yet", Act.WAIT, lines)
+        lines = shortened(f"{place.at}: {place.reason or place.state}" for place in unknown)
+        return StepFinding(f"{count(len(unknown), 'partition')} not begun yet", Act.WAIT, lines)
     return None
 
 
-def _consumers(look: Look, wishes: Wishes) -> Found:
+def _consumers(look: Look, wishes: Wishes) -> StepFinding:
     groups = _moving(look, wishes)
     if not groups:
-        return Found("no group reads these topics")
+        return StepFinding("no group reads these topics")
     busy = [group for group in groups if group.busy_here]
     if busy:
-        lines = cut(_busy(group) for group in busy)
+        lines = shortened(_busy(group) for group in busy)
         what = f"stop {count(len(busy), 'group')} on the source"
-        return Found(f"{what}; their places are taken along", Act.PERSON, lines)
+        return StepFinding(f"{what}; their places are taken along", Act.PERSON, lines)
     if (found := placing(groups, wishes)) is not None:
         return found
     there = sum(group.busy_there for group in groups)
@@ -162,47 +166,49 @@ def _consumers(look: Look, wishes: Wishes) -> Found:
     text = [f"{count(there, 'group')} at work on the target"] if there else []
     if idle:
         text.append(f"{count(idle, 'group')} may be started on the target")
-    return Found(", ".join(text), lines=further(groups))
+    return StepFinding(", ".join(text), lines=further(groups))
 
 
-def _busy(group: Group) -> str:
+def _busy(group: MovingGroup) -> str:
     behind = "" if group.behind is None else f", {count(group.behind, 'record')} behind"
     return f"{group.name} has members{behind}"
 
 
-def _moving(look: Look, wishes: Wishes) -> list[Group]:
+def _moving(look: Look, wishes: Wishes) -> list[MovingGroup]:
     return [group for group in look.groups if group.name not in wishes.left_groups]
 
 
-def _fence(look: Look, wishes: Wishes) -> Found:
-    who = named(look.producers, look.at_ms)
+def _fence(look: Look, wishes: Wishes) -> StepFinding:
+    who = producer_lines(look.producers, look.at_ms)
     if not (wishes.fence or look.fences):
         if look.still_s < wishes.settle_s:
-            return Found(
+            return StepFinding(
                 _going_on(look) or "no producer may write any more",
                 Act.PERSON,
                 who,
             )
-        return Found(f"nothing was written for {look.still_s:.0f} s")
+        return StepFinding(f"nothing was written for {look.still_s:.0f} s")
     lacking = [topic for topic in look.topics if not _is_there(look, topic)]
     if lacking:
         text = f"deny WRITE on {count(len(lacking), 'topic')} for {time(wishes.fence_for_s)}"
-        return Found(text, Act.FENCE)
+        return StepFinding(text, Act.FENCE)
     left = min(look.left_ms(fence.record) for fence in look.fences.values()) / 1000
     lifted = f"lifted in {time(left)} by the driver's clock{_ahead(look)}"
     if not all(fence.everywhere for fence in look.fences.values()):
-        return Found("brokers take it up", Act.WAIT, left_s=None)
+        return StepFinding("brokers take it up", Act.WAIT, left_s=None)
     if hidden := [place for place in look.places if _is_hidden(place)]:
-        lines = cut(f"{place.at} from offset {place.end} to {place.log_end}" for place in hidden)
+        lines = shortened(
+            f"{place.at} from offset {place.end} to {place.log_end}" for place in hidden
+        )
         text = f"followers have yet to copy records of {count(len(hidden), 'partition')}"
-        return Found(f"{text}; the fence is {lifted}", Act.WAIT, lines)
+        return StepFinding(f"{text}; the fence is {lifted}", Act.WAIT, lines)
     if look.still_s < wishes.settle_s:
         text = _going_on(look) if look.appended else "waiting for the last records"
         ends = f"the fence is {lifted}"
-        return Found(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, who)
+        return StepFinding(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, who)
     if left < _MARGIN_S:
-        return Found("its time is nearly over, and then it is lifted", Act.WAIT)
-    return Found(f"no producer writes any more; {lifted}, unless promoted before")
+        return StepFinding("its time is nearly over, and then it is lifted", Act.WAIT)
+    return StepFinding(f"no producer writes any more; {lifted}, unless promoted before")
 
 
 def _ahead(look: Look) -> str:
@@ -213,7 +219,7 @@ def _ahead(look: Look) -> str:
     return f", which is {time(abs(look.ahead_ms) / 1000)} {way} this machine's"
 
 
-def _is_hidden(place: Place) -> bool:
+def _is_hidden(place: MovingPartition) -> bool:
     """Whether its leader holds what no reader sees yet."""
     return place.log_end is not None and place.end is not None and place.log_end > place.end
 
@@ -223,37 +229,39 @@ def _is_there(look: Look, topic: str) -> bool:
     return fence is not None and fence.there
 
 
-def _over(look: Look) -> Found | None:
+def _over(look: Look) -> StepFinding | None:
     over = [topic for topic, fence in look.fences.items() if fence.over]
     if not over:
         return None
-    return Found(f"the time of the fence is over: it is lifted from {', '.join(over)}", Act.LIFT)
+    return StepFinding(
+        f"the time of the fence is over: it is lifted from {', '.join(over)}", Act.LIFT
+    )
 
 
 def _going_on(look: Look) -> str:
     return f"{count(len(look.producers), 'producer')} goes on" if look.producers else ""
 
 
-def _drain(look: Look, _: Wishes) -> Found:
+def _drain(look: Look, _: Wishes) -> StepFinding:
     if (found := _not_mirrored(look)) is not None:
         return found
     open_ = [place for place in look.places if _held(place)]
     left = sum(place.left or 0 for place in look.places)
     if open_ and all(place.readable == place.position for place in open_):
-        lines = cut(f"{place.at} from offset {place.readable} on" for place in open_)
+        lines = shortened(f"{place.at} from offset {place.readable} on" for place in open_)
         many = count(len(open_), "partition")
-        return Found(f"open transactions hold records of {many} back", Act.WAIT, lines)
+        return StepFinding(f"open transactions hold records of {many} back", Act.WAIT, lines)
     if left:
         seconds = left / look.per_s if look.per_s and look.per_s > 0 else None
-        return Found(f"{count(left, 'record')} to be copied", Act.WAIT, left_s=seconds)
-    return Found(f"all of {count(len(look.places), 'partition')} is copied")
+        return StepFinding(f"{count(left, 'record')} to be copied", Act.WAIT, left_s=seconds)
+    return StepFinding(f"all of {count(len(look.places), 'partition')} is copied")
 
 
-def _held(place: Place) -> bool:
+def _held(place: MovingPartition) -> bool:
     return place.readable is not None and place.end is not None and place.end > place.readable
 
 
-def _groups(look: Look, wishes: Wishes) -> Found:
+def _groups(look: Look, wishes: Wishes) -> StepFinding:
     idle = [group for group in _moving(look, wishes) if not group.busy_here]
     found = placing(idle, wishes)
     if found is not None:
@@ -265,45 +273,45 @@ def _groups(look: Look, wishes: Wishes) -> Found:
         text += f", {there:,} at work on the target"
     if busy:
         text += f"; {', '.join(group.name for group in busy[:3])} to follow, still at work"
-    return Found(text, lines=further(idle))
+    return StepFinding(text, lines=further(idle))
 
 
-def _compare(look: Look, wishes: Wishes) -> Found:
+def _compare(look: Look, wishes: Wishes) -> StepFinding:
     if not wishes.verify:
-        return Found("left out as asked")
+        return StepFinding("left out as asked")
     if look.fences:
-        return Found("with the rest, below")
+        return StepFinding("with the rest, below")
     if look.verified is None:
-        return Found("compare both sides record by record, as far as they are", Act.VERIFY)
+        return StepFinding("compare both sides record by record, as far as they are", Act.VERIFY)
     return _compared(look.verified)
 
 
-def _compared(found: Verified) -> Found:
+def _compared(found: Verified) -> StepFinding:
     if found.bad:
         lines = ("`causeway verify` tells each record that differs",)
-        return Found(found.bad, Act.STOP, lines)
+        return StepFinding(found.bad, Act.STOP, lines)
     text = f"{count(found.records, 'record')} the same on both sides"
-    return Found(text, lines=(found.unsure,) if found.unsure else ())
+    return StepFinding(text, lines=(found.unsure,) if found.unsure else ())
 
 
-def _verify(look: Look, wishes: Wishes) -> Found:
+def _verify(look: Look, wishes: Wishes) -> StepFinding:
     if not wishes.verify:
-        return Found("left out as asked")
+        return StepFinding("left out as asked")
     found = look.verified
     if found is None or any(
         place.end is not None and found.ends.get(place.at, -1) < place.end for place in look.places
     ):
-        return Found("compare what has come since", Act.VERIFY)
+        return StepFinding("compare what has come since", Act.VERIFY)
     return _compared(found)
 
 
-def _promote(look: Look) -> Found:
+def _promote(look: Look) -> StepFinding:
     if not set(look.topics) <= look.ended.keys():
         what = count(len(look.topics), "topic")
-        return Found(f"end the mirror of {what}, and let producers write to it", Act.PROMOTE)
+        return StepFinding(f"end the mirror of {what}, and let producers write to it", Act.PROMOTE)
     if look.unfinished:
         what = count(len(look.unfinished), "topic")
-        return Found(f"go on with the end of {what}, which was cut short", Act.PROMOTE)
+        return StepFinding(f"go on with the end of {what}, which was cut short", Act.PROMOTE)
     late = [
         (place.at, each.end - each.start)
         for place in look.places
@@ -311,18 +319,18 @@ def _promote(look: Look) -> Found:
     ]
     if late:
         many = sum(more for _, more in late)
-        lines = cut(f"{at}: {count(more, 'offset')}" for at, more in late)
+        lines = shortened(f"{at}: {count(more, 'offset')}" for at, more in late)
         text = f"{count(many, 'offset')} written to the source after the cut: nobody copies them"
-        return Found(text, Act.STOP, (*lines, *named(look.late, look.at_ms)))
+        return StepFinding(text, Act.STOP, (*lines, *producer_lines(look.late, look.at_ms)))
     first = min(look.ended.values(), key=lambda each: each.at)
-    return Found(f"{count(len(look.topics), 'topic')} {first.how} {first.by}")
+    return StepFinding(f"{count(len(look.topics), 'topic')} {first.how} {first.by}")
 
 
-def _back(look: Look) -> Found:
+def _back(look: Look) -> StepFinding:
     if set(look.topics) <= look.back:
-        return Found(f"{look.reverse} mirrors from the cut on, once a driver runs it")
+        return StepFinding(f"{look.reverse} mirrors from the cut on, once a driver runs it")
     what = f"{look.reverse} begins at the cut; the fence is lifted for it"
-    return Found(what if look.fences else f"{look.reverse} begins at the cut", Act.BACK)
+    return StepFinding(what if look.fences else f"{look.reverse} begins at the cut", Act.BACK)
 
 
 def _to_come(name: str, look: Look, wishes: Wishes) -> str:

@@ -1,17 +1,59 @@
-"""A cutover as JSON: stable keys, no secrets. `fenced_until_ms` is by the clock of the driver that
-leads, which is `driver_clock_ahead_ms` ahead of this machine's."""
+"""A cutover in words and as JSON. The keys are stable, and no secrets are shown.
+
+`fenced_until_ms` is by the clock of the leading driver, which is `driver_clock_ahead_ms` ahead of
+this machine's clock.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
-from causeway.operate.cutover.outcome import Result
-from causeway.operate.cutover.undoing import Lifted
-from causeway.operate.cutover.values import Producer
+from causeway.model import age_ms
+from causeway.operate.cutover.values import CutoverResult, Producer
+
+_MOST_LINES: Final = 8
 
 
-def as_json(result: Result) -> dict[str, Any]:
-    """Of one call. Offsets are the source's; null where a value is unknown."""
+def shortened(lines: Iterable[str]) -> tuple[str, ...]:
+    found = list(lines)
+    if len(found) <= _MOST_LINES:
+        return tuple(found)
+    return (*found[:_MOST_LINES], f"and {len(found) - _MOST_LINES:,} more")
+
+
+def count(number: int, one: str) -> str:
+    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
+
+
+def time(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min" if not rest else f"{minutes} min {rest} s"
+
+
+def producer_lines(producers: Iterable[Producer], now_ms: int) -> tuple[str, ...]:
+    """A line for each producer."""
+    return shortened(_name(each, now_ms) for each in producers)
+
+
+def _name(each: Producer, now_ms: int) -> str:
+    where = ", ".join(each.topics)
+    many = f", {count(each.records, 'record')}" if each.records else ""
+    if each.producer_id is None:
+        return f"{where}: a producer without an id (not idempotent), so no broker can name it{many}"
+    who = f"producer id {each.producer_id}"
+    if each.transactional_id is not None:
+        who += f", transactional id {each.transactional_id}"
+    ago = age_ms(each.last_ms, now_ms)
+    dated = "with an impossible time" if ago is None else f"dated {time(ago / 1000)} ago"
+    return f"{where}: {who}{many}, newest record {dated}"
+
+
+def result_json(result: CutoverResult) -> dict[str, Any]:
+    """The result of one call. Offsets are of the source; null means unknown."""
     look = result.look
     return {
         "link": result.link.name,
@@ -79,22 +121,4 @@ def _producer(each: Producer) -> dict[str, Any]:
         "transactional_id": each.transactional_id,
         "last_ms": each.last_ms,
         "records": each.records or None,
-    }
-
-
-def undone_json(lifted: Lifted) -> dict[str, Any]:
-    """Of `--undo`."""
-    return {
-        "link": lifted.link.name,
-        "changed": lifted.changed,
-        "held": list(lifted.held),
-        "stopped": lifted.stopped,
-        "fences": [
-            {
-                "topic": topic,
-                "ended": topic in lifted.ended,
-                "error": None if error is None else str(error),
-            }
-            for topic, error in sorted(lifted.topics.items())
-        ],
     }

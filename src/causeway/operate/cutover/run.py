@@ -15,16 +15,24 @@ from causeway.control import TopicPlan, fences
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.link_topics import FenceDirective, LinkDirectives
 from causeway.operate.cutover import checks as checking
-from causeway.operate.cutover.compared import under_way, verified
-from causeway.operate.cutover.link_choice import the_one
-from causeway.operate.cutover.lock import TURN_S, CutoverLock, persist
-from causeway.operate.cutover.memory import memory
+from causeway.operate.cutover.comparison import memory, under_way, verified
+from causeway.operate.cutover.lock import LOCK_S, CutoverLock, persist
 from causeway.operate.cutover.observe import Observer
-from causeway.operate.cutover.outcome import End, Result, pause_ms_of, result_of
 from causeway.operate.cutover.plan import BEFORE_THE_END, plan
-from causeway.operate.cutover.values import Act, Checklist, Look, State, Step, Wishes
+from causeway.operate.cutover.values import (
+    Act,
+    Checklist,
+    CutoverEnd,
+    CutoverResult,
+    CutoverStep,
+    Look,
+    StepState,
+    Wishes,
+    pause_ms_of,
+)
 from causeway.operate.cutover.watch import AGO_S
 from causeway.operate.directives.act import whoever
+from causeway.operate.directives.scopes import choose_one
 from causeway.operate.failover.ending import refuse_mingled
 from causeway.operate.failover.failback import failback
 from causeway.operate.failover.failback_result import Step as Back
@@ -35,9 +43,9 @@ _POLL_S: Final = 0.25
 _REST: Final = 0.5  # times what a look took, so that waiting costs the brokers little
 _FENCED_MOST_S: Final = 24 * 3600.0
 _PROMOTE_S: Final = 30.0
-_PROMOTING_S: Final = 3 * _PROMOTE_S + TURN_S  # waits for lag, the driver and groups
+_PROMOTING_S: Final = 3 * _PROMOTE_S + LOCK_S  # waits for lag, the driver and groups
 _WHY: Final = "cutover"
-Told = Callable[[Checklist, Look], None]
+OnLook = Callable[[Checklist, Look], None]
 
 
 def cutover(
@@ -49,10 +57,10 @@ def cutover(
     act: bool = False,
     who: str | None = None,
     wait_s: float = 600.0,
-    told: Told = lambda _checklist, _look: None,
-) -> Result:
+    on_look: OnLook = lambda _checklist, _look: None,
+) -> CutoverResult:
     """Goes on with the cutover of `topics` (names on the source; all of the link without) where the
-    clusters say that it stands; without `act` only shows that. `told` hears of each look.
+    clusters say that it stands; without `act` only shows that. `on_look` hears of each look.
 
     Waits up to `wait_s` for what takes its time, or a person. Raises ConfigError for names that are
     unknown, with those like them, and wishes that cannot be; ConflictError where somebody else is
@@ -61,7 +69,7 @@ def cutover(
     _refuse(wishes)
     with ExitStack() as stack:
         connect = stack.enter_context(clusters())
-        chosen, names = the_one(settings, link, topics, connect)
+        chosen, names = choose_one(settings, link, topics, connect)
         refuse_mingled(chosen)
         checking.refuse_unfit(names, chosen)
         source, target = connect(chosen.source_admin), connect(chosen.target_admin)
@@ -73,8 +81,8 @@ def cutover(
             raise ConfigError("cut over", f"topic {lacking[0]}", "it is not mirrored")
         if not mirrors:
             raise ConfigError("cut over", chosen.name, "it mirrors no topics")
-        eyes = Observer(settings, chosen, mirrors, connect, wishes.reset_groups)
-        look = eyes.look()
+        observer = Observer(settings, chosen, mirrors, connect, wishes.reset_groups)
+        look = observer.look()
         checked = checking.checks(
             chosen,
             source,
@@ -85,27 +93,33 @@ def cutover(
             look.fences,
             reverse_of(settings, chosen),
         )
-        turn = CutoverLock(target, chosen, who or whoever())
+        lock = CutoverLock(target, chosen, who or whoever())
         time.sleep(max(0.0, AGO_S - look.still_s))  # so that it is seen who writes
-        look = eyes.look(checked)
+        look = observer.look(checked)
         if not act:
             checklist = plan(look, wishes)
-            told(checklist, look)
-            return result_of(chosen, wishes, End.SHOWN, checklist, look)
-        stack.enter_context(turn)
+            on_look(checklist, look)
+            return CutoverResult(
+                link=chosen,
+                wishes=wishes,
+                end=CutoverEnd.SHOWN,
+                checklist=checklist,
+                look=look,
+            )
+        stack.enter_context(lock)
         compared = stack.enter_context(memory(chosen, mirrors))
         run = _Run(
             settings,
-            eyes,
-            turn,
+            observer,
+            lock,
             wishes,
             who or whoever(),
-            told,
+            on_look,
             whole=not names,
             compared=compared,
         )
         result = run.to_end(look, time.monotonic() + wait_s)
-        if result.end is End.DONE:
+        if result.end is CutoverEnd.DONE:
             compared.unlink(missing_ok=True)
         return result
 
@@ -116,51 +130,59 @@ class _Run:
     def __init__(
         self,
         settings: Settings,
-        eyes: Observer,
-        turn: CutoverLock,
+        observer: Observer,
+        lock: CutoverLock,
         wishes: Wishes,
         who: str,
-        told: Told,
+        on_look: OnLook,
         *,
         whole: bool,
         compared: Path,
     ) -> None:
         """`whole`: not single topics, but the link; `compared`: see memory.py."""
         self._settings = settings
-        self._eyes = eyes
-        self._turn = turn
+        self._observer = observer
+        self._lock = lock
         self._wishes = wishes
         self._who = who
-        self._told = told
+        self._on_look = on_look
         self._whole = whole
         self._looked = time.monotonic()
         self._compared = compared
-        self._seen: dict[str, Step] = {}
+        self._seen: dict[str, CutoverStep] = {}
         self._fenced: set[str] = set()  # topics, by this call
         self._held: set[str] = set()  # topics whose fence was seen to hold everywhere
         self._promoted_ms: int | None = None  # likewise
         self._in_vain = False  # the last look has changed nothing
 
-    def to_end(self, look: Look, deadline: float) -> Result:
+    def to_end(self, look: Look, deadline: float) -> CutoverResult:
         while True:
-            self._turn.check()
+            self._lock.check()
             checklist = self._with_what_was(plan(look, self._wishes))
-            self._told(checklist, look)
-            end = End.LIFTED if self._is_lifted(look) else self._step(checklist, look)
+            self._on_look(checklist, look)
+            end = CutoverEnd.LIFTED if self._is_lifted(look) else self._step(checklist, look)
             if end is None and time.monotonic() > deadline and self._in_vain:
-                end = End.TIMEOUT
+                end = CutoverEnd.TIMEOUT
             if end is not None:
-                link = self._eyes.link
+                link = self._observer.link
                 pause_ms = pause_ms_of(look, self._promoted_ms)
-                through = self._eyes.through_the_fence()
-                return result_of(link, self._wishes, end, checklist, look, pause_ms, through)
+                through = self._observer.through_the_fence()
+                return CutoverResult(
+                    link=link,
+                    wishes=self._wishes,
+                    end=end,
+                    checklist=checklist,
+                    look=look,
+                    pause_ms=pause_ms,
+                    through=through,
+                )
             self._looked = time.monotonic()
-            look = self._eyes.look(look.checks)
+            look = self._observer.look(look.checks)
 
     def _with_what_was(self, checklist: Checklist) -> Checklist:
         """What this call has seen of steps, where the clusters do not tell any more."""
         for step in checklist.steps:
-            if step.state is State.DONE and step.text != BEFORE_THE_END:
+            if step.state is StepState.DONE and step.text != BEFORE_THE_END:
                 self._seen.setdefault(step.name, step)
         steps = (
             self._seen.get(step.name, step) if step.text == BEFORE_THE_END else step
@@ -168,14 +190,14 @@ class _Run:
         )
         return replace(checklist, steps=tuple(steps))
 
-    def _step(self, checklist: Checklist, look: Look) -> End | None:
+    def _step(self, checklist: Checklist, look: Look) -> CutoverEnd | None:
         """How the call ends; None where it goes on."""
         self._in_vain = False
         match checklist.act:
             case Act.FINISHED:
-                return End.DONE
+                return CutoverEnd.DONE
             case Act.STOP:
-                return End.BLOCKED
+                return CutoverEnd.BLOCKED
             case Act.WAIT | Act.PERSON:
                 self._rest()
             case Act.LIFT:
@@ -205,7 +227,7 @@ class _Run:
 
     def _fence(self, look: Look) -> None:
         """Those of the topics that are not fenced."""
-        eyes, wishes = self._eyes, self._wishes
+        observer, wishes = self._observer, self._wishes
         lacking = [
             topic
             for topic in look.topics
@@ -217,14 +239,14 @@ class _Run:
             # anew would put its end off, again and again.
             self._rest()
             return
-        if not eyes.knows_clock:
+        if not observer.knows_clock:
             self._rest()  # the driver renews its lease within a third of the lease
             return
-        planned = checking.plan_fence(eyes.source, lacking)
+        planned = checking.plan_fence(observer.source, lacking)
         for error in planned.problems.values():
             raise error
         now_ms = int(time.time() * 1000)
-        until_ms = eyes.driver_ms() + round(wishes.fence_for_s * 1000)
+        until_ms = observer.driver_ms() + round(wishes.fence_for_s * 1000)
         found = [
             fences.wish(
                 topic,
@@ -235,13 +257,17 @@ class _Run:
             )
             for topic in lacking
         ]
-        with self._turn.writing():
-            persist(lambda: fences.set_up(eyes.source, eyes.target, eyes.link, found, eyes.sharers))
+        with self._lock.writing():
+            persist(
+                lambda: fences.set_up(
+                    observer.source, observer.target, observer.link, found, observer.sharers
+                )
+            )
         self._fenced.update(lacking)
 
     def _promote(self, look: Look) -> None:
         """Each of the topics, or the link. What comes up meanwhile is seen by the next look."""
-        eyes = self._eyes
+        observer = self._observer
         left = look.topics.keys() - look.ended.keys() | look.unfinished
         if self._whole:
             self._refuse_new(look)
@@ -249,7 +275,7 @@ class _Run:
         fenced = look.fences.keys() - look.ended.keys()
         try:
             for topic in scopes:
-                with self._turn.writing(_PROMOTING_S):
+                with self._lock.writing(_PROMOTING_S):
                     self._promote_one(topic, fenced if topic is None else fenced & {topic})
         except PartitionsFailedError as error:
             if not error.retriable:
@@ -257,18 +283,18 @@ class _Run:
             self._rest()
         else:
             self._promoted_ms = int(time.time() * 1000)
-        eyes.groups_changed()
+        observer.groups_changed()
 
     def _promote_one(self, topic: str | None, fenced: Collection[str]) -> None:
-        """While the turn is ours and these are `fenced`, by what stands when its end is written."""
+        """While the lock is ours and these are `fenced`, by what stands when its end is written."""
 
         def guard(standing: LinkDirectives) -> None:
-            self._turn.refuse_others(standing)
-            fences.refuse_lifted(standing, fenced, self._eyes.driver_ms())
+            self._lock.refuse_others(standing)
+            fences.refuse_lifted(standing, fenced, self._observer.driver_ms())
 
         promote(
             self._settings,
-            link=self._eyes.link.name,
+            link=self._observer.link.name,
             topic=topic,
             reason=_WHY,
             who=self._who,
@@ -278,12 +304,12 @@ class _Run:
 
     def _refuse_new(self, look: Look) -> None:
         """The end of a link is that of all its topics, and these nobody has kept from growing."""
-        eyes = self._eyes
-        planned = checking.chosen(eyes.link, eyes.source, eyes.target)
-        if new := sorted(_mirrors(eyes.link, planned).keys() - look.topics.keys()):
+        observer = self._observer
+        planned = checking.chosen(observer.link, observer.source, observer.target)
+        if new := sorted(_mirrors(observer.link, planned).keys() - look.topics.keys()):
             raise PartitionsFailedError(
                 "cut over",
-                eyes.link.name,
+                observer.link.name,
                 f"topics have come since this call began, such as {new[0]}",
                 remedy="call it again: it takes them along",
             )
@@ -291,13 +317,13 @@ class _Run:
     def _begin_back(self, look: Look) -> None:
         """The link the other way begins at the cut. It writes to the source, so nobody is kept from
         that any more."""
-        eyes = self._eyes
+        observer = self._observer
         scopes: list[str | None] = [None] if self._whole else [*(look.topics.keys() - look.back)]
-        with self._turn.writing(_PROMOTE_S * len(scopes) + TURN_S):
+        with self._lock.writing(_PROMOTE_S * len(scopes) + LOCK_S):
             for topic in scopes:
                 found = failback(
                     self._settings,
-                    link=eyes.link.name,
+                    link=observer.link.name,
                     topic=topic,
                     reason=_WHY,
                     who=self._who,
@@ -306,7 +332,7 @@ class _Run:
                 if found.step is not Back.BACK:
                     raise PartitionsFailedError(
                         "begin the way back of",
-                        f"{topic or 'all topics'} of {eyes.link.name}",
+                        f"{topic or 'all topics'} of {observer.link.name}",
                         str(found.step),
                         remedy="`causeway failback` tells more",
                     )
@@ -319,15 +345,15 @@ class _Run:
         until = min((fence.record.until for fence in going), default=None)
 
         def tell(progress: Progress) -> None:
-            self._turn.check()
-            if until is not None and self._eyes.driver_ms() > until:
+            self._lock.check()
+            if until is not None and self._observer.driver_ms() > until:
                 raise _OverError
-            self._told(under_way(checklist, progress), look)
+            self._on_look(under_way(checklist, progress), look)
 
         try:
             report = verify(
                 self._settings,
-                link=self._eyes.link.name,
+                link=self._observer.link.name,
                 topics=[topic for topic in look.topics if topic not in look.ended],
                 state=self._compared,
                 on_progress=tell,
@@ -335,30 +361,32 @@ class _Run:
         except _OverError:
             return
         ends = {place.at: place.position for place in look.places if place.position is not None}
-        self._eyes.verified = verified(report, ends)
+        self._observer.verified = verified(report, ends)
 
     def _lift(self, look: Look) -> None:
         over = [fence.record for fence in look.fences.values() if fence.over]
-        with self._turn.writing():
+        with self._lock.writing():
             self._lift_all(over)
 
     def _lift_all(self, found: Collection[FenceDirective]) -> None:
-        eyes = self._eyes
+        observer = self._observer
         errors = persist(
-            lambda: fences.lift(eyes.source, eyes.target, eyes.link, found, eyes.sharers)
+            lambda: fences.lift(
+                observer.source, observer.target, observer.link, found, observer.sharers
+            )
         )
         _raise_first(errors.values())
 
     def _commit(self) -> None:
-        eyes = self._eyes
-        self._turn.check()
-        for group, answer in eyes.target.commit_offsets(eyes.commits).items():
+        observer = self._observer
+        self._lock.check()
+        for group, answer in observer.target.commit_offsets(observer.groups.commits).items():
             errors = [answer] if isinstance(answer, CausewayError) else answer.values()
             for error in errors:
                 if error is not None:
                     error.add_note(f"group {group}")
                     raise error
-        eyes.groups_changed()
+        observer.groups_changed()
 
 
 def _mirrors(link: LinkSettings, planned: TopicPlan) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a person wants of a cutover, what is seen of it, and the list that follows from both."""
+"""What a person asks of a cutover, what the clusters say, the checklist, and the result."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from causeway.config import LinkSettings
 from causeway.link_topics import EndDirective, FenceDirective
 from causeway.model import TopicPartition
 
 
-class First(StrEnum):
+class FirstMover(StrEnum):
     """Who moves first."""
 
     CONSUMERS = "consumers"
@@ -26,7 +27,7 @@ class Wishes:
     that are taken back to their places if they are ahead. `verify`: compare all records before the
     end. `back`: let the link the other way begin at the cut."""
 
-    first: First = First.CONSUMERS
+    first: FirstMover = FirstMover.CONSUMERS
     lag: int = 0
     fence: bool = False
     fence_for_s: float = 300.0
@@ -37,7 +38,7 @@ class Wishes:
     back: bool = False
 
 
-class Mark(StrEnum):
+class CheckMark(StrEnum):
     """Of a check."""
 
     GOOD = "good"
@@ -50,12 +51,12 @@ class Check:
     """One thing that was looked at before anything is changed."""
 
     name: str
-    mark: Mark
+    mark: CheckMark
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class MovingPartition:
     """Of one source partition; offsets of the source, None where unknown. `readable`: its last
     stable offset, or the high watermark where what is open is mirrored, too. `log_end`: where the
     leader's log ended before that, with what followers have yet to copy, and no reader sees. `had`:
@@ -98,7 +99,7 @@ class Fence:
     over: bool = False
 
 
-class Stretch(NamedTuple):
+class OffsetRange(NamedTuple):
     """Offsets of one partition, from `start` to before `end`."""
 
     start: int
@@ -118,7 +119,7 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class MovingGroup:
     """A group that has committed on the topics. `busy_there`: it has members on the target.
     `behind`: source offsets that it has not read, None where unknown. `undone`: how many partitions
     of the target it has no place in yet, or, unless it is at work there, an earlier one; `reason`:
@@ -157,20 +158,20 @@ class Look:
     leads is `ahead_ms` ahead, and measures the time of fences. `still_s`: so long nothing was
     appended to the topics. `ended`: by topic, the directive by which its mirror has ended; of
     those in `unfinished`, what follows from it is not done yet. `back`: the topics that
-    `reverse`, the link the other way, was told to mirror from the cut on. `per_s`: by how many
+    `reverse`, the link the other way, was on_look to mirror from the cut on. `per_s`: by how many
     records the lag shrinks. `appended`: offsets since the fence held everywhere."""
 
     at_ms: int
     topics: Mapping[str, str]  # by name on the source, that on the target
     checks: tuple[Check, ...]
-    places: tuple[Place, ...]
+    places: tuple[MovingPartition, ...]
     driver: str | None  # who leads
     fences: Mapping[str, Fence] = field(default_factory=dict)
     ended: Mapping[str, EndDirective] = field(default_factory=dict)
     unfinished: frozenset[str] = frozenset()
     reverse: str | None = None
     back: frozenset[str] = frozenset()
-    groups: tuple[Group, ...] = ()
+    groups: tuple[MovingGroup, ...] = ()
     producers: tuple[Producer, ...] = ()  # who has written since the last look
     still_s: float = 0.0
     appended: int = 0
@@ -179,13 +180,13 @@ class Look:
     ahead_ms: int = 0
     late: tuple[Producer, ...] = ()  # producers that wrote to the source behind the cut
 
-    def behind_the_cut(self, place: Place) -> Stretch | None:
+    def behind_the_cut(self, place: MovingPartition) -> OffsetRange | None:
         """Source offsets behind the cut, unless the link the other way wrote them."""
         end = self.ended.get(place.at.topic)
         point = None if end is None or end.cut is None else end.cut.point(place.at.partition)
         if place.at.topic in self.back or place.end is None or point is None:
             return None
-        found = Stretch(point.source, place.end)
+        found = OffsetRange(point.source, place.end)
         return found if 0 <= found.start < found.end else None
 
     def left_ms(self, fence: FenceDirective) -> int:
@@ -193,7 +194,7 @@ class Look:
         return fence.until - self.at_ms - self.ahead_ms
 
 
-class State(StrEnum):
+class StepState(StrEnum):
     """Of a step."""
 
     DONE = "done"
@@ -217,7 +218,7 @@ class Act(StrEnum):
     FINISHED = "finished"
 
 
-class Found(NamedTuple):
+class StepFinding(NamedTuple):
     """Of one step: the act to be done; None if the step is done."""
 
     text: str
@@ -227,11 +228,11 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class CutoverStep:
     """`lines`: what stands below it. `left_s`: how long it takes, where that is known."""
 
     name: str
-    state: State
+    state: StepState
     text: str
     lines: tuple[str, ...] = ()
     left_s: float | None = None
@@ -239,9 +240,42 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checklist:
-    steps: tuple[Step, ...]
+    steps: tuple[CutoverStep, ...]
     act: Act
 
     @property
-    def current(self) -> Step | None:
-        return next((s for s in self.steps if s.state in (State.NOW, State.BLOCKED)), None)
+    def current(self) -> CutoverStep | None:
+        return next((s for s in self.steps if s.state in (StepState.NOW, StepState.BLOCKED)), None)
+
+
+class CutoverEnd(StrEnum):
+    """How a call ended."""
+
+    DONE = "done"
+    SHOWN = "shown"  # nothing was to be changed
+    BLOCKED = "blocked"  # a person has to act
+    LIFTED = "lifted"  # the fence's time was over
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverResult:
+    """`pause_ms`: how long nobody could write, from the fence, or the last record seen, to the
+    promotion; None if that is not known. `through`: the producers that wrote through the fence."""
+
+    link: LinkSettings
+    wishes: Wishes
+    end: CutoverEnd
+    checklist: Checklist
+    look: Look
+    pause_ms: int | None = None
+    through: tuple[Producer, ...] = ()
+
+
+def pause_ms_of(look: Look, promoted_ms: int | None) -> int | None:
+    """The time without writers, from the fence on, or without a fence from the last record seen."""
+    if promoted_ms is None:
+        return None
+    fenced = [fence.record.at for fence in look.fences.values()]
+    since = min(fenced, default=look.at_ms - round(look.still_s * 1000))
+    return max(0, promoted_ms - since)

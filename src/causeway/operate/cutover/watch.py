@@ -1,10 +1,11 @@
-"""What only several looks show: who goes on writing, how long nobody has, how fast lag shrinks."""
+"""Watches the source over several looks: its writers, how long it is still, and the lag."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from causeway.cluster import (
@@ -12,11 +13,13 @@ from causeway.cluster import (
     Cluster,
     active_producers,
     open_transactions,
+    raw_batches,
     transactional_ids,
 )
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.operate.cutover.values import Producer, Stretch
+from causeway.operate.cutover.values import OffsetRange, Producer
+from causeway.records import CONTROL, HEADER, MAGIC, MAGIC_AT, NO_PRODUCER
 
 AGO_S: Final = 2.0  # so old are the ends that lag is measured by
 _RATE_S = 20.0  # over so long the lag's change is measured
@@ -24,7 +27,7 @@ _NAMED_S = 10.0  # so long somebody who has written is named
 Ends = Mapping[TopicPartition, int]
 
 
-class Watch:
+class SourceWatch:
     """Of the chosen partitions. Not thread-safe."""
 
     def __init__(self, source: Cluster) -> None:
@@ -38,7 +41,7 @@ class Watch:
         self._movers: dict[tuple[TopicPartition, int | None], tuple[float, int]] = {}
         self._names: dict[int, str | None] = {}
         self._fenced: dict[TopicPartition, int] | None = None
-        self._through: dict[TopicPartition, Stretch] = {}
+        self._through: dict[TopicPartition, OffsetRange] = {}
 
     def see(self, ends: Ends, readable: Ends, tails: Ends, *, fenced: bool) -> None:
         """High watermarks and what can be read, by now, and where leaders' logs ended before;
@@ -61,7 +64,7 @@ class Watch:
             self._fenced = dict(ends)
         for at, start in (self._fenced or {}).items():
             if self._ends[at] > start:
-                self._through[at] = Stretch(start, self._ends[at])
+                self._through[at] = OffsetRange(start, self._ends[at])
 
     def had(self, at: TopicPartition) -> int | None:
         """What could be read of it a moment ago."""
@@ -79,7 +82,7 @@ class Watch:
         return sum(self._ends[at] - end for at, end in before.items())
 
     @property
-    def through(self) -> Mapping[TopicPartition, Stretch]:
+    def through(self) -> Mapping[TopicPartition, OffsetRange]:
         """The offsets that were written while the fence held everywhere, also if the fence was
         lifted since."""
         return self._through
@@ -153,3 +156,74 @@ class Watch:
 
 def _moved(before: Mapping[int, int], now: Collection[ActiveProducer]) -> Iterator[ActiveProducer]:
     return (each for each in now if before.get(each.producer_id) != each.last_sequence)
+
+
+_MOST_BYTES: Final = 32 * 1024 * 1024  # of a partition: enough to find the producers
+
+
+@dataclass(slots=True)
+class _Wrote:
+    topics: set[str] = field(default_factory=set)
+    records: int = 0
+    last_ms: int = -1
+
+
+def writers(
+    source: Cluster, stretches: Mapping[TopicPartition, OffsetRange]
+) -> tuple[Producer, ...]:
+    """One for each producer id, and one for all producers without an id. A partition that cannot be
+    read adds none."""
+    found: dict[int | None, _Wrote] = {}
+    for at, stretch in stretches.items():
+        try:
+            _read(source, at, stretch, found)
+        except CausewayError:
+            continue
+    named = _named(source, [each for each in found if each is not None])
+    return tuple(
+        Producer(
+            topics=tuple(sorted(wrote.topics)),
+            producer_id=producer,
+            transactional_id=None if producer is None else named.get(producer),
+            last_ms=wrote.last_ms,
+            records=wrote.records,
+        )
+        for producer, wrote in sorted(found.items(), key=lambda item: item[0] or -1)
+    )
+
+
+def _read(
+    source: Cluster, at: TopicPartition, stretch: OffsetRange, found: dict[int | None, _Wrote]
+) -> None:
+    read = 0
+    for batch in raw_batches(source, at, stretch.start, stretch.end, every_format=True):
+        producer, records, last_ms = _header(batch)
+        if records:
+            wrote = found.setdefault(producer, _Wrote())
+            wrote.topics.add(at.topic)
+            wrote.records += records
+            wrote.last_ms = max(wrote.last_ms, last_ms)
+        read += len(batch)
+        if read > _MOST_BYTES:
+            return
+
+
+def _header(batch: memoryview) -> tuple[int | None, int, int]:
+    """A batch's producer id, its number of records, and the newest one's time. The markers that a
+    broker writes at the end of a transaction do not count as records."""
+    if batch[MAGIC_AT] < MAGIC:
+        return None, 1, -1
+    fields = HEADER.unpack_from(batch)
+    attributes, last_ms, producer, records = fields[5], fields[8], fields[9], fields[12]
+    if attributes & CONTROL:
+        return None, 0, -1
+    return None if producer == NO_PRODUCER else producer, records, last_ms
+
+
+def _named(source: Cluster, producers: list[int]) -> Mapping[int, str]:
+    if not producers:
+        return {}
+    try:
+        return transactional_ids(source, producers)
+    except CausewayError:
+        return {}  # Kafka before 3.0, or no permission: the ids must suffice

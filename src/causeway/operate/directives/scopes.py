@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from causeway.cluster import Connect, parallel
 from causeway.config import LinkSettings, Settings, links_of, unknown
+from causeway.control import Sharer
 from causeway.errors import CausewayError, ConfigError, UnreachableError
 from causeway.link_topics import DirectiveLog, ProgressContents, ProgressTopic
 
@@ -180,3 +181,30 @@ def _of_source(link: LinkSettings, connect: Connect, before: Iterable[str]) -> d
         for name, topic in found.items()
         if name in before or link.decide_topic(name).target_name is not None
     }
+
+
+def choose_one(
+    settings: Settings, link: str | None, topics: Collection[str], connect: Connect
+) -> tuple[LinkSettings, tuple[str, ...]]:
+    """The only link that has all the topics, and the topics without duplicates. Raises ConfigError
+    for unknown topics, with similar names, and if several links have the topics."""
+    links = list(choose(settings, Wanted(link, None, None, ahead=False), connect, "cut over"))
+    for topic in topics:
+        having = choose(settings, Wanted(link, topic, None, ahead=False), connect, "cut over")
+        links = [each for each in links if each in having]
+    if not links:
+        cause = "no flow mirrors all of them"
+        raise ConfigError("cut over", f"topics {', '.join(topics)}", cause, remedy="one at a time")
+    if len(links) > 1:
+        names = ", ".join(each.name for each in links)
+        raise ConfigError("cut over", names, "the file has several flows", remedy="--link 'A->B'")
+    return links[0], tuple(dict.fromkeys(topics))
+
+
+def sharers_of(settings: Settings, link: LinkSettings, connect: Connect) -> tuple[Sharer, ...]:
+    """The other links of the file that mirror from the same cluster, and may fence its topics."""
+    return tuple(
+        Sharer(connect(each.target_admin), each)
+        for each in settings.links
+        if each.source.alias == link.source.alias and each.name != link.name
+    )

@@ -20,17 +20,10 @@ from causeway.config import ChosenTopics, LinkSettings, Settings, reverse_of
 from causeway.control import CreateTopic, MirroredTopic, collisions, fences, topic_changes, topics
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
-from causeway.link_topics import (
-    BeginDirective,
-    Cut,
-    EndDirective,
-    Scope,
-    cuts_of,
-)
+from causeway.link_topics import BeginDirective, Cut, EndDirective, Scope, cuts_of
 from causeway.model import ENDED, State, TopicPartition
-from causeway.operate.cutover.link_choice import sharers_of
 from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
-from causeway.operate.directives.scopes import Wanted, choose
+from causeway.operate.directives.scopes import Wanted, choose, sharers_of
 from causeway.operate.failover import late_writes, reverse_link, reverse_start, saving, unmirrored
 from causeway.operate.failover import promote as promoting
 from causeway.operate.failover.ending import Ending, Say, refuse_mingled

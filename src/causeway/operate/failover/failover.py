@@ -20,13 +20,7 @@ from causeway.cluster import AclBinding, Connect, clusters, parallel
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import acls
 from causeway.errors import CausewayError, ConfigError
-from causeway.link_topics import (
-    Cut,
-    EndDirective,
-    PartitionProgress,
-    Scope,
-    cuts_of,
-)
+from causeway.link_topics import Cut, EndDirective, PartitionProgress, Scope, cuts_of
 from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
 from causeway.operate.directives.scopes import Wanted, choose_answering

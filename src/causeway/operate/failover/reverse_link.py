@@ -6,13 +6,7 @@ from collections.abc import Collection, Mapping
 
 from causeway.config import LinkSettings
 from causeway.errors import ConfigError
-from causeway.link_topics import (
-    BeginDirective,
-    Cut,
-    EndDirective,
-    LinkDirectives,
-    Scope,
-)
+from causeway.link_topics import BeginDirective, Cut, EndDirective, LinkDirectives, Scope
 from causeway.model import State
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from causeway.cluster import clusters
 from causeway.config import LinkSettings, Settings
@@ -21,9 +22,9 @@ from causeway.link_topics import (
     write_directives,
 )
 from causeway.model import State
-from causeway.operate.cutover.link_choice import sharers_of, the_one
 from causeway.operate.cutover.lock import CutoverLock, persist
 from causeway.operate.directives.act import whoever
+from causeway.operate.directives.scopes import choose_one, sharers_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +52,10 @@ def undo(
 ) -> Lifted:
     """Lifts the fences of `topics`, or all of the link, so that producers go on where they were;
     without `act` only tells which. What a promotion that was cut short holds is mirrored again;
-    what is promoted stays so. Whoever is at the cutover meanwhile is told, and ends. Raises as
+    what is promoted stays so. Whoever is at the cutover meanwhile is on_look, and ends. Raises as
     `cutover`."""
     with clusters() as connect:
-        chosen, names = the_one(settings, link, topics, connect)
+        chosen, names = choose_one(settings, link, topics, connect)
         source, target = connect(chosen.source_admin), connect(chosen.target_admin)
         log = DirectiveLog(target, chosen.directives_topic)
         log.look()
@@ -64,7 +65,7 @@ def undo(
         errors: dict[str, CausewayError | None] = dict.fromkeys(found)
         changes = act and bool(found or held or at_it)
         if changes:
-            with CutoverLock(target, chosen, who or whoever(), takes=True) as turn, turn.writing():
+            with CutoverLock(target, chosen, who or whoever(), takes=True) as lock, lock.writing():
                 # Whoever was at it may have gone on until now.
                 log.look()
                 found = fences.fences(log.directives, names or None)
@@ -86,7 +87,7 @@ def undo(
 
 
 def under_way(standing: LinkDirectives, now_ms: int) -> CutoverDirective | None:
-    """The turn of somebody who is at a cutover of the link by now."""
+    """The lock of somebody who is at a cutover of the link by now."""
     found = standing.get(CutoverDirective)
     return found if found is not None and found.until > now_ms else None
 
@@ -102,3 +103,20 @@ def _held(standing: LinkDirectives, names: Collection[str]) -> list[EndDirective
 
 def _go_on(names: Collection[str], standing: LinkDirectives) -> DirectivePlan:
     return DirectivePlan(changes=tuple((each.key, None) for each in _held(standing, names)))
+
+
+def undo_json(lifted: Lifted) -> dict[str, Any]:
+    return {
+        "link": lifted.link.name,
+        "changed": lifted.changed,
+        "held": list(lifted.held),
+        "stopped": lifted.stopped,
+        "fences": [
+            {
+                "topic": topic,
+                "ended": topic in lifted.ended,
+                "error": None if error is None else str(error),
+            }
+            for topic, error in sorted(lifted.topics.items())
+        ],
+    }

@@ -1,0 +1,81 @@
+"""Compares both sides by `causeway verify`, and remembers the result for the next call."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from causeway.config import LinkSettings
+from causeway.model import TopicPartition
+from causeway.operate.cutover.values import Checklist, StepState, Verified
+from causeway.operate.verify import Progress, Report, Verdict
+from causeway.operate.verify.plan import Why
+
+_LATER = (Why.NOT_MIRRORED,)  # what comes meanwhile is compared in the end
+
+
+def verified(report: Report, ends: Mapping[TopicPartition, int]) -> Verified:
+    """What a comparison has shown. `ends`: how far the mirror was when it began."""
+    bad = [one for one in report.partitions if one.verdict is Verdict.DIFFERS]
+    left = [(one, each) for one in report.partitions for each in one.left if each.why not in _LATER]
+    text = ""
+    if bad:
+        many = sum(one.different for one in bad)
+        text = f"{many:,} records differ, the first in {bad[0].topic}-{bad[0].partition}"
+    unsure = ""
+    if left:
+        one, each = left[0]
+        many = len({(one.topic, one.partition) for one, _ in left})
+        where = f"{one.topic}-{one.partition}: {each.text}"
+        unsure = f"not all could be compared in {many:,} partitions, such as {where}"
+    return Verified(ends=ends, records=report.records, bad=text, unsure=unsure)
+
+
+def under_way(checklist: Checklist, progress: Progress) -> Checklist:
+    """With how far the comparison is."""
+    share = progress.done / progress.size if progress.size else 1.0
+    text = f"{min(share, 1.0):.0%} compared, {progress.records:,} records are the same"
+    steps = (
+        replace(step, text=text, left_s=progress.eta_s) if step.state is StepState.NOW else step
+        for step in checklist.steps
+    )
+    return replace(checklist, steps=tuple(steps))
+
+
+_OLD_S: Final = 24 * 3600.0  # what was the same long ago is compared again
+
+
+@contextmanager
+def memory(link: LinkSettings, topics: Collection[str]) -> Iterator[Path]:
+    """The file for `causeway verify`'s state, in the user's cache; where that cannot be written,
+    one of this call alone."""
+    path = _in_cache(link, topics)
+    if path is not None:
+        yield path
+        return
+    with TemporaryDirectory(prefix="causeway-cutover-") as directory:
+        yield Path(directory) / "compared"
+
+
+def _in_cache(link: LinkSettings, topics: Collection[str]) -> Path | None:
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        directory = (Path(base) if base else Path.home() / ".cache") / "causeway" / "cutover"
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        about = repr((link.name, link.source.bootstrap, link.target.bootstrap, sorted(topics)))
+        path = directory / hashlib.sha256(about.encode()).hexdigest()[:32]
+        for each in directory.iterdir():
+            with suppress(FileNotFoundError):  # another call may have been quicker
+                if time.time() - each.stat().st_mtime > _OLD_S:
+                    each.unlink()
+        path.touch(mode=0o600)
+    except (OSError, RuntimeError):  # RuntimeError: a user without a home
+        return None
+    return path
