@@ -33,6 +33,7 @@ DOORS: tuple[str, ...] = (
     "causeway.transform.rules",
     "causeway.transform.schema_formats",
     "causeway.transform.stage",
+    "causeway.operate.cutover",
     "causeway.translation",
 )
 """Packages whose doors hold."""
