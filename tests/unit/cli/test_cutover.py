@@ -86,5 +86,5 @@ def test_the_report_at_the_end_names_who_wrote_through_the_fence(
         "  orders: producer id 4711, transactional id boss, 12 records, newest record dated 1 min"
         in said
     )
-    (on_look,) = result_json(result)["through_the_fence"]
-    assert (on_look["transactional_id"], on_look["records"]) == ("boss", 12)
+    (through,) = result_json(result)["through_the_fence"]
+    assert (through["transactional_id"], through["records"]) == ("boss", 12)

@@ -304,8 +304,8 @@ def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Itera
             continue
         for each in answer:
             # A time that tells no age may be one of this hour.
-            on_look = age_ms(each.last_timestamp, now_ms) is not None
-            stamp = each.last_timestamp if on_look else now_ms
+            has_age = age_ms(each.last_timestamp, now_ms) is not None
+            stamp = each.last_timestamp if has_age else now_ms
             newest[each.producer_id] = max(stamp, newest.get(each.producer_id, -1))
     if hidden is not None:
         yield Check(name="producers", mark=CheckMark.NOTE, text=f"not all are known: {hidden}")

@@ -50,10 +50,12 @@ def undo(
     act: bool = False,
     who: str | None = None,
 ) -> Lifted:
-    """Lifts the fences of `topics`, or all of the link, so that producers go on where they were;
-    without `act` only tells which. What a promotion that was cut short holds is mirrored again;
-    what is promoted stays so. Whoever is at the cutover meanwhile is on_look, and ends. Raises as
-    `cutover`."""
+    """Lifts the fences of `topics`, or all of the link, so that producers continue on the source.
+
+    Without `act` it only shows which. Mirrors that an interrupted promotion holds continue; promoted
+    ones stay promoted. A cutover of the link that runs meanwhile gets an error, and ends. Raises as
+    `cutover`.
+    """
     with clusters() as connect:
         chosen, names = choose_one(settings, link, topics, connect)
         source, target = connect(chosen.source_admin), connect(chosen.target_admin)

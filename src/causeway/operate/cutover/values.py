@@ -158,7 +158,7 @@ class Look:
     leads is `ahead_ms` ahead, and measures the time of fences. `still_s`: so long nothing was
     appended to the topics. `ended`: by topic, the directive by which its mirror has ended; of
     those in `unfinished`, what follows from it is not done yet. `back`: the topics that
-    `reverse`, the link the other way, was on_look to mirror from the cut on. `per_s`: by how many
+    `reverse`, the link the other way, was started for from the cut on. `per_s`: by how many
     records the lag shrinks. `appended`: offsets since the fence held everywhere."""
 
     at_ms: int
