@@ -52,9 +52,9 @@ def undo(
 ) -> Lifted:
     """Lifts the fences of `topics`, or all of the link, so that producers continue on the source.
 
-    Without `act` it only shows which. Mirrors that an interrupted promotion holds continue; promoted
-    ones stay promoted. A cutover of the link that runs meanwhile gets an error, and ends. Raises as
-    `cutover`.
+    Without `act` it only shows which. Mirrors that an interrupted promotion holds continue;
+    promoted ones stay promoted. A cutover of the link that runs meanwhile gets an error, and ends.
+    Raises as `cutover`.
     """
     with clusters() as connect:
         chosen, names = choose_one(settings, link, topics, connect)
