@@ -44,8 +44,8 @@ def page() -> str:
         ".SH EXIT STATUS",
         *_exit_codes(),
         ".SH SEE ALSO",
-        "The property file is MirrorMaker 2's: every key of it that Causeway knows, and its own,"
-        " stand in docs/reference/configuration.md.",
+        "The property file is MirrorMaker 2's. docs/reference/configuration.md lists its keys, and"
+        " Causeway's own.",
     ]
     return "\n".join(lines) + "\n"
 

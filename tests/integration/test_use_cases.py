@@ -1,7 +1,8 @@
-"""docs/how-to/use-cases/: the files and commands of each page, as they stand, one after the other.
+"""Runs the files and commands of each page in docs/how-to/use-cases/, one after the other.
 
-A page's first line of a file names it. `exit code N` in a comment is what a command must end
-with; a `python` program ends only once it has read what the page says that it reads."""
+The first line of a file names it. `exit code N` in a comment is the exit code that the command must
+have. A `python` program ends only once it has read the number of records that the page names.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ LINE_S = 400
 
 
 class Reader:
-    """Somebody who does what a page says, in a folder of their own."""
+    """Runs the commands of a page in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -82,7 +83,7 @@ class Reader:
                         self.end(self.runs.pop(0))
                 self.shell([*CAUSEWAY, *words], int(code[1]) if code else 0)
             case _:
-                pytest.fail(f"nobody runs this line: {line}")
+                pytest.fail(f"no test runs this line: {line}")
 
     def shell(self, words: list[str], code: int = 0) -> str:
         done = subprocess.run(
@@ -117,5 +118,5 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_says_works_as_it_stands(page: Path, reader: Reader) -> None:
+def test_every_command_of_the_page_works(page: Path, reader: Reader) -> None:
     assert reader.follow(page) > 6
