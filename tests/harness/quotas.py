@@ -34,5 +34,5 @@ def _alter(cluster: Cluster, client_id: str, key: str, bytes_per_s: float | None
         ],
         validate_only=False,
     )
-    (answer,) = cluster.call_controller(request).entries
+    (answer,) = cluster.call(request, cluster.metadata([]).controller).entries
     assert not answer.error_code, answer.error_message

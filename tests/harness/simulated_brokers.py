@@ -356,7 +356,7 @@ class SimulatedCluster:
         return brokers.connections[-1]
 
     def leaders(
-        self, places: Collection[TopicPartition], *, refresh: bool, beside: int
+        self, places: Collection[TopicPartition], *, refresh: bool, last: int
     ) -> dict[TopicPartition, Leader]:
         """As brokers say that were not cut off."""
         if self._brokers.happens(0.1):

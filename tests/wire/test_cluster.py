@@ -243,9 +243,8 @@ def _limit_reading(cluster: Cluster, client_id: str, bytes_per_s: float) -> None
         entity=[kind.EntityData(entity_type="client-id", entity_name=client_id)],
         ops=[kind.OpData(key="consumer_byte_rate", value=bytes_per_s, remove=False)],
     )
-    response = cluster.call_controller(
-        AlterClientQuotasRequest(entries=[entry], validate_only=False)
-    )
+    request = AlterClientQuotasRequest(entries=[entry], validate_only=False)
+    response = cluster.call(request, cluster.metadata([]).controller)
     assert [entry.error_code for entry in response.entries] == [0]
 
 

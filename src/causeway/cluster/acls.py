@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
+from causeway.cluster.client import ClusterClient
 from causeway.errors import BrokerError, CausewayError
-from causeway.wire import Deadline, apis, broker_error
-
-if TYPE_CHECKING:
-    from causeway.cluster.client import ClusterClient
+from causeway.wire import Deadline, apis, error_in, raise_error
 
 BINDINGS_A_REQUEST = 1_000
 _SECURITY_DISABLED = 54
@@ -53,7 +51,7 @@ _PERMISSIONS = ("UNKNOWN", "ANY", "DENY", "ALLOW")
 class AclBinding:
     """One rule: `permission` (ALLOW or DENY) for `principal` (`User:ann`, `User:*`) from `host`
     (`*` for all) to do `operation` on the resource `name`, or with `pattern` PREFIXED on all that
-    begin so. A LITERAL `*` stands for every name."""
+    begin so. A LITERAL `*` means every name."""
 
     resource_type: str
     name: str
@@ -111,14 +109,7 @@ def describe_acls(
     answer = cluster.call(request, node_id)
     if answer.error_code == _SECURITY_DISABLED:
         return SecurityDisabled(cluster=str(cluster))
-    if answer.error_code:
-        raise broker_error(
-            answer.error_code,
-            "list the ACLs of",
-            str(cluster),
-            answer.error_message,
-            needs="DESCRIBE on the cluster",
-        )
+    raise_error(answer, "list the ACLs of", str(cluster), "DESCRIBE on the cluster")
     return frozenset(
         AclBinding(
             resource_type=_name(_RESOURCE_TYPES, resource.resource_type),
@@ -161,13 +152,13 @@ def create_acls(
             min_version=apis.CREATE_ACLS.lowest,
         )
 
-    return _each(cluster, "create", bindings, request, lambda answer: answer.results)
+    return _change_each(cluster, "create ACL", bindings, request)
 
 
 def delete_acls(
     cluster: ClusterClient, bindings: Collection[AclBinding]
 ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
-    """Takes exactly these rules away; one that is not there counts as done (None)."""
+    """Deletes exactly these rules; one that is not there counts as done (None)."""
 
     def request(chunk: list[AclBinding]) -> Any:
         return DeleteAclsRequest(
@@ -186,18 +177,24 @@ def delete_acls(
             min_version=apis.DELETE_ACLS.lowest,
         )
 
-    return _each(cluster, "delete", bindings, request, lambda answer: answer.filter_results)
+    return _change_each(cluster, "delete ACL", bindings, request)
 
 
-def _each(
+def _change_each(
     cluster: ClusterClient,
     operation: str,
     bindings: Collection[AclBinding],
     request: Callable[[list[AclBinding]], Any],
-    results_of: Callable[[Any], list[Any]],
 ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
     """One operation on many rules, in chunks, retried rule by rule: answers come in the order of
     the request, and doing it twice does no harm."""
+
+    def error_of(binding: AclBinding, result: Any) -> CausewayError | None:
+        for each in (result, *getattr(result, "matching_acls", ())):
+            error = error_in(each, operation, f"{binding} on {cluster}", "ALTER on the cluster")
+            if error is not None:
+                return error
+        return None
 
     def attempt(
         left: list[AclBinding], deadline: Deadline
@@ -206,8 +203,10 @@ def _each(
         for start in range(0, len(left), BINDINGS_A_REQUEST):
             chunk = left[start : start + BINDINGS_A_REQUEST]
             answer = cluster.once(request(chunk), None, deadline)
-            for binding, result in zip(chunk, results_of(answer), strict=True):
-                results[binding] = _error(cluster, operation, binding, result)
+            found = answer.results if hasattr(answer, "results") else answer.filter_results
+            results |= {
+                each: error_of(each, result) for each, result in zip(chunk, found, strict=True)
+            }
         return results
 
     unique = list(dict.fromkeys(bindings))
@@ -216,19 +215,3 @@ def _each(
         if isinstance(error, BrokerError) and error.code == _SECURITY_DISABLED:
             return SecurityDisabled(cluster=str(cluster))
     return found
-
-
-def _error(
-    cluster: ClusterClient, operation: str, binding: AclBinding, result: Any
-) -> CausewayError | None:
-    matching = getattr(result, "matching_acls", ())
-    failed = next((each for each in (result, *matching) if each.error_code), None)
-    if failed is None:
-        return None
-    return broker_error(
-        failed.error_code,
-        f"{operation} ACL",
-        f"{binding} on {cluster}",
-        failed.error_message,
-        needs="ALTER on the cluster",
-    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from kafka.protocol.admin import (
     CreatePartitionsRequest,
@@ -14,15 +15,9 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
 )
 
+from causeway.cluster.client import ClusterClient
 from causeway.errors import BrokerError, CausewayError
-from causeway.wire import Deadline, apis, broker_error, codes
-
-if TYPE_CHECKING:
-    from causeway.cluster.client import ClusterClient
-
-
-import re
-from typing import Final
+from causeway.wire import Deadline, apis, codes, error_in
 
 TOPICS_A_REQUEST = 500
 # A KRaft controller writes at most 10,000 records for one request: each topic, partition and config
@@ -110,17 +105,11 @@ def _describe_request(kind: int, resources: list[str], names: Collection[str] | 
 def _entries(
     cluster: ClusterClient, kind: str, result: Any
 ) -> dict[str, ConfigEntry] | CausewayError:
-    if result.error_code:
-        needs = "DESCRIBE_CONFIGS on the cluster"
-        if kind == "topic":
-            needs = f"DESCRIBE_CONFIGS on topic {result.resource_name}"
-        return broker_error(
-            result.error_code,
-            f"read the configuration of {kind}",
-            f"{result.resource_name} on {cluster}",
-            result.error_message,
-            needs=needs,
-        )
+    name = result.resource_name
+    needs = f"DESCRIBE_CONFIGS on {f'topic {name}' if kind == 'topic' else 'the cluster'}"
+    error = error_in(result, f"read the configuration of {kind}", f"{name} on {cluster}", needs)
+    if error is not None:
+        return error
     return {
         entry.name: ConfigEntry(
             value=entry.value,
@@ -299,7 +288,7 @@ def _on_controller(
                 continue
             refused = []
             for name, result in results_of(response):
-                error = _error(cluster, operation, name, result, needs)
+                error = error_in(result, operation, f"{name} on {cluster}", needs.format(name))
                 code = error.code if isinstance(error, BrokerError) else 0
                 if code == codes.POLICY_VIOLATION:
                     refused.append(name)
@@ -314,20 +303,6 @@ def _on_controller(
         return results
 
     return cluster.retry_each(topics, attempt, unknown_topic_grace_s=0)
-
-
-def _error(
-    cluster: ClusterClient, operation: str, name: str, result: Any, needs: str
-) -> CausewayError | None:
-    if not result.error_code:
-        return None
-    return broker_error(
-        result.error_code,
-        operation,
-        f"{name} on {cluster}",
-        result.error_message,
-        needs=needs.format(name),
-    )
 
 
 def _chunks(

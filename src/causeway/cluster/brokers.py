@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from kafka.protocol.admin import DescribeClusterRequest
+from kafka.protocol.admin import DescribeClusterRequest, DescribeLogDirsRequest
 
 from causeway.cluster.acls import OPERATIONS
+from causeway.cluster.client import ClusterClient
 from causeway.errors import CausewayError
-from causeway.wire import Brokers, Deadline, Versions, apis, broker_error
-
-if TYPE_CHECKING:
-    from causeway.cluster.client import ClusterClient
-
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from kafka.protocol.admin import DescribeLogDirsRequest
-
-if TYPE_CHECKING:
-    from causeway.cluster.client import ClusterClient
+from causeway.wire import Brokers, Deadline, Versions, apis, raise_error
 
 ASKED_AT_ONCE = 16  # brokers
 
@@ -33,10 +22,7 @@ def cluster_rights(cluster: ClusterClient) -> frozenset[str] | None:
         include_cluster_authorized_operations=True, max_version=apis.DESCRIBE_CLUSTER.highest
     )
     answer = cluster.call(request)
-    if answer.error_code:
-        raise broker_error(
-            answer.error_code, "ask for our rights on", str(cluster), answer.error_message
-        )
+    raise_error(answer, "ask for our rights on", str(cluster))
     found: set[int] | None = answer.authorized_operations
     return None if found is None else frozenset(OPERATIONS[n] for n in found if n < len(OPERATIONS))
 
@@ -84,14 +70,10 @@ def disks(cluster: ClusterClient) -> tuple[Disk, ...]:
         answer = cluster.call(
             DescribeLogDirsRequest(topics=[], max_version=apis.DESCRIBE_LOG_DIRS.highest), node
         )
-        if code := getattr(answer, "error_code", 0) or 0:
-            raise broker_error(
-                code, "ask for the disks of", str(cluster), needs="DESCRIBE on the cluster"
-            )
+        if hasattr(answer, "error_code"):
+            raise_error(answer, "ask for the disks of", str(cluster), "DESCRIBE on the cluster")
         for each in answer.results:
-            if each.error_code:
-                where = f"broker {node} of {cluster} for its disk {each.log_dir}"
-                raise broker_error(each.error_code, "ask", where)
+            raise_error(each, "ask", f"broker {node} of {cluster} for its disk {each.log_dir}")
             found.append(
                 Disk(
                     broker=node,

@@ -1,15 +1,14 @@
-"""Asks one cluster: finds its brokers and leaders, keeps connections, retries. Thread-safe.
+"""Finds the brokers and leaders of one cluster, keeps connections, retries. Thread-safe.
 
-What is asked stands in admin.py, offsets.py and producers.py; cluster.py puts all of it together.
+The questions to the cluster are in the other modules; cluster.py makes them methods.
 """
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple, Self, TypeVar
 
 from kafka.protocol.metadata import FindCoordinatorRequest
@@ -21,17 +20,25 @@ from causeway.cluster.metadata import (
     metadata_request,
     parse_metadata,
 )
-from causeway.cluster.pool import Address, Identity, Pool
+from causeway.cluster.pool import Address, Pool
 from causeway.config import ClientSettings
 from causeway.errors import BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire import Connection, Deadline, QuotaWaits, apis, broker_error, codes, pause_s
+from causeway.wire import (
+    Connection,
+    Deadline,
+    QuotaWaits,
+    apis,
+    broker_error,
+    codes,
+    pause_s,
+    raise_error,
+)
 
 # A topic that was just created is unknown to some brokers for a moment; one that does not exist
 # is unknown for good. So long is long enough to tell.
 UNKNOWN_TOPIC_GRACE_S = 5.0
 TOPICS_A_REQUEST = 2_000
-SUSPECT_S = 10.0  # a broker that failed is asked last for this long
 
 GROUP, TRANSACTION = 0, 1
 
@@ -50,13 +57,11 @@ class ClusterClient:
     def __init__(self, settings: ClientSettings) -> None:
         """Connects to nothing yet."""
         self.settings = settings
-        self._identity = Identity(settings)
-        self._pool = Pool(settings, self._identity.vet)
+        self._pool = Pool(settings, self._distrust)
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._brokers: dict[int, Address] = {}
         self._controller = -1
-        self._suspects: dict[Address, float] = {}  # until when, monotonic
         self._topics: dict[str, TopicMetadata] = {}
         self.quotas = QuotaWaits()
         self._epochs = LeaderEpochs()
@@ -84,13 +89,13 @@ class ClusterClient:
     @property
     def cluster_id(self) -> str | None:
         """The id of the only cluster whose brokers are accepted; None while it is unknown."""
-        return self._identity.cluster_id
+        return self._pool.identity.cluster_id
 
     def expect(self, cluster_id: str) -> str:
         """Refuse brokers of other clusters from now on, with an UnreachableError. Returns the id in
         force: the id of the settings, or of an earlier call, wins."""
-        known = self._identity.cluster_id
-        counts = self._identity.expect(cluster_id)
+        known = self._pool.identity.cluster_id
+        counts = self._pool.identity.expect(cluster_id)
         if known not in (None, counts):
             # All metadata so far came from another cluster.
             self._pool.clear()
@@ -109,26 +114,21 @@ class ClusterClient:
         return self._ask_metadata([], Deadline(timeout_s or self.timeout_s))
 
     def metadata(
-        self, topics: Collection[str] | None = None, *, beside: int | None = None
+        self, topics: Collection[str] | None = None, *, last: int | None = None
     ) -> ClusterMetadata:
         """The metadata of all topics, or of `topics`. Topics that are missing or hidden have an
-        error. So do partitions whose leader is out of date (see LeaderEpochs). `beside`: a broker
+        error. So do partitions whose leader is out of date (see LeaderEpochs). `last`: a broker
         that is asked only if no other answers."""
         deadline = Deadline(self.timeout_s)
         if topics is None:
             return self._ask_metadata(None, deadline)
         names = list(dict.fromkeys(topics))
-        found = self._ask_metadata(names[:TOPICS_A_REQUEST], deadline, beside)
-        merged = dict(found.topics)
+        found = self._ask_metadata(names[:TOPICS_A_REQUEST], deadline, last)
+        topics = dict(found.topics)
         for start in range(TOPICS_A_REQUEST, len(names), TOPICS_A_REQUEST):
-            found = self._ask_metadata(names[start : start + TOPICS_A_REQUEST], deadline, beside)
-            merged.update(found.topics)
-        return ClusterMetadata(
-            cluster_id=found.cluster_id,
-            brokers=found.brokers,
-            controller=found.controller,
-            topics=merged,
-        )
+            found = self._ask_metadata(names[start : start + TOPICS_A_REQUEST], deadline, last)
+            topics.update(found.topics)
+        return replace(found, topics=topics)
 
     def note_leader_epoch(self, topic_id: str, partition: int, epoch: int) -> None:
         """A record of that leader epoch was read: no leader of an older one counts any more."""
@@ -136,14 +136,14 @@ class ClusterClient:
             self._epochs.note(topic_id, partition, epoch)
 
     def _ask_metadata(
-        self, topics: list[str] | None, deadline: Deadline, beside: int | None = None
+        self, topics: list[str] | None, deadline: Deadline, last: int | None = None
     ) -> ClusterMetadata:
         request = metadata_request(topics)
         found, outdated, address = self.retry(
-            deadline, lambda: self._metadata_once(request, deadline, beside)
+            deadline, lambda: self._metadata_once(request, deadline, last)
         )
         if outdated:
-            self._suspect(address)
+            self._pool.suspect(address)
         with self._lock:
             if found.brokers:
                 self._brokers = dict(found.brokers)
@@ -154,10 +154,10 @@ class ClusterClient:
         return found
 
     def _metadata_once(
-        self, request: Any, deadline: Deadline, beside: int | None
+        self, request: Any, deadline: Deadline, last: int | None
     ) -> tuple[ClusterMetadata, bool, Address]:
         """One broker's metadata, whether any of it is out of date, and the broker's address."""
-        with self.lease(None, deadline, beside=beside) as connection:
+        with self.lease(None, deadline, last=last) as connection:
             response = connection.call(request, _patience_s(deadline))
             address = connection.host, connection.port
         found = parse_metadata(response, self.settings.alias)
@@ -166,9 +166,10 @@ class ClusterClient:
 
     def leader(self, tp: TopicPartition, *, refresh: bool = False) -> Leader:
         """The partition's leader, from memory unless `refresh`. Waits for one to be elected."""
-        return self.retry(Deadline(self.timeout_s), lambda: self._leader(tp, refresh))
+        return self.retry(Deadline(self.timeout_s), lambda: self.leader_once(tp, refresh=refresh))
 
-    def _leader(self, tp: TopicPartition, refresh: bool) -> Leader:
+    def leader_once(self, tp: TopicPartition, *, refresh: bool = False) -> Leader:
+        """`leader`, in one attempt. Raises CausewayError."""
         found = self.leaders([tp], refresh=refresh)[tp]
         if isinstance(found, CausewayError):
             self.forget([tp.topic])
@@ -180,33 +181,27 @@ class ClusterClient:
         tps: Collection[TopicPartition],
         *,
         refresh: bool = False,
-        beside: int | None = None,
+        last: int | None = None,
     ) -> dict[TopicPartition, Leader | CausewayError]:
         """From memory, if known, unless `refresh`. One attempt, no waiting. See `metadata`."""
         with self._lock:
             missing = {tp.topic for tp in tps if refresh or tp.topic not in self._topics}
         if missing:
-            self.metadata(missing, beside=beside)
+            self.metadata(missing, last=last)
         with self._lock:
-            topics, brokers = self._topics, self._brokers
-            return {tp: self._pick_leader(tp, topics, brokers) for tp in tps}
+            return {tp: self._known_leader(tp) for tp in tps}
 
-    def _pick_leader(
-        self,
-        tp: TopicPartition,
-        topics: Mapping[str, TopicMetadata],
-        brokers: Mapping[int, Address],
-    ) -> Leader | CausewayError:
-        topic = topics.get(tp.topic)
+    def _known_leader(self, tp: TopicPartition) -> Leader | CausewayError:
+        topic = self._topics.get(tp.topic)
         partition = topic.partitions.get(tp.partition) if topic else None
-        subject = f"{tp} on {self}"
+        operation, subject = "find the leader of", f"{tp} on {self}"
         if topic is not None and topic.error is not None:
             return topic.error
         if partition is None:
-            return broker_error(codes.UNKNOWN_TOPIC_OR_PARTITION, "find the leader of", subject)
-        address = brokers.get(partition.leader)
+            return broker_error(codes.UNKNOWN_TOPIC_OR_PARTITION, operation, subject)
+        address = self._brokers.get(partition.leader)
         if address is None:
-            return partition.error or broker_error(5, "find the leader of", subject)
+            return partition.error or broker_error(codes.LEADER_NOT_AVAILABLE, operation, subject)
         return Leader(partition.leader, partition.leader_epoch, *address)
 
     def forget(self, topics: Collection[str]) -> None:
@@ -226,15 +221,9 @@ class ClusterClient:
         )
         response = self.once(request, None, deadline)
         answer = response.coordinators[0] if response.coordinators else response
-        what = "group" if kind == GROUP else "transactional id"
-        if answer.error_code:
-            raise broker_error(
-                answer.error_code,
-                "find the coordinator of",
-                f"{what} {key} on {self}",
-                answer.error_message,
-                needs=f"DESCRIBE on {what} {key}",
-            )
+        what = f"{'group' if kind == GROUP else 'transactional id'} {key}"
+        where, needs = f"{what} on {self}", f"DESCRIBE on {what}"
+        raise_error(answer, "find the coordinator of", where, needs)
         with self._lock:
             self._brokers.setdefault(answer.node_id, (answer.host, answer.port))
         return int(answer.node_id)
@@ -264,12 +253,22 @@ class ClusterClient:
         deadline = Deadline(self.timeout_s)
         return self.retry(deadline, lambda: self.once(request, node_id, deadline))
 
-    def call_controller(self, request: Any) -> Any:
-        """`call`, at the controller, or what stands in for it (with KRaft, any broker)."""
+    def call_coordinator(
+        self, kind: int, key: str, request: Any, check: Callable[[Any], None]
+    ) -> Any:
+        """`call`, at the coordinator of a group or a transactional id. `check` raises the error in
+        an answer."""
         deadline = Deadline(self.timeout_s)
-        return self.retry(deadline, lambda: self.controller_once(request, deadline))
+
+        def attempt() -> Any:
+            answer = self.once(request, self.coordinator(kind, key), deadline)
+            check(answer)
+            return answer
+
+        return self.retry(deadline, attempt)
 
     def controller_once(self, request: Any, deadline: Deadline) -> Any:
+        """One attempt, at the controller (with KRaft, at any broker)."""
         with self._lock:
             controller = self._controller
             known = controller in self._brokers
@@ -278,6 +277,7 @@ class ClusterClient:
         return self.once(request, controller if controller >= 0 else None, deadline)
 
     def once(self, request: Any, node_id: int | None, deadline: Deadline) -> Any:
+        """`call`, in one attempt."""
         if node_id is not None:
             self.heed_quota(node_id, request.API_KEY, deadline)
         with self.lease(node_id, deadline) as connection:
@@ -293,42 +293,35 @@ class ClusterClient:
 
     @contextmanager
     def lease(
-        self, node_id: int | None, deadline: Deadline, *, beside: int | None = None
+        self, node_id: int | None, deadline: Deadline, *, last: int | None = None
     ) -> Iterator[Connection]:
-        """A connection to a broker (any one if None, `beside` last) for the length of a `with`
+        """A connection to a broker (any one if None, `last` last) for the length of a `with`
         block.
 
         A fault inside the block closes it, and forgets what we knew of the cluster's layout.
         """
+        with self._lock:
+            known = list(self._brokers.values())
+            last_address = None if last is None else self._brokers.get(last)
         if node_id is None:
-            connection = self._any(deadline, beside)
+            connection = self._pool.take_any(known, last_address, deadline)
         else:
-            connection = self._take(self._address(node_id, deadline), deadline)
+            connection = self._pool.take(self._address(node_id, deadline), deadline.left())
         try:
             yield connection
         except BaseException as error:
             if not isinstance(error, BrokerError):
                 connection.close()
-                self._suspect((connection.host, connection.port))
+                self._pool.suspect((connection.host, connection.port))
             raise
         finally:
             self._pool.give_back(connection)
 
-    def _take(self, address: Address, deadline: Deadline) -> Connection:
-        try:
-            connection = self._pool.take(address, deadline.left())
-            self._identity.check(connection)  # one in use stayed open when `expect` was called
-        except UnreachableError:
-            self._suspect(address)
-            raise
-        return connection
-
-    def _suspect(self, address: Address) -> None:
-        """A broker failed us: the leaders that we know may have moved, and others come first."""
+    def _distrust(self) -> None:
+        """A broker failed us: the leaders that we know may have moved."""
         with self._lock:
             self._topics = {}
             self._controller = -1
-            self._suspects[address] = time.monotonic() + SUSPECT_S
 
     def _address(self, node_id: int, deadline: Deadline) -> Address:
         with self._lock:
@@ -340,37 +333,6 @@ class ClusterClient:
                 "connect to", f"broker {node_id} of {self}", "it is not up", retriable=True
             )
         return address
-
-    def _any(self, deadline: Deadline, beside: int | None = None) -> Connection:
-        with self._lock:
-            known = list(self._brokers.values())
-            last = self._brokers.get(beside) if beside is not None else None
-            now = time.monotonic()
-            suspects = {address for address, until in self._suspects.items() if until > now}
-        random.shuffle(known)
-        idle = self._pool.known()
-        known.sort(key=lambda address: address not in idle)
-        addresses = list(dict.fromkeys([*known, *self.settings.bootstrap]))
-        addresses.sort(key=lambda address: (address == last, address in suspects))
-        causes: dict[str, None] = {}
-        remedy = "set bootstrap.servers"
-        for address in addresses:
-            try:
-                return self._take(address, deadline)
-            except UnreachableError as error:
-                causes[f"{address[0]}:{address[1]}: {error.cause}"] = None
-                remedy = error.remedy
-                if deadline.passed():
-                    break
-        raise UnreachableError(
-            "reach",
-            f"cluster {self}",
-            f"no broker answered in {deadline.seconds:.3g} s: " + "; ".join(causes)
-            if causes
-            else "no bootstrap servers",
-            remedy=remedy,
-            retriable=bool(causes),
-        )
 
     # -- retries ----------------------------------------------------------------------------------
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from causeway.cluster.client import GROUP, ClusterClient
+from causeway.cluster.offsets import by_topic
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.wire import Deadline, apis, broker_error
+from causeway.wire import Connection, Deadline, apis, broker_error, error_in, raise_error
 
-if TYPE_CHECKING:
-    from causeway.cluster.client import ClusterClient
-
-GROUP = 0
 GROUPS_A_REQUEST = 500
 # A broker answers a connection's requests one at a time, and a commit waits for its replicas.
 COMMITTING_CONNECTIONS = 16
@@ -80,13 +78,8 @@ def _list(cluster: ClusterClient, node_id: int, deadline: Deadline) -> dict[str,
         states_filter=[], types_filter=[], min_version=apis.LIST_GROUPS.lowest
     )
     answer = cluster.once(request, node_id, deadline)
-    if answer.error_code:
-        raise broker_error(
-            answer.error_code,
-            "list the groups of",
-            f"broker {node_id} of {cluster}",
-            needs="DESCRIBE on the cluster, or on each group",
-        )
+    needs = "DESCRIBE on the cluster, or on each group"
+    raise_error(answer, "list the groups of", f"broker {node_id} of {cluster}", needs)
     return {
         listed.group_id: GroupListing(
             name=listed.group_id,
@@ -145,17 +138,10 @@ def _fetch(
     deadline = Deadline(share_s)
     try:
         with cluster.lease(node_id, deadline) as connection:
-            bulk = connection.api_version(OffsetFetchRequest.API_KEY, 8) == 8
-            chunks = list(_cut(groups, GROUPS_A_REQUEST if bulk else 1))
-            requests = [_fetch_request(chunk) for chunk in chunks]
-            answers = connection.call_many(requests, deadline.left())
+            answers = _in_bulk(connection, groups, 8, _fetch_request, deadline)
     except CausewayError as error:
         return dict.fromkeys(groups, error)
-    return {
-        name: _offsets(cluster, name, answer)
-        for chunk, whole in zip(chunks, answers, strict=True)
-        for name, answer in ([(g.group_id, g) for g in whole.groups] or [(chunk[0], whole)])
-    }
+    return {name: _offsets(cluster, name, answer) for name, answer in answers}
 
 
 def _fetch_request(groups: list[str]) -> Any:
@@ -259,24 +245,33 @@ def _commit(
 
 def _commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> Any:
     kind = OffsetCommitRequest.OffsetCommitRequestTopic
-    by_topic: dict[str, list[Any]] = defaultdict(list)
-    for at, committed in offsets.items():
-        by_topic[at.topic].append(
-            kind.OffsetCommitRequestPartition(
-                partition_index=at.partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
     return OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=-1,
         member_id="",
-        topics=[kind(name=topic, partitions=parts) for topic, parts in by_topic.items()],
+        topics=commit_topics(kind, kind.OffsetCommitRequestPartition, offsets),
         min_version=apis.OFFSET_COMMIT.lowest,
         max_version=apis.OFFSET_COMMIT.highest,  # later ones name topics by id
     )
+
+
+def commit_topics(
+    topic: Any, partition: Any, offsets: Mapping[TopicPartition, Committed]
+) -> list[Any]:
+    """The offsets in a request whose classes for a topic and for a partition are these."""
+    topics = by_topic(
+        (
+            tp.topic,
+            partition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            ),
+        )
+        for tp, committed in offsets.items()
+    )
+    return [topic(name=name, partitions=parts) for name, parts in topics.items()]
 
 
 def _commit_results(
@@ -313,32 +308,47 @@ def _coordinators(
     errors: dict[str, CausewayError] = {}
     share = Deadline(_share(deadline, patience_s, groups))
     with cluster.lease(None, share) as connection:
-        bulk = connection.api_version(FindCoordinatorRequest.API_KEY, 4) == 4
-        chunks = list(_cut(groups, GROUPS_A_REQUEST if bulk else 1))
-        requests = [
-            FindCoordinatorRequest(
-                key=chunk[0],
-                key_type=GROUP,
-                coordinator_keys=chunk,
-                min_version=apis.FIND_COORDINATOR.lowest,
-                max_version=4,
-            )
-            for chunk in chunks
-        ]
-        answers = connection.call_many(requests, share.left())
-    for chunk, whole in zip(chunks, answers, strict=True):
-        for group, found in [(c.key, c) for c in whole.coordinators] or [(chunk[0], whole)]:
-            if found.error_code:
-                errors[group] = broker_error(
-                    found.error_code,
-                    "find the coordinator of",
-                    f"group {group} on {cluster}",
-                    found.error_message,
-                    needs=f"DESCRIBE on group {group}",
-                )
-            else:
-                by_node[found.node_id].append(group)
+        answers = _in_bulk(connection, groups, 4, _coordinators_request, share)
+    for group, found in answers:
+        where, needs = f"group {group} on {cluster}", f"DESCRIBE on group {group}"
+        if (error := error_in(found, "find the coordinator of", where, needs)) is not None:
+            errors[group] = error
+        else:
+            by_node[found.node_id].append(group)
     return by_node, errors
+
+
+def _coordinators_request(groups: list[str]) -> Any:
+    return FindCoordinatorRequest(
+        key=groups[0],
+        key_type=GROUP,
+        coordinator_keys=groups,
+        min_version=apis.FIND_COORDINATOR.lowest,
+        max_version=4,
+    )
+
+
+def _in_bulk(
+    connection: Connection,
+    groups: Sequence[str],
+    bulk_version: int,
+    request: Callable[[list[str]], Any],
+    deadline: Deadline,
+) -> list[tuple[str, Any]]:
+    """The answer for each group. Before `bulk_version` a request has one group, `request([group])`,
+    and the answer is about it."""
+    key = request([groups[0]]).API_KEY
+    size = GROUPS_A_REQUEST if connection.api_version(key, bulk_version) == bulk_version else 1
+    chunks = [list(groups[start : start + size]) for start in range(0, len(groups), size)]
+    found: list[tuple[str, Any]] = []
+    answers = connection.call_many([request(chunk) for chunk in chunks], deadline.left())
+    for chunk, answer in zip(chunks, answers, strict=True):
+        if key == OffsetFetchRequest.API_KEY:
+            items = [(each.group_id, each) for each in answer.groups]
+        else:
+            items = [(each.key, each) for each in answer.coordinators]
+        found += items or [(chunk[0], answer)]
+    return found
 
 
 def _share(deadline: Deadline, patience_s: float, groups: Sequence[str]) -> float:
@@ -346,7 +356,3 @@ def _share(deadline: Deadline, patience_s: float, groups: Sequence[str]) -> floa
     so that one frozen broker leaves the others some."""
     requests = math.ceil(len(groups) / GROUPS_A_REQUEST)
     return max(0.05, min(deadline.left(), deadline.seconds / 2, patience_s * requests))
-
-
-def _cut(items: Sequence[str], size: int) -> Iterator[list[str]]:
-    return (list(items[start : start + size]) for start in range(0, len(items), size))

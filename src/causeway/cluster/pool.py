@@ -1,11 +1,17 @@
-"""Connections kept for the next request, by broker address."""
+"""Connections kept for the next request, by broker address, all of them to one cluster.
+
+An address may lead to another cluster: a wrong entry in bootstrap.servers, a DNS name that moved, a
+cluster that was set up again. So each connection first asks for the cluster's id, and is refused if
+it leads to another cluster. Brokers that give no id are accepted.
+"""
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from causeway.cluster.metadata import metadata_request
@@ -18,6 +24,7 @@ MAX_IDLE = 4  # a broker
 MAX_IDLE_S = 240.0
 REFUSED_S = 120.0  # longer refusals do not pass by themselves
 STALE_S = 600.0  # an older refusal proves nothing about now
+SUSPECT_S = 10.0  # a broker that failed is asked last for this long
 
 Address = tuple[str, int]
 
@@ -29,23 +36,33 @@ class _Refused(NamedTuple):
 
 
 class Pool:
-    """Thread-safe. A connection has one user at a time. `vet` may refuse a peer: see
-    Connection.open."""
+    """Thread-safe. A connection has one user at a time, and leads to the one cluster."""
 
     def __init__(
-        self,
-        settings: ClientSettings,
-        vet: Callable[[Connection, Deadline], None] | None = None,
+        self, settings: ClientSettings, on_failure: Callable[[], None] = lambda: None
     ) -> None:
+        """`on_failure`: called when a broker fails."""
         self._settings = settings
-        self._vet = vet
+        self._on_failure = on_failure
+        self.identity = Identity(settings)
         self._lock = threading.Lock()
         self._idle: dict[Address, list[tuple[float, Connection]]] = defaultdict(list)
         self._closed = False
         self._refused: _Refused | None = None  # reset by each new connection that succeeds
+        self._suspects: dict[Address, float] = {}  # until when, monotonic
 
     def take(self, address: Address, timeout_s: float) -> Connection:
-        """An idle connection that is alive as far as its socket tells, or a new one."""
+        """An idle connection that is alive by its socket, or a new one. Raises UnreachableError;
+        AuthenticationError."""
+        try:
+            connection = self._take(address, timeout_s)
+            self.identity.check(connection)  # one in use stayed open when `expect` was called
+        except UnreachableError:
+            self.suspect(address)
+            raise
+        return connection
+
+    def _take(self, address: Address, timeout_s: float) -> Connection:
         while True:
             with self._lock:
                 idle, now = self._idle[address], time.monotonic()
@@ -65,7 +82,7 @@ class Pool:
         """Open a new connection, which belongs to the caller; see Connection.open."""
         try:
             connection = Connection.open(
-                self._settings, *address, timeout_s=timeout_s, vet=self._vet
+                self._settings, *address, timeout_s=timeout_s, vet=self.identity.vet
             )
         except AuthenticationError as error:
             now = time.monotonic()
@@ -97,10 +114,43 @@ class Pool:
                 return
         connection.close()
 
-    def known(self) -> set[Address]:
-        """Addresses with an idle connection."""
+    def suspect(self, address: Address) -> None:
+        """The broker there failed: it is asked last for a while."""
+        self._suspects[address] = time.monotonic() + SUSPECT_S
+        self._on_failure()
+
+    def take_any(
+        self, brokers: Sequence[Address], last: Address | None, deadline: Deadline
+    ) -> Connection:
+        """A connection to one of the `brokers` or of the bootstrap addresses, to `last` only if no
+        other answers. Raises UnreachableError; AuthenticationError."""
+        now = time.monotonic()
+        suspects = {address for address, until in self._suspects.items() if until > now}
         with self._lock:
-            return {address for address, idle in self._idle.items() if idle}
+            idle = {address for address, connections in self._idle.items() if connections}
+        known = random.sample(brokers, len(brokers))
+        known.sort(key=lambda address: address not in idle)
+        addresses = list(dict.fromkeys([*known, *self._settings.bootstrap]))
+        addresses.sort(key=lambda address: (address == last, address in suspects))
+        causes: dict[str, None] = {}
+        remedy = "set bootstrap.servers"
+        for address in addresses:
+            try:
+                return self.take(address, deadline.left())
+            except UnreachableError as error:
+                causes[f"{address[0]}:{address[1]}: {error.cause}"] = None
+                remedy = error.remedy
+                if deadline.passed():
+                    break
+        raise UnreachableError(
+            "reach",
+            f"cluster {self._settings.alias}",
+            f"no broker answered in {deadline.seconds:.3g} s: " + "; ".join(causes)
+            if causes
+            else "no bootstrap servers",
+            remedy=remedy,
+            retriable=bool(causes),
+        )
 
     def clear(self) -> None:
         """Closes all idle connections."""
@@ -140,7 +190,7 @@ class Identity:
         self._certain = settings.cluster_id is not None
 
     def expect(self, cluster_id: str) -> str:
-        """See Client.expect."""
+        """See ClusterClient.expect."""
         with self._lock:
             if not self._certain or self.cluster_id is None:
                 self.cluster_id, self._certain = cluster_id, True

@@ -1,47 +1,59 @@
 """Kafka's transactions, by the protocol that every broker since 0.11 speaks.
 
-A transaction belongs to whoever knows its id, producer id and epoch, so one process may write it
-and another end it. What is asked for here may be asked for again: a repetition changes nothing.
-Requests stay below the versions in which a broker bumps the epoch at each end (KIP-890): there, a
-lost answer would lose the epoch as well.
+The id, producer id and epoch are all that writing needs, so one process may write a transaction and
+another end it. Every request here may be repeated: a repetition changes nothing. Requests stay
+below the versions in which a broker bumps the epoch at each end (KIP-890): there, a lost answer
+would lose the epoch as well.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
-    ProduceRequest,
     TxnOffsetCommitRequest,
 )
 
-from causeway.cluster.producers import TRANSACTION_TIMEOUT_MS, init_transactional_id
-from causeway.errors import CausewayError
+from causeway.cluster.client import GROUP, TRANSACTION, ClusterClient
+from causeway.cluster.groups import Committed, commit_topics
+from causeway.cluster.offsets import by_topic
+from causeway.cluster.producers import (
+    TRANSACTION_TIMEOUT_MS,
+    init_transactional_id,
+    produce_error,
+    produce_request,
+)
+from causeway.errors import BrokerError
 from causeway.model import TopicPartition
-from causeway.wire import Deadline, apis, broker_error, codes
+from causeway.wire import Deadline, broker_error
 
-if TYPE_CHECKING:
-    from causeway.cluster.client import ClusterClient
-    from causeway.cluster.groups import Committed
-
-GROUP, TRANSACTION = 0, 1
-_DUPLICATE_SEQUENCE = 46
+_DUPLICATE_SEQUENCE: Final = 46
+_HIGHEST: Final = 3
+_PRODUCE_HIGHEST: Final = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """The right to write in the name of `id`, until somebody else begins with it."""
+    """The right to write in the name of `id`, until another process begins with it."""
 
     id: str
     producer_id: int
     epoch: int
+
+    @property
+    def _fields(self) -> dict[str, Any]:
+        """The transaction in a request."""
+        return {
+            "transactional_id": self.id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
 
 
 def begin(cluster: ClusterClient, transactional_id: str, timeout_ms: int) -> Transaction:
@@ -56,27 +68,23 @@ def add_partitions(
     cluster: ClusterClient, transaction: Transaction, tps: Collection[TopicPartition]
 ) -> None:
     """Before the first batch goes to each of them. Raises CausewayError."""
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for tp in tps:
-        by_topic[tp.topic].append(tp.partition)
     kind = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    topics = by_topic((tp.topic, tp.partition) for tp in tps)
     request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=transaction.id,
-        v3_and_below_producer_id=transaction.producer_id,
-        v3_and_below_producer_epoch=transaction.epoch,
-        v3_and_below_topics=[kind(name=t, partitions=parts) for t, parts in by_topic.items()],
-        max_version=3,
+        **{f"v3_and_below_{name}": value for name, value in transaction._fields.items()},
+        v3_and_below_topics=[kind(name=t, partitions=parts) for t, parts in topics.items()],
+        max_version=_HIGHEST,
     )
-
-    def codes(answer: Any) -> list[tuple[int, str]]:
-        return [
+    _call(
+        cluster,
+        transaction,
+        "add partitions to",
+        request,
+        lambda answer: (
             (part.partition_error_code, f"WRITE on topic {topic.name}")
             for topic in answer.results_by_topic_v3_and_below
             for part in topic.results_by_partition
-        ]
-
-    _coordinated(
-        cluster, transaction, TRANSACTION, transaction.id, "add partitions to", request, codes
+        ),
     )
 
 
@@ -88,88 +96,58 @@ def commit_offsets(
 ) -> None:
     """Has the group's offsets change with the transaction's end, if that commits it.
     Raises CausewayError."""
-    request = AddOffsetsToTxnRequest(
-        transactional_id=transaction.id,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.epoch,
-        group_id=group,
-        max_version=3,
-    )
     needs = f"READ on group {group}"
-
-    def code(answer: Any) -> list[tuple[int, str]]:
-        return [(answer.error_code, needs)]
-
-    _coordinated(cluster, transaction, TRANSACTION, transaction.id, "add offsets to", request, code)
-    by_topic: dict[str, list[Any]] = defaultdict(list)
+    request = AddOffsetsToTxnRequest(**transaction._fields, group_id=group, max_version=_HIGHEST)
+    _call(
+        cluster,
+        transaction,
+        "add offsets to",
+        request,
+        lambda answer: [(answer.error_code, needs)],
+    )
     kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    for tp, committed in offsets.items():
-        by_topic[tp.topic].append(
-            kind.TxnOffsetCommitRequestPartition(
-                partition_index=tp.partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
     commit = TxnOffsetCommitRequest(
-        transactional_id=transaction.id,
+        **transaction._fields,
         group_id=group,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.epoch,
         generation_id=-1,
         member_id="",
         group_instance_id=None,
-        topics=[kind(name=topic, partitions=parts) for topic, parts in by_topic.items()],
-        max_version=3,
+        topics=commit_topics(kind, kind.TxnOffsetCommitRequestPartition, offsets),
+        max_version=_HIGHEST,
     )
-
-    def codes(answer: Any) -> list[tuple[int, str]]:
-        return [
+    _call(
+        cluster,
+        transaction,
+        "commit offsets in",
+        commit,
+        lambda answer: (
             (part.error_code, f"{needs}, and READ on topic {topic.name}")
             for topic in answer.topics
             for part in topic.partitions
-        ]
-
-    _coordinated(cluster, transaction, GROUP, group, "commit offsets in", commit, codes)
+        ),
+        group,
+    )
 
 
 def end(cluster: ClusterClient, transaction: Transaction, *, commit: bool) -> None:
-    """Commits or rolls back. Raises CausewayError: a BrokerError that is not retriable where the
-    transaction is no longer ours to end (it took too long, or somebody else has its id)."""
-    request = EndTxnRequest(
-        transactional_id=transaction.id,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.epoch,
-        committed=commit,
-        max_version=3,
-    )
-
-    def code(answer: Any) -> list[tuple[int, str]]:
-        return [(answer.error_code, f"WRITE on transactional id {transaction.id}")]
-
-    what = "commit" if commit else "roll back"
-    _coordinated(cluster, transaction, TRANSACTION, transaction.id, what, request, code)
+    """Commits or rolls back. Raises CausewayError: a BrokerError that is not retriable if the
+    transaction is no longer ours to end (it took too long, or another process has its id)."""
+    request = EndTxnRequest(**transaction._fields, committed=commit, max_version=_HIGHEST)
+    _call(cluster, transaction, "commit" if commit else "roll back", request)
 
 
 def give_up(cluster: ClusterClient, transaction: Transaction) -> None:
-    """Rolls back, under a new epoch: what was sent and not answered for may reach a broker yet, and
-    those before 3.6 would take it into the next transaction of the same epoch. Raises
-    CausewayError, also where it finds itself fenced: by what it did, or by a successor, which it
-    leaves alone."""
+    """Rolls back, under a new epoch: a request without an answer may reach a broker yet, and
+    brokers before 3.6 would take it into the next transaction of the same epoch. Raises
+    CausewayError, also if it finds itself fenced: by its own repetition, or by a successor, which
+    it leaves alone."""
     request = InitProducerIdRequest(
-        transactional_id=transaction.id,
+        **transaction._fields,
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.epoch,
         min_version=3,
         max_version=5,
     )
-
-    def code(answer: Any) -> list[tuple[int, str]]:
-        return [(answer.error_code, f"WRITE on transactional id {transaction.id}")]
-
-    _coordinated(cluster, transaction, TRANSACTION, transaction.id, "give up", request, code)
+    _call(cluster, transaction, "give up", request)
 
 
 def produce(
@@ -179,68 +157,36 @@ def produce(
     sequence. Sent again until it is known to be there: its sequence lets it in once.
     Raises CausewayError."""
     deadline = Deadline(cluster.timeout_s)
-    cluster.retry(deadline, lambda: _produce(cluster, transaction, tp, batch, deadline))
-
-
-def _produce(
-    cluster: ClusterClient,
-    transaction: Transaction,
-    tp: TopicPartition,
-    batch: bytes,
-    deadline: Deadline,
-) -> None:
-    leader = cluster.leaders([tp])[tp]
-    if isinstance(leader, CausewayError):
-        cluster.forget([tp.topic])
-        raise leader
-    kind = ProduceRequest.TopicProduceData
-    request = ProduceRequest(
-        transactional_id=transaction.id,
-        acks=-1,
-        timeout_ms=int(cluster.timeout_s * 1000),
-        topic_data=[
-            kind(
-                name=tp.topic,
-                partition_data=[kind.PartitionProduceData(index=tp.partition, records=batch)],
-            )
-        ],
-        min_version=apis.PRODUCE.lowest,
-        max_version=11,
-    )
-    part = cluster.once(request, leader.node_id, deadline).responses[0].partition_responses[0]
-    if part.error_code in (0, _DUPLICATE_SEQUENCE):
-        return
-    if part.error_code in codes.STALE_METADATA:
-        cluster.forget([tp.topic])
-    message = part.error_message
-    for record in part.record_errors or ():
-        message = record.batch_index_error_message or message
-    raise broker_error(
-        part.error_code,
-        "write to",
-        f"{tp} on {cluster}",
-        message,
-        needs=f"WRITE on topic {tp.topic}",
-    )
-
-
-def _coordinated(
-    cluster: ClusterClient,
-    transaction: Transaction,
-    kind: int,
-    key: str,
-    operation: str,
-    request: Any,
-    codes: Any,
-) -> None:
-    deadline = Deadline(cluster.timeout_s)
 
     def attempt() -> None:
-        node_id = cluster.coordinator(kind, key)
-        answer = cluster.once(request, node_id, deadline)
-        for code, needs in codes(answer):
+        leader = cluster.leader_once(tp)
+        request = produce_request(cluster, tp, batch, transaction.id, _PRODUCE_HIGHEST)
+        error = produce_error(cluster, tp, cluster.once(request, leader.node_id, deadline))
+        if isinstance(error, BrokerError) and error.code == _DUPLICATE_SEQUENCE:
+            return
+        if error is not None:
+            raise error
+
+    cluster.retry(deadline, attempt)
+
+
+def _call(
+    cluster: ClusterClient,
+    transaction: Transaction,
+    operation: str,
+    request: Any,
+    results: Callable[[Any], Iterable[tuple[int, str]]] | None = None,
+    group: str | None = None,
+) -> None:
+    """Sends to the coordinator of the transaction, or of `group`. `results`: each error code in the
+    answer, with the ACL that it needs."""
+
+    def check(answer: Any) -> None:
+        own = [(answer.error_code, f"WRITE on transactional id {transaction.id}")]
+        for code, needs in own if results is None else results(answer):
             if code:
                 subject = f"transaction {transaction.id} on {cluster}"
                 raise broker_error(code, operation, subject, needs=needs)
 
-    cluster.retry(deadline, attempt)
+    kind, key = (TRANSACTION, transaction.id) if group is None else (GROUP, group)
+    cluster.call_coordinator(kind, key, request, check)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from causeway.cluster import LATEST, Cluster, OffsetAt, OpenTransaction, open_transactions
+from causeway.cluster import LATEST, ActiveProducer, Cluster, OffsetAt, open_transactions
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 
@@ -75,7 +75,7 @@ def explain(source: Cluster, held: Mapping[TopicPartition, Held]) -> dict[TopicP
     return {at: reason(one, transactions[at]) for at, one in held.items()}
 
 
-def reason(held: Held, transactions: tuple[OpenTransaction, ...] | CausewayError) -> str:
+def reason(held: Held, transactions: tuple[ActiveProducer, ...] | CausewayError) -> str:
     who = "an open transaction"
     if isinstance(transactions, CausewayError):
         who += f" (of which producer is not known: {transactions})"

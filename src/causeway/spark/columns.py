@@ -1,5 +1,7 @@
-"""Records as Arrow, in the columns of Spark's own Kafka source; and Arrow batches of a query as
-records to be written, with a digest of them."""
+"""Records as Arrow, in the columns of Spark's own Kafka source.
+
+Arrow batches of a query as records to be written, and a digest of them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from causeway.records import PlainRecord, Record
 from causeway.spark.log import Run
 from causeway.spark.options import ReadOptions
 
-# Limits of one Arrow batch. A task holds one batch and one fetch answer at a time.
+# Of one Arrow batch; so much a task holds at a time, besides the fetch answer it came in.
 ROWS = 10_000
 BYTES = 8 * 1024 * 1024
 _LAST = (2**63 - 1) // 1000  # ms: Spark's timestamps are in µs
@@ -41,7 +43,7 @@ def header_type(keys: str = "string") -> ArrayType:
 
 
 def whole_schema(options: ReadOptions) -> StructType:
-    """All columns; `headers` only if the options ask for them."""
+    """Every column there is; `headers` only where they are asked for."""
     schema = (
         StructType()
         .add("key", BinaryType())
@@ -56,7 +58,7 @@ def whole_schema(options: ReadOptions) -> StructType:
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:
-    """`schema` may omit columns; these are not built. Raises ConfigError."""
+    """`schema` may leave columns out, and then they are not built. Raises ConfigError."""
     known = {field.name: field.dataType for field in whole_schema(options).fields}
     for field in schema.fields:
         if field.name not in known:
@@ -77,7 +79,7 @@ def _shape(kind: Any) -> str:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of a data source."""
+    """As Spark expects it of a data source."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")
@@ -170,7 +172,7 @@ def _times(tp: TopicPartition, records: Sequence[Record], late_is_null: bool) ->
 
 
 def _headers(records: Sequence[Record], kind: pa.ListType) -> pa.Array:
-    """Null if a record has none, as in Spark's own source."""
+    """Null where a record has none, as Spark's own source."""
     places: list[int | None] = []
     keys: list[Any] = []
     values: list[bytes | None] = []
@@ -179,7 +181,7 @@ def _headers(records: Sequence[Record], kind: pa.ListType) -> pa.Array:
         places.append(len(keys) if record.headers else None)
         for key, value in record.headers:
             name = key.encode(errors="surrogateescape")
-            # Bytes that are not UTF-8 become U+FFFD in a string, as in Java.
+            # What is not UTF-8 becomes U+FFFD in a string, as Java has it.
             keys.append(name if as_bytes else name.decode(errors="replace"))
             values.append(value)
     struct = kind.value_type
@@ -202,8 +204,8 @@ _MASK = 2**64 - 1
 
 
 class OutgoingRow(NamedTuple):
-    """One record and its destination; None: by the option, by the key. `timed`: the row has a time;
-    otherwise the record has the present time."""
+    """One record and where it is to go; None: by the option, by the key. `timed`: its time is its
+    own, not the present one."""
 
     topic: str | None
     partition: int | None
@@ -212,7 +214,7 @@ class OutgoingRow(NamedTuple):
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Raises ConfigError if rows of this schema cannot be written."""
+    """Raises ConfigError where rows of this kind cannot be written."""
     kinds = {field.name: field.dataType for field in schema.fields}
     if "value" not in kinds:
         raise ConfigError("write", "column value", f"there is none, only {', '.join(kinds)}")
@@ -231,7 +233,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 
 def rows(batch: pa.RecordBatch) -> Iterator[OutgoingRow]:
-    """The rows of a batch, in order; a row without a time gets the present time."""
+    """Its rows in order; a record without a time gets the present one."""
     count = batch.num_rows
     nothing = [None] * count
 
@@ -267,8 +269,8 @@ def _header_pairs(found: object) -> list[tuple[str, bytes | None]]:
 
 
 class RowsDigest:
-    """A digest of rows in any order: shows whether a task gets the same rows again. No protection
-    against forgery."""
+    """Of rows, whatever their order: tells whether a task is given again what it was given before.
+    No guard against those who mean to deceive."""
 
     __slots__ = ("count", "total")
 
@@ -277,19 +279,19 @@ class RowsDigest:
         self.total = 0
 
     def add(self, row: OutgoingRow) -> None:
-        """The present time is left out, because it differs each time."""
+        """Without the present time, which differs each time."""
         record = row.record
         key, value = record.key, record.value
         check = zlib.crc32(value or b"", zlib.crc32(key or b""))
         if record.headers:
             check = zlib.crc32(repr(record.headers).encode(errors="surrogateescape"), check)
-        # The checksum covers the lengths of the parts, and which are null. Mixed into the sum
-        # instead, the next byte could undo them.
+        # Where one part ends and the next begins stands in what is checked, too, as does what is
+        # null: were that mixed into the sum itself, the next byte could undo it.
         ends = f"{-1 if key is None else len(key)} {-1 if value is None else len(value)}"
         where = f"{record.timestamp if row.timed else ''} {row.topic} {row.partition}"
         check = zlib.crc32(f"{ends} {where}".encode(), check)
         self.count += 1
-        # Spread to 64 bits, so that opposite changes of two records do not cancel out.
+        # Spread to 64 bits, so that what two records lose and gain does not cancel out.
         self.total = (self.total + (check + 1) * (check ^ 0x9E3779B97F4A7C15)) & _MASK
 
     def __str__(self) -> str:

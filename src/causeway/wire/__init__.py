@@ -5,7 +5,7 @@ import logging
 from causeway.wire import apis, codes, fetch, produce
 from causeway.wire.apis import Api, Brokers, Versions, is_unsupported, unsupported
 from causeway.wire.buffers import KEPT_BYTES, Buffers
-from causeway.wire.codes import broker_error
+from causeway.wire.codes import broker_error, error_in, raise_error
 from causeway.wire.connection import Connection, round_trip_s
 from causeway.wire.deadline import (
     MOST_WAIT_S,
@@ -51,10 +51,12 @@ __all__ = [
     "apis",
     "broker_error",
     "codes",
+    "error_in",
     "fetch",
     "is_unsupported",
     "pause_s",
     "produce",
+    "raise_error",
     "round_trip_s",
     "ssl_context",
     "throttle_s",

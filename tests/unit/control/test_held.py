@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
-from causeway.cluster import OffsetAt, OpenTransaction
+from causeway.cluster import ActiveProducer, OffsetAt
 from causeway.control import Held
 from causeway.control.open_transactions import both_ends, explain, reason
 from causeway.errors import AuthorizationError
@@ -12,8 +12,20 @@ from causeway.model import TopicPartition
 AT = TopicPartition("orders", 0)
 
 HELD = Held(120, 5_120, 420_000)
-OTHER = OpenTransaction(producer_id=9, producer_epoch=0, start=200, last_timestamp=0)
-FIRST = OpenTransaction(producer_id=4711, producer_epoch=3, start=120, last_timestamp=0)
+
+
+def in_transaction(producer_id: int, producer_epoch: int, start: int) -> ActiveProducer:
+    return ActiveProducer(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        last_sequence=0,
+        last_timestamp=0,
+        transaction_start=start,
+    )
+
+
+OTHER = in_transaction(9, 0, 200)
+FIRST = in_transaction(4711, 3, 120)
 
 
 def test_the_reason_names_the_transaction_that_began_first() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster import ActiveProducer, OpenTransaction
+from causeway.cluster import ActiveProducer
 from causeway.errors import AuthorizationError
 from causeway.model import TopicPartition
 from causeway.operate.cutover import watch as watching
@@ -44,7 +44,13 @@ class Source:
         }
 
     def opened(self, _: Any, places: Collection[TopicPartition]) -> dict[TopicPartition, Any]:
-        one = OpenTransaction(producer_id=7, producer_epoch=0, start=0, last_timestamp=5)
+        one = ActiveProducer(
+            producer_id=7,
+            producer_epoch=0,
+            last_sequence=0,
+            last_timestamp=5,
+            transaction_start=0,
+        )
         return {at: (one,) * self.open.get(at, 0) for at in places}
 
     def named(self, _: Any, producers: Collection[int]) -> dict[int, str]:

@@ -61,10 +61,10 @@ class World:
         self.answers.append(lambda: then(found))
 
     def leaders(
-        self, places: Collection[TopicPartition], *, refresh: bool, beside: int
+        self, places: Collection[TopicPartition], *, refresh: bool, last: int
     ) -> dict[TopicPartition, Leader | CausewayError]:
         assert refresh
-        self.asked.append(({at.partition for at in places}, beside))
+        self.asked.append(({at.partition for at in places}, last))
         return dict.fromkeys(places, self.leader)
 
     def look(self, now: float, *flows: Flow) -> None:

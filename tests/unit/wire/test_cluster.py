@@ -321,9 +321,9 @@ def test_another_broker_is_asked_first_of_a_leader() -> None:
         settings = Script(leader).settings
         with Cluster(replace(settings, bootstrap=bootstrap[:1])) as cluster:
             cluster.metadata(["t"])  # node 1 is there
-            cluster.settings = replace(settings, bootstrap=bootstrap)
+            cluster.renew(replace(settings, bootstrap=bootstrap))
             before = len(leader.requests)
-            cluster.leaders([TP], refresh=True, beside=1)
+            cluster.leaders([TP], refresh=True, last=1)
             assert len(leader.requests) == before
             assert len(other.requests) == 2, "one of them asks which cluster it is"
 

@@ -51,7 +51,7 @@ class Leaders:
             marks = {flow: flow.recoveries for flow in led}
             places = [flow.assignment.source_partition for flow in led]
             self._helpers.submit(
-                partial(cluster(key).leaders, places, refresh=True, beside=node),
+                partial(cluster(key).leaders, places, refresh=True, last=node),
                 partial(self._heard, marks),
             )
 

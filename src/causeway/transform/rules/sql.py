@@ -1,6 +1,8 @@
-"""Pieces of Spark SQL: literals, and variants at a path.
+"""Pieces of Spark SQL as text.
 
-Paths without wildcards need no lambdas; the others rebuild the arrays and objects on the path."""
+Editing JSON as Spark's variants: SQL for what lies at a path, and for the document with it
+treated. Paths without wildcards need no lambdas; the others rebuild arrays and objects on the way.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ HEADERS = "array<struct<key: string, value: binary>>"
 
 
 def literal(text: str) -> str:
-    """A string literal; a raw one if that is easier to read."""
+    """A string literal; raw where that reads better."""
     if "\\" in text and "'" not in text and not text.endswith("\\"):
         return f"r'{text}'"
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -27,13 +29,13 @@ def let(expression: str, name: str, body: str) -> str:
 
 
 def member(name: str) -> str:
-    """The text of a field's name, an expression, in a path; as in RulePath."""
+    """How a field's name, an expression, stands in a path; as in Path."""
     quoted = f"concat('[\"', {name}, '\"]')"
     return f"if({name} RLIKE '^[A-Za-z0-9_-]+$', concat('.', {name}), {quoted})"
 
 
-# From SQL for a variant, for its path with indices, and for its path with [*]: SQL for the new
-# variant, NULL if the rule cannot treat it.
+# Of a variant, its place with indices, and its place with [*] for them (both SQL for strings): the
+# variant that stands there afterwards, NULL where the rule cannot treat it.
 VariantTreatment = Callable[[str, str, str], str]
 
 
@@ -42,7 +44,7 @@ def at_path(document: str, steps: tuple[Step, ...]) -> str:
 
 
 def leaves_at(document: str, steps: tuple[Step, ...]) -> str:
-    """All values at the path, as array<variant>."""
+    """All that the path leads to, as array<variant>."""
     return _leaves(document, steps, count(1))
 
 
@@ -64,8 +66,8 @@ def _leaves(document: str, steps: tuple[Step, ...], names: count[int]) -> str:
 def edited(
     document: str, steps: tuple[Step, ...], treat: VariantTreatment | None, place: str, common: str
 ) -> str:
-    """The document with the values at the path treated; `treat` None: without them. NULL if a value
-    cannot be treated. `place`, `common`: SQL for the path of `document` itself."""
+    """The document with what lies at the path treated; `treat` None: without it. NULL where
+    something cannot be treated. `place`, `common`: SQL for the path of `document` itself."""
     at, shared = _concat(place, "'.$'"), _concat(common, "'.$'")
     return _edit(document, steps, treat, at, shared, count(1))
 

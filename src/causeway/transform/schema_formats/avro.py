@@ -4,16 +4,17 @@
 |---|---|
 | int, long, float, double | a number; NaN and the infinities cannot be read |
 | bytes, fixed | text, base64 |
-| decimal | text, such as "12.50"; a number is accepted too |
+| decimal | text, such as "12.50"; a number is taken too |
 | date, time-…, timestamp-…, local-timestamp-… | text in ISO 8601; a number, as in Avro, too |
 | uuid, enum | text |
-| union | the value alone; if two branches are text, or two are objects: {"branch": value} |
+| union | the value alone; where two branches are both text, or both objects: {"branch": value} |
 
-Rules see more of a union (avro_types.py): an object without its wrapper, with its branch in an
-additional field, and a string alone, unless their paths name the branches.
+Rules see more of a union (avro_paths): an object alone, with its branch in a field of its own, and
+a string alone, unless their paths name the branches.
 
-A field that the schema does not have fits no schema. A missing field becomes null if null is
-possible, else the schema's default."""
+An object's field that the schema does not have fits no schema; one that is missing is null where
+that may be, else the schema's default.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ from causeway.transform.schema_formats.avro_types import (
 )
 from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
 
-_WHOLE = "datum"  # a record with one field is encoded like that field
+_WHOLE = "datum"  # a record of one field is written as that field
 
 
 class Avro:
@@ -91,12 +92,12 @@ class Avro:
         self._to_datum = _ToDatum(names, by_rules=bool(paths)).of(type_)
 
     def lacks(self) -> Sequence[bool]:
-        """For each of `paths`, whether no record of the schema has it."""
+        """Whether no record of the schema has the path, for each of `paths`."""
         return self._lacking
 
     def decode(self, data: bytes) -> str:
-        """The JSON of all of `data`. Raises MisfitError; TooMuchError, a kind of it, for a record
-        that exceeds a limit of avro_bounds."""
+        """The JSON of all of `data`. Raises MisfitError, as a TooMuchError for a record that is
+        beyond a bound of avro_bounds."""
         try:
             self._bounds.check(data)
         except RecursionError:
@@ -109,8 +110,8 @@ class Avro:
             found = cast("dict[str, Any]", read)[_WHOLE]
             text = _dumps(found if self._to_json is None else self._to_json(found))
         except MemoryError:
-            raise  # it does not quote the record
-        except Exception:  # the library raises many classes for bytes of another schema
+            raise  # it quotes nothing from the record
+        except Exception:  # the library raises many kinds for bytes that are something else
             raise MisfitError from None
         if stream.read(1):
             raise MisfitError
@@ -147,7 +148,7 @@ def _plain(value: Any) -> str:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without repeated names."""
+    """An object that has no name twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise MisfitError
@@ -160,8 +161,7 @@ _dumps = json.JSONEncoder(
 
 
 class _Compiler:
-    """Makes the functions for the parts of a schema, one for each named type, because a schema may
-    contain itself."""
+    """Functions for the parts of a schema, made once each, as a schema may name itself."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
@@ -219,8 +219,7 @@ class _Compiler:
 
 
 class _ToJson(_Compiler):
-    """For values that fastavro reads with `return_named_type`: a pair for a named type in a
-    union."""
+    """Of what fastavro reads with `return_named_type`: a pair where a union has a named type."""
 
     def __init__(self, names: Mapping[str, Any], paths: Paths, wrappers: Wrappers) -> None:
         super().__init__(names)
@@ -261,7 +260,7 @@ class _ToJson(_Compiler):
 
 
 def _branch(value: Any, branches: Mapping[str, Any]) -> str:
-    """The branch that fastavro has read: a union has each unnamed type only once."""
+    """Which one fastavro has read: a union has each type that has no name once."""
     match value:
         case None:
             wanted = ["null"]
@@ -285,7 +284,7 @@ def _branch(value: Any, branches: Mapping[str, Any]) -> str:
 
 
 class _ToDatum(_Compiler):
-    """`by_rules`: also accepts the JSON that rules see."""
+    """`by_rules`: also of what rules see."""
 
     def __init__(self, names: Mapping[str, Any], *, by_rules: bool) -> None:
         super().__init__(names)

@@ -1,8 +1,13 @@
-"""Types of an Avro schema: values, the branches of unions, and the paths of rules.
+"""Single values of JSON to what fastavro writes; MisfitError for one that is of another type.
 
-A path may name the alias of a field. If no path names the field itself, rules see the field under
+The JSON of the branches of an Avro union, and whether JSON tells the branches apart.
+
+The paths of rules through an Avro schema: through the branches of unions, and through aliases.
+
+If a path names the alias of a field, and no path names the field itself, rules see the field under
 the alias. So a field that was renamed with an alias keeps its protection. Rules see an object in a
-union without its wrapper: `value.$.who.email` leads to `email` in each branch that has it."""
+union without its wrapper: `value.$.who.email` leads to `email` in each branch that has it.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +100,7 @@ def of_decimal(precision: int, scale: int) -> Convert:
     return convert
 
 
-TIMES: Mapping[str, tuple[Any, int]] = {  # the class, and microseconds per unit
+TIMES: Mapping[str, tuple[Any, int]] = {  # the class, and the microseconds of a unit
     "int-date": (date, 1),
     "int-time-millis": (time, 1000),
     "long-time-micros": (time, 1),
@@ -145,12 +150,12 @@ def resolved(schema: Any, names: Mapping[str, Any]) -> Any:
 
 
 def name_of(schema: Any) -> str:
-    """The name of a union's branch in fastavro and in Avro's JSON."""
+    """As fastavro, and Avro's JSON, name a union's branch."""
     return str(schema["name"]) if kind_of(schema) in _NAMED else kind_of(schema)
 
 
 def shape_of(schema: Any) -> str:
-    """The kind of JSON for the type."""
+    """The kind of JSON of the type."""
     kind = kind_of(schema)
     if kind in _OBJECTS:
         return "object"
@@ -164,7 +169,7 @@ def _is_text(schema: Any) -> bool:
 
 
 def logical_of(schema: Any) -> str:
-    """The name of a logical type that Causeway converts, such as `long-timestamp-millis`."""
+    """A logical type that Causeway treats, such as `long-timestamp-millis`."""
     return f"{kind_of(schema)}-{schema.get('logicalType')}" if isinstance(schema, dict) else ""
 
 
@@ -190,7 +195,7 @@ def as_rules_see(branches: Sequence[Any]) -> Sequence[str | None]:
 
 
 class Alike:
-    """Whether a schema has a union whose branches JSON alone does not distinguish."""
+    """Whether a schema has a union whose branches JSON alone does not tell apart."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
@@ -214,15 +219,15 @@ class Alike:
         return False
 
 
-BRANCH = "causeway.branch"  # an additional field of an object in a union: the name of its branch
+BRANCH = "causeway.branch"  # a field of an object in a union: which branch it is
 
 Steps = tuple[Step, ...]
-# Gives for each branch of a union the name of its wrapper, or None.
+# For each branch of a union: the name of its wrapper, None if it has none.
 Wrappers = Callable[[Sequence[Any]], Sequence[str | None]]
 
 
 class Paths:
-    """The paths of rules in one schema, with the named types `names`."""
+    """The paths of some rules in one schema, whose named types are `names`."""
 
     def __init__(self, names: Mapping[str, Any], paths: Sequence[Steps]) -> None:
         self._names = names
@@ -233,7 +238,7 @@ class Paths:
         return self._names.get(schema, schema) if isinstance(schema, str) else schema
 
     def shown(self, record: Any) -> dict[str, str]:
-        """The names of a record's fields for rules, by their own names."""
+        """How rules see the fields of a record, by their names."""
         found = {field["name"]: field["name"] for field in record["fields"]}
         taken = set(found)
         for field in record["fields"]:
@@ -245,13 +250,13 @@ class Paths:
         return found
 
     def renames(self) -> bool:
-        """Whether rules see a field under an alias."""
+        """Whether rules see some field under an alias."""
         records = (one for one in self._names.values() if kind_of(one) in ("record", "error"))
         return any(name != shown for one in records for name, shown in self.shown(one).items())
 
     def lead_on(self, schema: Any, path: Steps, wrappers: Wrappers, *, ends: bool = True) -> bool:
-        """Whether a record of `schema` can have the path, with the wrappers of unions given by
-        `wrappers`. `ends`: the path may end at a wrapper."""
+        """Whether some record of `schema` has the path, if unions look as `wrappers` says. `ends`:
+        the path may end at the wrapper itself."""
         schema = self.resolved(schema)
         if isinstance(schema, list):
             branches = [self.resolved(one) for one in schema]

@@ -1,8 +1,8 @@
-"""Modules for a stage's workers, which Spark's daemon of Python workers loads before it forks."""
+"""What a stage's workers need, for Spark's daemon of Python workers to load before it forks."""
 
 import os
 
-# As in workers.settle; another pool would allocate pages first.
+# As worker.settle has it; any other would take pages first.
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
 import msgspec  # noqa: F401

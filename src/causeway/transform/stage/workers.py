@@ -1,12 +1,17 @@
-"""The Python workers at both ends of a stage.
+"""What the Python workers at both ends of a stage have in common: the way to their lane.
 
-The source worker turns chunks from the lane into Arrow rows for Spark. A marker row follows the
-records of each chunk, and its `_mark` closes the chunk for the sink worker. Spark collects rows
-until an Arrow batch is full. So when no chunk waits, the source worker sends enough markers to push
-all rows through. A chunk that does not need Spark (direct.py) is answered by the source worker.
+A stage's first worker: chunks from the lane become Arrow rows for Spark.
 
-The sink worker turns the rows that come out of Spark into record batches for the lane. The first
-marker after a chunk's rows closes the chunk, and its ChunkOutcome goes to the lane."""
+Behind each chunk's records stands a marker row, whose `_mark` closes the chunk for the sink worker.
+Spark collects rows until an Arrow batch is full, so once no chunk waits as many markers follow as
+push all before them through.
+
+A chunk of which Spark is not needed (direct.py) is answered here, and never sees Spark.
+
+A stage's last worker: rows that come out of Spark become record batches for the lane.
+
+The first marker behind a chunk's rows closes the chunk, and its ChunkOutcome goes to the lane.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +50,12 @@ from causeway.transform.udfs import discreet_worker
 if TYPE_CHECKING:
     import pyarrow as pa
 
-WORKER_BYTES = 2 * 1024**3  # of memory: about ten times the need of the largest chunks
+WORKER_BYTES = 2 * 1024**3  # of memory: about ten times what the largest chunks take
 
 
 class LaneAddress(NamedTuple):
-    """The address of a stage's lane. It can be pickled: the secret is in the environment variable
-    `secret_variable`."""
+    """Where a stage's lane is. All that is pickled: the secret is in the environment, under the
+    name `secret_variable`."""
 
     stage: str
     attempt: str
@@ -58,10 +63,10 @@ class LaneAddress(NamedTuple):
     secret_variable: str
 
     def connect(self, end: Literal["source", "sink"]) -> tuple[SealedConnection, list[Frame]]:
-        """A connection after the worker's greeting, and the frames received: Setup first.
+        """The connection of a worker that has greeted, and what it has heard: Setup first.
 
-        Raises OSError; ConnectionError if the lane closes the connection, as it does when it
-        ends."""
+        Raises OSError; ConnectionError where the lane hangs up, as it does at its own end.
+        """
         connection = SealedConnection.open(self.address, os.environ[self.secret_variable])
         try:
             connection.send(Greeting(self.stage, self.attempt, end))
@@ -79,8 +84,8 @@ def schemas_of(
     connection: SealedConnection,
     rules: Sequence[TransformRule] = (),
 ) -> Schemas | None:
-    """The schemas of the parts with these `formats`, for `rules` if the JSON is for rules. The
-    worker reports to the lane if the registry does not answer. None if there are no such parts."""
+    """The schemas of the parts with these `formats`, and for `rules`, if the JSON is for rules. The
+    lane hears if their registry does not answer. None if there are no such parts."""
     if not formats:
         return None
     assert setup.registry is not None
@@ -92,7 +97,7 @@ def schemas_of(
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Within this context the process may take WORKER_BYTES more memory; then it raises
+    """Within this context the process may take WORKER_BYTES more memory than it has; then it raises
     MemoryError. Afterwards the limit is as before. Linux only."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with suppress(OSError, ValueError):  # no such file, or a system without the limit
@@ -107,13 +112,12 @@ def limited_memory() -> Iterator[None]:
 
 
 def settle() -> None:
-    """Prepares this process for its only task: quiet errors, memory pools, no garbage collection of
-    loaded modules."""
+    """Prepares this process for the one thing that it does from now on."""
     import pyarrow
 
     discreet_worker()
     keep_freed_memory()
-    # Arrow's own pools return free memory, so each batch would allocate new pages.
+    # Arrow's own pools give back what is free: each batch would pay for new pages.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     gc.freeze()
 
@@ -121,9 +125,9 @@ def settle() -> None:
 @dataclass(frozen=True, slots=True)
 class SourceWorker:
     """The function for `mapInArrow`. `secrets`: the fields of the column `secrets`, in its order;
-    `push`: how many markers push all rows through; `texts`: columns for the JSON of parts;
-    `decodes`: the formats of these parts; `types`: DataTypes that the JSON of parts is read as;
-    `rules`: the rules that the JSON is for; `shortcut`: what needs no Spark."""
+    `push`: marker rows that push all before them through; `texts`: columns for the JSON of parts;
+    `decodes`: the formats of those that have any; `types`: DataTypes that the JSON of parts is
+    read as; `rules`: those that the JSON is for; `shortcut`: what can be done without Spark."""
 
     lane: LaneAddress
     secrets: tuple[str, ...]
@@ -158,7 +162,7 @@ class SourceWorker:
                 treat = Direct(self.shortcut.open(setup.secrets), rows).answer
             yield from bounded(self._all(connection, frames, treat, markers), markers)
         except ConnectionError:
-            return  # the lane ended
+            return  # the lane's end is ours
         finally:
             connection.close()
 
@@ -169,8 +173,8 @@ class SourceWorker:
         treat: Callable[[Chunk], Answer],
         markers: pa.RecordBatch,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows for `frames` and all later frames. Raises ConnectionError at the end."""
-        waits = False  # whether Spark holds rows of a chunk
+        """Of `frames` and all that come. Raises ConnectionError at the end."""
+        waits = False  # something in Spark, to be pushed through
         while True:
             for chunk in frames:
                 assert isinstance(chunk, Chunk)
@@ -189,8 +193,8 @@ class SourceWorker:
 
 
 def bounded(batches: Iterator[pa.RecordBatch], markers: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batches`, with `markers` after large records: Spark's own batches end after a number of
-    rows, however large the rows are."""
+    """`batches`, with `markers` behind large records: Spark's own batches end after as many rows,
+    whatever these hold."""
     size = count = 0
     for batch in batches:
         yield batch
@@ -202,13 +206,13 @@ def bounded(batches: Iterator[pa.RecordBatch], markers: pa.RecordBatch) -> Itera
 
 
 WhyNot = Callable[[str], str | None]
-_NAMES = 10_000  # of topics whose results are cached
+_NAMES = 10_000  # of topics, whose answers are kept
 
 
 @dataclass(frozen=True, slots=True)
 class SinkWorker:
     """The function for `mapInArrow`; yields no rows. `encodes`: the formats of parts that it writes
-    by their schemas; `rules`: the rules that the JSON was for."""
+    by their schemas; `rules`: those that the JSON was for."""
 
     lane: LaneAddress
     encodes: Mapping[str, str] = field(default_factory=dict)
@@ -234,7 +238,7 @@ class SinkWorker:
                 for outcome in chunks.add(batch):
                     connection.send_all(outcome)
         except ConnectionError:
-            # The lane is gone. The source worker notices it too, so the rows end.
+            # The lane has gone. The source worker sees it too, and so the rows end.
             connection.close()
             for _ in batches:
                 pass
@@ -243,16 +247,16 @@ class SinkWorker:
 
 
 class OutcomeReader:
-    """Cuts rows of `rows.OUTPUT`, in order, into chunks."""
+    """Rows as `rows.OUTPUT` has them, in order, cut into chunks."""
 
     def __init__(self, schemas: Schemas | None = None, why_not: WhyNot | None = None) -> None:
-        """`schemas`: of the parts to be written by schemas; `why_not`: see outcome_of."""
+        """`schemas`: of the parts that are to be written by them; `why_not`: see outcome_of."""
         self._schemas = schemas
         self._why_not = why_not
         self._rows: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> Iterator[ChunkOutcome]:
-        """The outcomes of the chunks that `batch` closes."""
+        """The outcomes of chunks that `batch` closes."""
         import numpy as np
 
         from causeway.transform.stage.outcome import outcome_of
