@@ -1,11 +1,11 @@
-"""The record path: batches that cannot be relayed as they are, decoded and built again, dense.
+"""The record path: decodes batches that cannot be relayed as they are, and builds dense ones.
 
-Taken by batches with gaps (compaction, a start in their middle), with append times, in the old
-formats, larger than the target takes, and by runs of small ones, which are merged. aiokafka's
-compiled codec does the work on records; nothing here runs for a batch on the fast path.
+It serves batches with gaps (compaction, a start in their middle), with append times, in the old
+formats, larger than the target takes, and runs of small batches, which are merged. aiokafka's
+compiled codec does the work on records; a batch on the fast path does not come here.
 
 Key, value, headers (order, repeats, null values) and timestamps survive exactly. The codec stays.
-What batches unpack to is bounded, since whoever may write to a topic decides what is in them.
+The unpacked size is bounded, since every writer of a topic decides what is in its batches.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _PACK = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
 _ATTRIBUTES_AT = 22  # their lower byte
 _COUNT_AT = 57
 _LEGACY_ATTRIBUTES_AT = 17
-_RECORD_BYTES = 200  # what a record costs in memory besides what it holds
+_RECORD_BYTES = 200  # memory that a record takes besides its key, value and headers
 _RECORDS_BYTES = 100_000_000  # and a batch's together: half a million
-_TIMES = 4  # so often its size a batch may take where that is more: who allows such has the room
+_TIMES = 4  # a batch may take this many times its own size, if that is more than the bound
 
 SMALL_BATCH = 2048  # bytes; up to here neighbours are merged: see docs/decisions/0003-merging.md
 MERGED_BYTES = 128 * 1024
@@ -81,7 +81,7 @@ def decode(raw: bytes | memoryview, subject: str = "record batch") -> list[Recor
 
 
 def _unpacked(raw: memoryview, most: int, subject: str) -> memoryview:
-    """The same batch without compression; good until the next one is unpacked."""
+    """The same batch without compression; valid until the next one is unpacked."""
     if len(raw) < HEADER_SIZE or not (codec := raw[_ATTRIBUTES_AT] & CODEC_MASK):
         return raw
     plain = unpack(codec, raw[:HEADER_SIZE], raw[HEADER_SIZE:], most, subject)
@@ -181,7 +181,7 @@ def build(
 
 
 def _encode(records: Sequence[Record], timestamps: Sequence[int], codec: int) -> tuple[bytes, int]:
-    """What follows a batch's header, and its codec: none where compression gains nothing."""
+    """A batch's payload, and its codec: none if compression gains nothing."""
     # aiokafka takes a first timestamp of -1 (Kafka's "no timestamp") for "not set yet", so such
     # runs are built shifted to 0.
     shift = -min(0, *timestamps)
@@ -202,7 +202,7 @@ def _encode_plain(records: Sequence[Record], timestamps: Sequence[int], codec: i
 
 
 def pack(payload: bytes, codec: int) -> tuple[bytes, int]:
-    """`payload` in codec `codec`, and which that is: none where compression gains nothing."""
+    """`payload` compressed, and its codec: none if compression gains nothing."""
     packed = _PACK[codec](payload) if codec else payload
     return (packed, codec) if len(packed) < len(payload) else (payload, 0)
 
@@ -240,8 +240,8 @@ def as_is(raw: bytes | memoryview) -> Batch:
 
 
 def join(raws: Sequence[memoryview]) -> tuple[Batch, int]:
-    """Dense batches of one codec, headers included, as one batch, and how many of them it holds:
-    those up to the first that cannot be read, or is too much unpacked, but at least the first."""
+    """Dense batches of one codec, headers included, as one batch, and the number of batches in it:
+    at least the first one, then all before one that cannot be read or is too large unpacked."""
     records, taken = _read_together(raws)
     if taken < 2:
         return as_is(raws[0]), 1
@@ -260,7 +260,7 @@ def join(raws: Sequence[memoryview]) -> tuple[Batch, int]:
 
 
 def merge(batches: Sequence[Batch]) -> tuple[Batch, int]:
-    """As `join`, for neighbours that were kept already."""
+    """As `join`, for neighbours that are a Batch already."""
     records, taken = _read_together([_raw_of(batch) for batch in batches])
     if taken < 2:
         return batches[0], 1
@@ -285,8 +285,8 @@ def merge(batches: Sequence[Batch]) -> tuple[Batch, int]:
 
 
 def _read_together(raws: Sequence[memoryview | bytes]) -> tuple[list[Record], int]:
-    """The records of the first so many of `raws`, of one codec, that unpack to MERGED_UNPACKED
-    together."""
+    """The records of the first of `raws`, all of one codec, that unpack to MERGED_UNPACKED bytes
+    together, and the number of these batches."""
     records: list[Record] = []
     if not raws[0][_ATTRIBUTES_AT] & CODEC_MASK:
         try:
@@ -294,7 +294,7 @@ def _read_together(raws: Sequence[memoryview | bytes]) -> tuple[list[Record], in
                 records += DefaultRecordBatch(raw)
             return records, len(raws)
         except Exception:
-            records.clear()  # which of them cannot be read, and how else, is seen one by one
+            records.clear()  # read one by one instead, to find the damaged one
     room, taken = MERGED_UNPACKED, 0
     for raw in raws:
         try:
@@ -310,12 +310,12 @@ def _read_together(raws: Sequence[memoryview | bytes]) -> tuple[list[Record], in
 
 
 def split(batch: Batch, start: int, stop: int) -> Batch:
-    """The records at index `start` to `stop` - 1 as a batch of their own."""
+    """A batch of the records at index `start` to `stop` - 1."""
     return _part(batch, records_of(batch), start, stop)
 
 
 def cut(batch: Batch, indexes: Sequence[int]) -> list[Batch]:
-    """The batch in parts, the second of which begins at the first of `indexes`, and so on."""
+    """The batch in parts: the second part begins at the first of `indexes`, and so on."""
     records = records_of(batch)
     bounds = pairwise((0, *indexes, batch.records))
     return [_part(batch, records, start, stop) for start, stop in bounds]

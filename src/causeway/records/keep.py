@@ -32,7 +32,7 @@ from causeway.records.batches import (
     TRANSACTIONAL,
     Batch,
     checksum,
-    plainly,
+    fast_tuple,
     wrong_crc,
 )
 from causeway.records.codec import (
@@ -56,7 +56,7 @@ _SMALL_HEADER = Struct(">qiibIhi30xi")
 _PLAIN = CODEC_MASK | TRANSACTIONAL
 _LEAST, _LEAST_BATCH = 14, HEADER_SIZE - LENGTH_OVERHEAD  # lengths of an old message and of a batch
 _OTHERWISE = CONTROL | LOG_APPEND_TIME
-_batch = plainly(Batch)
+_batch = fast_tuple(Batch)
 _CHECKED = Struct(f"{HEADER_SIZE - CRC_START}s")  # the header's bytes that the CRC is of
 
 

@@ -1,6 +1,7 @@
-"""The records of a batch in Python, for what aiokafka's compiled codec refuses and brokers take: a
-header's name that is not UTF-8, whose odd bytes are kept as Python's surrogate escapes, and times
-that are further apart than 64 bits tell. Their differences wrap around, as Java's do.
+"""Reads and writes records in Python, if aiokafka's compiled codec refuses what brokers take.
+
+That is a header's name that is not UTF-8 (its odd bytes become Python's surrogate escapes), and
+times whose difference does not fit in 64 bits (it wraps around, as Java's does).
 
 Layout of each, from Kafka's DefaultRecord; all numbers are zigzag varints, a length of -1 is null:
 
@@ -28,8 +29,8 @@ class PlainRecord(NamedTuple):
 
 
 def decode(raw: memoryview) -> list[PlainRecord]:
-    """The records of one whole batch that is not compressed. Raises ValueError or IndexError for
-    what is none."""
+    """The records of one whole batch that is not compressed. Raises ValueError or IndexError if
+    `raw` is damaged."""
     fields = HEADER.unpack_from(raw)
     base, base_timestamp, max_timestamp, count = fields[0], fields[7], fields[8], fields[12]
     append_time = fields[5] & LOG_APPEND_TIME

@@ -1,4 +1,4 @@
-"""Decompression with a bound: a few kB of somebody else's may unpack to many GiB."""
+"""Decompression with a bound: a few kB from another writer may unpack to many GiB."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import cramjam
 from causeway.errors import ProtocolError, TooLargeError
 
 _SCRATCH: Final = 1024 * 1024
-# cramjam's words for an output that is too short; snappy has its own.
+# cramjam's texts for an output that is too short; snappy has its own.
 _FULL: Final = ("failed to write whole buffer", "is smaller than required")
 _XERIAL: Final = b"\x82SNAPPY\0"  # Java's framing of snappy: 16 bytes, then blocks with lengths
 _XERIAL_HEADER: Final = 16
 _LENGTH: Final = 4
 
 
-class _Thread(threading.local):
+class _UnpackState(threading.local):
     def __init__(self) -> None:
         self.scratch = memoryview(bytearray(_SCRATCH))
         self.total = 0
 
 
-_thread = _Thread()
+_thread = _UnpackState()
 
 
 def unpacked_total() -> int:
-    """Bytes that this thread has unpacked so far, in vain or not: what its work is measured by."""
+    """Bytes that this thread has unpacked so far, also in vain: a measure of its work."""
     return _thread.total
 
 
 def count_work(size: int) -> None:
-    """So many bytes were taken otherwise, for what was unpacked."""
+    """Counts `size` bytes of other work on an unpacked batch."""
     _thread.total += size
 
 
@@ -43,9 +43,9 @@ def unpack(
 ) -> memoryview:
     """`front`, then what `packed` holds, if that is no more than `most` bytes.
 
-    The view is good until this thread's next call. Memory taken: no more than is unpacked, times
-    eight, and never more than `most`. Raises TooLargeError, or ProtocolError for what is no data of
-    this codec, both naming `subject`.
+    The view is valid until this thread's next call. Takes at most eight times the unpacked size in
+    memory, and never more than `most`. Raises TooLargeError, or ProtocolError if `packed` is not
+    data of this codec; both name `subject`.
     """
     into = _CODECS.get(codec)
     if into is None:
@@ -98,7 +98,7 @@ _KEPT_BYTES = 64 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
-    """Has this process keep up to 64 MiB that it has freed, for the next batches.
+    """Has this process keep up to 64 MiB of freed memory, for the next batches.
 
     glibc hands the end of its heap back to the kernel, and a large block, as soon as they are free;
     a lane that copies batches then spends a quarter of its time on getting new pages. Without

@@ -1,7 +1,7 @@
-"""The APIs of Kafka that Causeway calls, each with the versions that it can speak.
+"""The APIs of Kafka that Causeway calls, with the versions that it supports.
 
-A broker need not be Apache Kafka, so its release number does not say which APIs it has: its answer
-to ApiVersions does. Requests take their lowest version from here, and so does the check of a link's
+A broker need not be Apache Kafka, so not its release number but its answer to ApiVersions says
+which APIs it has. Requests take their lowest version from here, and so does the check of a link's
 brokers (control/required_apis.py). Names, keys and versions follow Kafka's message definitions.
 """
 
@@ -39,7 +39,7 @@ class Api:
         return max(lowest, self.lowest) <= min(highest, self.highest)
 
     def lacking(self, versions: Versions) -> str:
-        """The words after "the broker has", for people, if `versions` lack it."""
+        """The rest of the sentence "the broker has …" if `versions` lack the API."""
         lowest, highest = versions.get(self.key, (0, -1))
         if highest < 0:
             return f"no {self.name} (API {self.key})"
@@ -52,7 +52,7 @@ class Api:
 
 
 def _api(request: Any, lowest: int = 0, highest: int | None = None, since: str = "") -> Api:
-    """Of a request class of kafka-python's; `highest`: None for the class's own."""
+    """The API of a request class of kafka-python. `highest`: None for the class's own."""
     return Api(
         key=request.API_KEY,
         name=request.name.removesuffix("Request"),
@@ -68,14 +68,14 @@ LANE_FETCH: Final = Api(
     name="Fetch",
     lowest=fetch.LOWEST_VERSION,
     highest=fetch.HIGHEST_VERSION,
-    since="word of a log that was cut back",
+    since="the report of a truncated log",
 )
 LANE_PRODUCE: Final = Api(
     key=produce.API_KEY,
     name="Produce",
     lowest=produce.LOWEST_VERSION,
     highest=produce.HIGHEST_VERSION,
-    since="the form that lanes write",
+    since="the format that lanes write",
 )
 # From Fetch 13 and Produce 13 on topics go by their ids alone.
 FETCH: Final = _api(consumer.FetchRequest, 11, 12, "current leader epochs and all codecs")
@@ -136,5 +136,5 @@ def unsupported(
 
 
 def is_unsupported(error: object) -> bool:
-    """Whether the broker does not have the API that was called, in a version of ours."""
+    """Whether the broker has no version of the API that Causeway supports."""
     return isinstance(error, BrokerError) and error.code == UNSUPPORTED_VERSION

@@ -1,7 +1,6 @@
-"""Memory for what arrives, kept for the next frame once nobody looks at it any more.
+"""Memory for received frames, used again once no view of it is left.
 
-New memory costs as much as a copy: its pages are found, and cleared twice. Where it is not kept,
-the kernel finds them as they are written.
+New memory costs as much as a copy: the kernel finds its pages, and clears them twice.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from typing import Final
 from weakref import WeakSet
 
 SPARE_BYTES: Final = 41 * 1024 * 1024  # the largest buffer that is kept
-KEPT_BYTES: Final = 40 * 1024 * 1024  # what is kept of free ones, unless more is wanted
+KEPT_BYTES: Final = 40 * 1024 * 1024  # of free buffers, unless more is wanted
 _WASTE: Final = 4  # a buffer so many times too large waits for something larger
 
 
 class Buffers:
-    """Not thread-safe. Several connections of one thread may share them. `kept_bytes`: what is kept
-    of free ones."""
+    """Not thread-safe. Several connections of one thread may share them. `kept_bytes`: how much
+    free memory is kept."""
 
     def __init__(self) -> None:
         self.kept_bytes = KEPT_BYTES
@@ -26,12 +25,12 @@ class Buffers:
 
     @property
     def held_bytes(self) -> int:
-        """Of buffers that somebody looks at, be it at a small part."""
+        """The size of buffers with a view left, also of a small part."""
         kept = sum(len(buffer) for buffer in self._kept if not _is_free(buffer))
         return kept + sum(len(buffer) for buffer in self._large)
 
     def room(self, size: int) -> memoryview:
-        """So many bytes that nobody else looks at."""
+        """`size` bytes without any other view."""
         if size > SPARE_BYTES:
             large = mmap.mmap(-1, size)
             self._large.add(large)
@@ -47,7 +46,7 @@ class Buffers:
         return memoryview(buffer)[:size]
 
     def give_back(self, left: int | None = None) -> None:
-        """What is free beyond `left` bytes, or those that are kept, the smallest first."""
+        """Frees what is free beyond `left` bytes (`kept_bytes`), the smallest buffers first."""
         left = self.kept_bytes if left is None else left
         free = sorted(filter(_is_free, self._kept), key=len)
         kept = sum(map(len, free))
@@ -60,7 +59,7 @@ class Buffers:
 
 
 def _is_free(buffer: bytearray) -> bool:
-    """Whether no memoryview of it is left: Python resizes nothing that somebody looks at."""
+    """Whether no memoryview of it is left: Python cannot resize a bytearray that has one."""
     try:
         buffer.append(0)
     except BufferError:

@@ -5,7 +5,7 @@
     queue, flush, receive    frames, non-blocking, for a poll loop   (lanes)
 
 The socket is non-blocking from the end of the TLS handshake; blocking calls wait with poll. Not
-thread-safe. After any error a connection is of no more use: close it.
+thread-safe. After an error a connection cannot be used any more: close it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from causeway.wire.frames import (
     MAX_FRAME_BYTES,
     STRANGERS_FRAME_BYTES,
     Buffer,
-    FrameReader,
     SendQueue,
+    SocketReader,
     wait,
 )
 from causeway.wire.security import authenticate
@@ -40,8 +40,8 @@ from causeway.wire.varint import ENDS_TOO_EARLY, bound_kafka_python, ends_too_ea
 
 bound_kafka_python()
 _API_VERSIONS = 18
-# kafka-python makes the class for a version of an answer when it is first asked for, and keeps a
-# weak reference to it: of two threads that ask at once, one could leave a dead one behind.
+# kafka-python makes the class of an answer's version at its first use, and keeps a weak reference
+# to it: of two threads that ask at once, one could get a dead one.
 _making_classes = threading.Lock()
 
 
@@ -63,7 +63,7 @@ class Connection:
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self._outbox = SendQueue(sock)
-        self._reader = FrameReader(sock, str(self))
+        self._reader = SocketReader(sock, str(self))
         self._answered = False  # past ApiVersions: the broker takes our requests
         self._closed = False
 
@@ -226,7 +226,7 @@ class Connection:
 
     def _answer(self, frame: memoryview, expected: list[tuple[int, Any, int]]) -> Any:
         if not expected:
-            raise ProtocolError("read an answer", f"from {self}", "nobody asked for it")
+            raise ProtocolError("read an answer", f"from {self}", "it was not asked for")
         return _decode(frame, *expected[0], str(self))
 
     def _wait(self, deadline: Deadline, operation: str) -> None:
@@ -239,8 +239,8 @@ class Connection:
             )
         wait(self.socket, write=self.wants_write, timeout_s=deadline.left())
 
-    def bear(self, seconds: float) -> None:
-        """By a quota the broker reads nothing for so long: have the kernel keep the connection."""
+    def outlast_throttle(self, seconds: float) -> None:
+        """Has the kernel keep the connection while the broker, by a quota, reads nothing."""
         option = getattr(socket, "TCP_USER_TIMEOUT", None)
         if option is not None:
             user_timeout_s = seconds + user_timeout_of(self.settings.request_timeout_ms / 1000)
@@ -250,11 +250,11 @@ class Connection:
     # -- frames, for lanes ------------------------------------------------------------------------
 
     def set_nonblocking(self) -> None:
-        """Says that a poll loop takes over. The socket is non-blocking already."""
+        """Marks that a poll loop takes over. The socket is non-blocking already."""
         self.socket.setblocking(False)
 
     def share(self, buffers: Buffers) -> None:
-        """Has big answers lie in `buffers` from the next one on."""
+        """From the next one on, big answers lie in `buffers`."""
         self._reader.buffers = buffers
 
     @property
@@ -280,8 +280,8 @@ class Connection:
         """The complete answers that arrived, in order, none if none; never waits.
 
         Each is a frame after its length: it begins with the correlation id, and does not change.
-        One call reads a few megabytes at most; poll tells when there is more, over TLS too. Raises
-        ConnectionError when the broker is gone.
+        One call reads a few megabytes at most; poll reports when there is more, over TLS too.
+        Raises ConnectionError when the broker is gone.
         """
         return self._reader.read()
 
@@ -295,11 +295,13 @@ class Connection:
         if timeout_s is None:
             timeout_s = self.settings.connect_timeout_ms / 1000
         started = time.monotonic()
-        lifetime_s = authenticate(self, Deadline(timeout_s))
+        lifetime_s = authenticate(
+            self.settings, self.host, str(self), self.call, Deadline(timeout_s)
+        )
         self.session_expires_at = started + 0.9 * lifetime_s if lifetime_s > 0 else None
 
     def _negotiate(self, deadline: Deadline) -> None:
-        """Learns the broker's API versions.
+        """Asks for the broker's API versions.
 
         A broker that does not know our version of the question answers in version 0.
         """
@@ -321,7 +323,7 @@ class Connection:
 
 
 def _of_all(failures: Mapping[str, CausewayError]) -> CausewayError:
-    """The error if no address of a name accepted us. `failures`: by address."""
+    """The error if no address of a name accepted the connection. `failures`: by address."""
     last = list(failures.values())[-1]
     if len(failures) > 1 and isinstance(last, UnreachableError):
         last.cause = "; ".join(f"{ip}: {error.cause}" for ip, error in failures.items())

@@ -1,7 +1,7 @@
 """The Fetch request and response (API 1, versions 12 and 13), walked by hand over memoryviews.
 
-One of the two hot messages. Version 13 names topics by id, so a topic made anew is refused by the
-broker instead of being read as if it were the old one; version 12 (before Kafka 3.1) goes by name.
+One of the two hot messages. Version 13 names topics by id, so a broker refuses a recreated topic
+instead of reading it as the old one; version 12 (before Kafka 3.1) names topics by name.
 Formats: FetchRequest.json and FetchResponse.json of Apache Kafka.
 """
 
@@ -39,7 +39,7 @@ Place = tuple[bytes, int]  # topic, as the version names it, and partition
 
 
 class FetchPosition(NamedTuple):
-    """Where to read one partition. `topic` is what the version names it by: its id's 16 bytes
+    """Where to read one partition. `topic`, by version: its id's 16 bytes
     (13) or its name in UTF-8 (12). `leader_epoch`: of the broker as a leader; -1: any.
     `last_epoch`: leader epoch of the record before `offset`."""
 
@@ -77,8 +77,8 @@ class Fetched(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """An incremental fetch session (KIP-227): after the first request only what changed is named,
-    so a partition in which nothing happens costs nothing.
+    """An incremental fetch session (KIP-227): after the first request only changes are named, so an
+    idle partition costs nothing.
 
     `version` is the negotiated one. `build` then `parse` alternate, one request at a time.
     """

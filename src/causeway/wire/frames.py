@@ -1,7 +1,7 @@
 """Bytes in and out of one non-blocking socket, with as few copies and system calls as it allows.
 
     queue -> [memoryview, ...] -> sendmsg                     SendQueue
-    recvmsg_into([rest of a big frame, scratch]) -> frames    FrameReader
+    recvmsg_into([rest of a big frame, scratch]) -> frames    SocketReader
 
 A frame is a 4-byte big-endian length and as many bytes. Small frames arrive many to a read, in a
 scratch buffer, and are copied out of it; a frame that does not fit is given a buffer of its full
@@ -10,7 +10,7 @@ Over TLS the same, with one buffer a read, and small buffers joined to full TLS 
 are sent.
 
 A length is only a claim: what one read takes, and what a frame may have, are small until the reader
-is told to trust its peer, and pages of a very big frame are taken as they are written.
+is set to trust its peer, and the kernel finds the pages of a very big frame as they are written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from causeway.wire.buffers import Buffers
 SCRATCH_BYTES = 64 * 1024
 TLS_RECORD_BYTES = 16 * 1024
 MAX_FRAME_BYTES = 1 << 30
-# Of a peer that has not said who it is: ApiVersions and SASL need about one.
+# Of a peer that has not authenticated itself: ApiVersions and SASL need about one.
 STRANGERS_FRAME_BYTES = 16 * 1024
 # One read call stops here, so that a fast connection can't starve its neighbours in a loop.
 READ_BUDGET_BYTES = 16 * 1024 * 1024
@@ -39,7 +39,7 @@ AWAITED_BYTES = 8 * 1024 * 1024
 MAX_VECTORS = 1024
 SEND_BYTES = 4 * 1024 * 1024
 
-# How TLS 1.x says no; as a length it would be 352 MB.
+# The start of a TLS 1.x alert; as a length it would be 352 MB.
 _TLS_ALERT = b"\x15\x03"
 _LENGTH = Struct(">I")
 
@@ -61,8 +61,8 @@ def lost(error: OSError) -> ConnectionError:
 
 
 class SendQueue:
-    """What waits to be sent: `size` bytes. Buffers are not copied: leave them alone until `flush`
-    is done."""
+    """Bytes that wait to be sent, `size` in all. Buffers are not copied: do not change them until
+    `flush` is done."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.size = 0
@@ -79,11 +79,11 @@ class SendQueue:
         self.size += sum(map(len, buffers)) if size is None else size
 
     def waiting(self) -> Iterator[Buffer]:
-        """What is queued, but for the first, of which a part may be sent."""
+        """The queued buffers without the first one, of which a part may be sent."""
         return islice(self._queue, 1, None)
 
     def copy_out(self, lies_in: Container[int]) -> None:
-        """Copies of what is queued (but for the first) and lies in one of these, by `id`."""
+        """Copies queued views (without the first one) out of these objects, given by `id`."""
         queue = self._queue
         for at in range(1, len(queue)):
             part = queue[at]
@@ -120,7 +120,7 @@ class SendQueue:
         return True
 
     def _first(self) -> tuple[list[Buffer], int]:
-        """What one call is to take of more than that, and its size."""
+        """The buffers for one call if more are queued than it takes, and their size."""
         queue = self._queue
         # So many hold SEND_BYTES, if all are alike; what the socket leaves is counted again.
         most = min(MAX_VECTORS, 2 + len(queue) * SEND_BYTES // self.size)
@@ -164,10 +164,9 @@ class SendQueue:
             queue.popleft()
 
 
-class FrameReader:
-    """Cuts what arrives into frames: memoryviews of bytes that do not change while one is held.
-    Small ones are read-only, those of one read in memory of their own; big ones lie in
-    `buffers`."""
+class SocketReader:
+    """Cuts received bytes into frames: memoryviews of bytes that do not change while one is held.
+    Small frames of one read share read-only memory; big ones lie in `buffers`."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         """`peer`: for errors."""
@@ -184,7 +183,7 @@ class FrameReader:
         self._first = True
 
     def read(self) -> list[memoryview]:
-        """The frames that are complete now; empty when none is.
+        """The frames that are complete now.
 
         Raises ConnectionError when the peer is gone, but only after every frame that arrived before
         was handed out, ProtocolError for a length that can't be one, and AuthenticationError where
@@ -226,8 +225,8 @@ class FrameReader:
         return frames
 
     def _await(self, rest: int) -> None:
-        """Have poll tell of a big frame's rest not with each packet, but once much of it is here.
-        The kernel tells at once where the peer is gone, or its buffer can hold no more."""
+        """Has poll report a big frame's rest once much of it is here, not with each packet. The
+        kernel reports at once if the peer is gone, or its buffer is full."""
         if self._ssl is not None:  # which may hold a part of a record, and takes more of the socket
             rest -= TLS_RECORD_BYTES
         much = min(rest, AWAITED_BYTES) if rest >= SCRATCH_BYTES else 1
@@ -236,7 +235,7 @@ class FrameReader:
             try:
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, much)
             except OSError:
-                pass  # it tells with each packet
+                pass  # poll reports each packet
 
     def _receive(self) -> int:
         if self._rest is None:
@@ -246,7 +245,7 @@ class FrameReader:
         return self._sock.recv_into(self._rest)
 
     def _cut(self, end: int, frames: list[memoryview]) -> None:
-        """Takes the frames from scratch[:end], and keeps or moves over what is unfinished."""
+        """Takes the frames from scratch[:end], and keeps or moves an unfinished one."""
         scratch = self._scratch
         here: memoryview | None = None  # a copy of it, for small frames
         at = 0

@@ -23,17 +23,17 @@ MAX_ANSWER_BYTES = 1 << 20
 
 
 class TokenSource:
-    """One client's tokens. Thread-safe: however many ask, one request is under way at a time.
+    """One client's tokens. Thread-safe: one request is under way at a time.
 
     A refresh token that the provider gives with an answer takes the configured one's place (RFC
-    6749, 6), in memory: a process that starts anew begins with the configured one."""
+    6749, 6), in memory: a process that restarts begins with the configured one."""
 
     def __init__(self, settings: OAuthSettings, ca_pem: str | None) -> None:
         self._settings = settings
         self._ca_pem = ca_pem
         self._lock = threading.Lock()
         self._token = ""
-        self._refresh_token = ""  # one that the provider gave in place of the configured one
+        self._refresh_token = ""  # from the provider, instead of the configured one
         self._refresh_at = 0.0  # monotonic
 
     def token(self, timeout_s: float) -> str:
@@ -74,7 +74,7 @@ class TokenSource:
 
     def _ask(self, timeout_s: float) -> dict[str, Any]:
         opener = urllib.request.build_opener(
-            _NoRedirect(), urllib.request.HTTPSHandler(context=self._context())
+            _RefuseRedirects(), urllib.request.HTTPSHandler(context=self._context())
         )
         try:
             request = self._request()
@@ -99,7 +99,7 @@ class TokenSource:
 
     def _context(self) -> ssl.SSLContext:
         """Trusts what the settings name, else the system's certificates, and the cluster's trust
-        store beside them."""
+        store in addition."""
         if self._settings.ca_pem is not None:
             return ssl.create_default_context(cadata=self._settings.ca_pem)
         context = ssl.create_default_context()
@@ -136,7 +136,7 @@ class TokenSource:
             code = json.loads(error.read(MAX_ANSWER_BYTES)).get("error")
         except (ValueError, AttributeError, OSError, RecursionError, http.client.HTTPException):
             code = None
-        # RFC 6749, 5.2: a short ASCII word. The description beside it may quote the request.
+        # RFC 6749, 5.2: a short ASCII word. The description next to it may quote the request.
         if isinstance(code, str) and code.replace("_", "").isalnum():
             cause += f", {code}"
         if error.code >= 500 or error.code == 429:
@@ -160,7 +160,7 @@ class TokenSource:
         return kind("get a token from", url, cause, remedy=remedy, retriable=retriable)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
     """A redirect would carry the client's secret to another host."""
 
     def redirect_request(self, *_args: object, **_kwargs: object) -> None:
@@ -172,7 +172,7 @@ _sources_lock = threading.Lock()
 
 
 def token_source(settings: OAuthSettings, ca_pem: str | None) -> TokenSource:
-    """The one source of this process for these credentials, so that connections share tokens."""
+    """The only source of this process for these credentials, so that connections share tokens."""
     key = (
         settings.token_endpoint,
         settings.client_id,

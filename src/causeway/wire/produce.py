@@ -1,7 +1,7 @@
 """The Produce request and response (API 0, versions 9 to 13), written by hand.
 
 The other hot message. The request is a list of buffers for `sendmsg`: payloads are never copied.
-Version 13 names topics by id, so a topic made anew refuses what was meant for the old one.
+Version 13 names topics by id, so a recreated topic refuses records for the old one.
 A request holds a partition once, with one batch (a broker loses a second one in silence).
 Formats: ProduceRequest.json and ProduceResponse.json of Apache Kafka.
 """
@@ -13,7 +13,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from causeway.records import plainly
+from causeway.records import fast_tuple
 from causeway.wire.frames import Buffer
 from causeway.wire.varint import ENDS_TOO_EARLY, ends_too_early, put_uvarint, skip_tags, uvarint
 
@@ -47,8 +47,8 @@ Part = tuple[bytes, int]  # topic, as the version names it, and partition
 
 
 class Produced(NamedTuple):
-    """`append_time` is -1 but for a LogAppendTime topic and, seen on every broker since 1.0, for
-    a batch that was there already: then it is the time of the batch in the log."""
+    """`append_time` is -1, except for a LogAppendTime topic and, on every broker since 1.0, for a
+    batch that was there already: then it is the time of the batch in the log."""
 
     error: int
     base_offset: int
@@ -65,7 +65,7 @@ class Response(NamedTuple):
     throttle_ms: int
 
 
-_produced, _response = plainly(Produced), plainly(Response)
+_produced, _response = fast_tuple(Produced), fast_tuple(Response)
 
 
 def build(
@@ -107,7 +107,7 @@ def build(
 
 @lru_cache(maxsize=256)
 def _head(version: int, client_id: bytes, timeout_ms: int, topics: int) -> bytes:
-    """What requests over a connection begin with, but for their size and correlation id."""
+    """The start of requests over a connection, without size and correlation id."""
     return b"".join(
         (
             bytes(4),

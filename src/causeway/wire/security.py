@@ -1,8 +1,9 @@
-"""TLS contexts and SASL mechanisms from settings. No secret leaves this module in any text."""
+"""TLS contexts, SASL mechanisms and the SASL exchange. No secret leaves this module in any text."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
@@ -95,7 +96,7 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
 
 class _ScramClient(ScramClient):  # type: ignore[misc]
-    """kafka-python's, which does any number of iterations that is not too large."""
+    """Refuses a broker that asks for too few iterations, which kafka-python's does not."""
 
     least_iterations = 4096  # RFC 7677's and Java's
     subject = ""
@@ -151,79 +152,48 @@ _REMEDIES = {
 }
 
 
-class Peer(Protocol):
-    """The broker at the other end; `call` sends a request and awaits its answer."""
+def authenticate(
+    settings: ClientSettings,
+    host: str,
+    peer: str,
+    call: Callable[[Any, float], Any],
+    deadline: Deadline,
+) -> float:
+    """The SASL exchange. Returns the session's lifetime in seconds, 0 for no limit.
 
-    @property
-    def settings(self) -> ClientSettings: ...
-
-    @property
-    def host(self) -> str: ...
-
-    def call(self, request: Any, timeout_s: float) -> Any: ...
-
-
-def authenticate(connection: Peer, deadline: Deadline) -> float:
-    """Says who we are. Returns the session's lifetime in seconds, 0 for no limit.
-
-    Raises AuthenticationError with what the broker says, UnreachableError if it is gone.
+    `peer`: the broker, for errors; `call` sends a request and waits for its answer. Raises
+    AuthenticationError with the broker's text, UnreachableError if the broker is gone.
     """
-    sasl = connection.settings.sasl
-    if sasl is None:
-        raise AuthenticationError(
-            "authenticate to", str(connection), "no credentials", remedy="set sasl.jaas.config"
-        )
-    name = sasl.mechanism
-    _choose(connection, name, deadline)
-    mechanism = sasl_mechanism(connection.settings, connection.host, deadline.left())
+
+    def failed(cause: str, remedy: str) -> AuthenticationError:
+        return AuthenticationError("authenticate to", peer, cause, remedy=remedy)
+
+    if settings.sasl is None:
+        raise failed("no credentials", "set sasl.jaas.config")
+    name = settings.sasl.mechanism
+    request = SaslHandshakeRequest(mechanism=name, min_version=SASL_HANDSHAKE.lowest)
+    answer = call(request, deadline.left())
+    if answer.error_code == codes.ILLEGAL_SASL_STATE:
+        raise failed("the listener does not use SASL", "check security.protocol and the port")
+    if answer.error_code:
+        enabled = ", ".join(answer.mechanisms) or "none"
+        cause = f"{name} is not enabled on the listener; it has {enabled}"
+        raise failed(cause, "set sasl.mechanism to one of these")
+    mechanism = sasl_mechanism(settings, host, deadline.left())
     lifetime_ms = 0
     while not mechanism.is_done():
         request = SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes())
-        answer = connection.call(request, deadline.left())
+        answer = call(request, deadline.left())
         if answer.error_code:
-            said = answer.error_message or codes.name(answer.error_code)
-            raise _refused(connection, name, said)
+            text = answer.error_message or codes.name(answer.error_code)
+            raise failed(f"{name} refused: {text.rstrip('.')}", _REMEDIES[name])
         lifetime_ms = answer.session_lifetime_ms
         try:
             mechanism.receive(bytes(answer.auth_bytes))
         except (ValueError, KeyError, IndexError):
-            # SCRAM proves the broker too: a wrong signature is one that does not know the password.
-            raise AuthenticationError(
-                "authenticate to",
-                str(connection),
-                f"the broker's side of {name} is wrong",
-                remedy="is it the broker it claims to be?",
-            ) from None
+            # SCRAM proves the broker, too: a wrong signature means it does not know the password.
+            cause = f"the broker's side of {name} is wrong"
+            raise failed(cause, "is it the broker it claims to be?") from None
     if not mechanism.is_authenticated():
-        raise _refused(connection, name, "not authenticated")
+        raise failed(f"{name} refused: not authenticated", _REMEDIES[name])
     return lifetime_ms / 1000
-
-
-def _choose(connection: Peer, name: str, deadline: Deadline) -> None:
-    answer = connection.call(
-        SaslHandshakeRequest(mechanism=name, min_version=SASL_HANDSHAKE.lowest), deadline.left()
-    )
-    if answer.error_code == codes.ILLEGAL_SASL_STATE:
-        raise AuthenticationError(
-            "authenticate to",
-            str(connection),
-            "the listener does not use SASL",
-            remedy="check security.protocol and the port",
-        )
-    if answer.error_code:
-        enabled = ", ".join(answer.mechanisms) or "none"
-        raise AuthenticationError(
-            "authenticate to",
-            str(connection),
-            f"{name} is not enabled on the listener; it has {enabled}",
-            remedy="set sasl.mechanism to one of these",
-        )
-
-
-def _refused(connection: Peer, name: str, said: str) -> AuthenticationError:
-    return AuthenticationError(
-        "authenticate to",
-        str(connection),
-        f"{name} refused: {said.rstrip('.')}",
-        remedy=_REMEDIES[name],
-    )

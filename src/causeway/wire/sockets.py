@@ -1,4 +1,4 @@
-"""Opening sockets: TCP, its options, TLS, and what their failures mean to a person."""
+"""Opens sockets: TCP, its options, TLS, and the errors with cause and remedy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def addresses(settings: ClientSettings, host: str, port: int) -> list[SocketAddr
 
 
 def answered(host: str, port: int, address: SocketAddress) -> None:
-    """Has `address` tried first from now on."""
+    """Remembers `address`: it is tried first from now on."""
     _answered[host, port] = address
 
 
@@ -107,14 +107,14 @@ def connect(
 
 
 def user_timeout_of(request_timeout_s: float) -> float:
-    """TCP_USER_TIMEOUT of a connection: how long the kernel goes on sending queued bytes while the
-    peer takes nothing, also for a process that was stopped."""
+    """TCP_USER_TIMEOUT of a connection: how long the kernel keeps sending queued bytes while the
+    peer takes nothing, also for a stopped process."""
     return request_timeout_s + 5
 
 
 def _set_options(sock: socket.socket, settings: ClientSettings, user_timeout_s: float) -> None:
-    # A size that is set is one that the kernel no longer fits to the line. Before connecting, as
-    # that settles how large the window may ever become.
+    # The kernel no longer fits a size that is set to the line. It must be set before connecting,
+    # which decides how large the window may become.
     for size, buffer in (
         (settings.receive_buffer_bytes, socket.SO_RCVBUF),
         (settings.send_buffer_bytes, socket.SO_SNDBUF),
@@ -172,13 +172,13 @@ def describe_loss(
 
 
 def _tls_refusal(settings: ClientSettings, host: str, error: OSError) -> tuple[str, str] | None:
-    """Cause and remedy where TLS itself said no."""
+    """Cause and remedy if TLS itself refused."""
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLCertVerificationError):
         if "ostname" in cause.verify_message or "IP address" in cause.verify_message:
             return (
                 f"the broker's certificate is not for {host}",
-                "connect by a name that is in the certificate, or have one made for this name",
+                "connect by a name in the certificate, or issue a certificate for this name",
             )
         return (
             f"the broker's certificate is not trusted: {cause.verify_message}",

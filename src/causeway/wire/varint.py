@@ -1,6 +1,6 @@
 """Kafka's unsigned varints (as in Protocol Buffers), of five bytes at most.
 
-For the messages walked by hand; and `bound_kafka_python` for those that kafka-python decodes.
+For messages that are decoded by hand; `bound_kafka_python` for those that kafka-python decodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def put_uvarint(out: bytearray, number: int) -> None:
 
 
 def uvarint(data: memoryview, at: int) -> tuple[int, int]:
-    """The number at `at` and the place after it. Raises ProtocolError for more than 5 bytes,
+    """The number at `at` and the position after it. Raises ProtocolError for more than 5 bytes,
     IndexError where the data ends first."""
     byte = data[at]
     at += 1
@@ -41,7 +41,7 @@ def uvarint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def skip_tags(frame: memoryview, at: int) -> int:
-    """The place after the tagged fields at `at`."""
+    """The position after the tagged fields at `at`."""
     if not frame[at]:  # there are none
         return at + 1
     count, at = uvarint(frame, at)
@@ -52,17 +52,17 @@ def skip_tags(frame: memoryview, at: int) -> int:
     return at
 
 
-ENDS_TOO_EARLY = IndexError, struct.error  # how running past the end of a message shows
+ENDS_TOO_EARLY = IndexError, struct.error  # raised by reading past the end of a message
 
 
 def ends_too_early(what: str) -> ProtocolError:
-    """Of a message that is walked by hand."""
+    """The error for a message that is decoded by hand."""
     return ProtocolError("read", what, "it ends too early")
 
 
 def bound_kafka_python() -> None:
-    """Has kafka-python's decoders take five bytes at most too; its own add up as many as there are,
-    which takes minutes for a megabyte. To be called before it has made any decoder."""
+    """Limits kafka-python's decoders to five bytes, too: without a limit, a megabyte of them takes
+    minutes. Must be called before kafka-python has made any decoder."""
 
     def emit(context: Any, name: str, indent: str) -> None:
         byte, shift = context.next_var("b"), context.next_var("sh")

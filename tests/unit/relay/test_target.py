@@ -79,7 +79,7 @@ class FakeConnection:
         frames, self.frames = self.frames, []
         return iter(frames)
 
-    def bear(self, seconds: float) -> None:
+    def outlast_throttle(self, seconds: float) -> None:
         self.borne_s = seconds
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from google_crc32c import extend, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.records.batches import carried
+from causeway.records.batches import carried_crc
 
 ZEROS = bytes(1 << 25)
 
@@ -23,7 +23,7 @@ ZEROS = bytes(1 << 25)
 )
 def test_two_headers_before_the_same_payload(old: bytes, new: bytes, size: int, seed: int) -> None:
     payload = random.Random(seed).randbytes(size)
-    difference = carried(value(old) ^ value(new), size)
+    difference = carried_crc(value(old) ^ value(new), size)
     assert extend(value(old), payload) ^ extend(value(new), payload) == difference
 
 
@@ -33,4 +33,4 @@ def test_two_headers_before_the_same_payload(old: bytes, new: bytes, size: int, 
 @pytest.mark.parametrize("difference", [0, 1, 1 << 31, 0x12345678, 0xFFFFFFFF])
 def test_lengths_around_the_digits_of_the_tables(difference: int, size: int) -> None:
     zeros = ZEROS[:size]
-    assert extend(0, zeros) ^ extend(difference, zeros) == carried(difference, size)
+    assert extend(0, zeros) ^ extend(difference, zeros) == carried_crc(difference, size)

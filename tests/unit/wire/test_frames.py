@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from causeway.config import TlsSettings
 from causeway.errors import AuthenticationError, ProtocolError
 from causeway.wire import SendQueue, buffers, frames, ssl_context, wait
-from causeway.wire.frames import FrameReader
+from causeway.wire.frames import SocketReader
 from tests.harness.examples import examples
 from tests.harness.kafka.certificates import create_certificates
 
@@ -58,7 +58,7 @@ def framed(body: bytes) -> bytes:
 
 
 def read_all(sock: socket.socket, count: int) -> list[bytes]:
-    reader = FrameReader(sock, "a test")
+    reader = SocketReader(sock, "a test")
     found: list[bytes] = []
     while len(found) < count:
         assert wait(sock, write=False, timeout_s=60), "poll must tell while a frame is missing"
@@ -102,7 +102,7 @@ def test_frames_of_megabytes_over_tls_are_all_told_by_poll(tmp_path: Path) -> No
 
 def test_a_frame_keeps_its_bytes_when_later_ones_arrive() -> None:
     with plain_pair() as (ours, theirs):
-        reader = FrameReader(ours, "a test")
+        reader = SocketReader(ours, "a test")
         theirs.sendall(framed(b"first") + framed(b"other"))
         kept, other = reader.read()
         theirs.sendall(framed(b"third"))
@@ -114,7 +114,7 @@ def test_a_big_frames_buffer_serves_again_once_nobody_looks_at_it() -> None:
     more = (9, 5, frames.SCRATCH_BYTES)
     bodies = [bytes([65 + i]) * (frames.SCRATCH_BYTES + size) for i, size in enumerate(more)]
     with plain_pair() as (ours, theirs):
-        reader = FrameReader(ours, "a test")
+        reader = SocketReader(ours, "a test")
 
         def next_frame(body: bytes) -> memoryview:
             sender = threading.Thread(target=theirs.sendall, args=(framed(body),))
@@ -165,7 +165,7 @@ def test_a_frame_too_big_to_keep_a_buffer_for() -> None:
 
 def test_a_claim_takes_no_memory() -> None:
     with plain_pair() as (ours, theirs):
-        reader = FrameReader(ours, "a test")
+        reader = SocketReader(ours, "a test")
         before = psutil.Process().memory_info().rss
         theirs.sendall((1 << 30).to_bytes(4) + b"x")
         assert reader.read() == []
@@ -174,7 +174,7 @@ def test_a_claim_takes_no_memory() -> None:
 
 def test_a_stranger_sends_small_frames_and_few_at_once() -> None:
     with plain_pair() as (ours, theirs):
-        reader = FrameReader(ours, "a test")
+        reader = SocketReader(ours, "a test")
         reader.limit = frames.STRANGERS_FRAME_BYTES
         flood = threading.Thread(target=theirs.sendall, args=(framed(b"tiny") * 100_000,))
         flood.start()
@@ -191,7 +191,7 @@ def test_a_stranger_sends_small_frames_and_few_at_once() -> None:
 
 def test_frames_before_the_end_are_handed_out_before_the_error() -> None:
     with plain_pair() as (ours, theirs):
-        reader = FrameReader(ours, "a test")
+        reader = SocketReader(ours, "a test")
         theirs.sendall(framed(b"last") + b"\0\0")
         theirs.close()
         assert [bytes(frame) for frame in reader.read()] == [b"last"]
@@ -212,7 +212,7 @@ def test_other_protocols_are_named(start: bytes, says: str) -> None:
     with plain_pair() as (ours, theirs):
         theirs.sendall(start)
         with pytest.raises((ProtocolError, AuthenticationError), match=says):
-            FrameReader(ours, "a test").read()
+            SocketReader(ours, "a test").read()
 
 
 @contextmanager
@@ -227,7 +227,7 @@ def tcp_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def test_a_big_frames_rest_is_told_of_in_large_pieces() -> None:
     with tcp_pair() as (ours, theirs):
-        reader = FrameReader(ours, "a test")
+        reader = SocketReader(ours, "a test")
         frame = framed(random.Random(0).randbytes(2 * frames.AWAITED_BYTES))
         theirs.sendall(frame[:100])
         assert wait(ours, write=False, timeout_s=60)
@@ -252,7 +252,7 @@ def test_a_big_frames_rest_is_told_of_in_large_pieces() -> None:
 
 def test_a_peer_that_goes_amid_a_big_frame_is_told_of_at_once() -> None:
     with tcp_pair() as (ours, theirs):
-        reader = FrameReader(ours, "a test")
+        reader = SocketReader(ours, "a test")
         theirs.sendall(framed(bytes(2 * frames.AWAITED_BYTES))[:100])
         assert wait(ours, write=False, timeout_s=60)
         assert reader.read() == []

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from causeway.cluster import is_young
 from causeway.link_topics import Outlet
 from causeway.model import Loss, Pair, State
-from causeway.records import HEADER_SIZE, SEQUENCE_SPACE, Batch, plainly
+from causeway.records import HEADER_SIZE, SEQUENCE_SPACE, Batch, fast_tuple
 from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.figures import Figures
 from causeway.relay.lane.on_the_way import OnTheWay
@@ -54,7 +54,7 @@ class Sent(NamedTuple):
     codec: int = 0
 
 
-_sent, _pair = plainly(Sent), plainly(Pair)
+_sent, _pair = fast_tuple(Sent), fast_tuple(Pair)
 
 
 def is_view(batch: Batch) -> bool:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from causeway.cluster import REMEMBERED_S, is_young
 from causeway.errors import ProtocolError
-from causeway.records import HEADER_SIZE, SMALL_BATCH, header, plainly
+from causeway.records import HEADER_SIZE, SMALL_BATCH, fast_tuple, header
 from causeway.relay.lane.flow import Flow, OutletState, Sent
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.outgoing import next_batch
@@ -65,7 +65,7 @@ class _Request(NamedTuple):
     parts: dict[Part, Unanswered]
 
 
-_request = plainly(_Request)
+_request = fast_tuple(_Request)
 
 
 @dataclass(slots=True, eq=False)
@@ -249,7 +249,9 @@ class TargetConnection:
                 self._throttle(throttle_ms / 1000, now)
             elif self._throttled:
                 self._throttled = False
-                self.connection.bear(0.0)  # else a lane that stands still could send for longer
+                self.connection.outlast_throttle(
+                    0.0
+                )  # else a lane that stands still could send for longer
             _, size, framed, parts = requests[0]
             if framed > self.limit.answered_bytes:
                 self.limit.answered(framed)
@@ -279,7 +281,7 @@ class TargetConnection:
         self._throttled = True
         self._throttle_s = max(self._throttle_s, seconds)
         self.throttled_until = now + seconds
-        self.connection.bear(seconds)
+        self.connection.outlast_throttle(seconds)
 
     @property
     def read_by(self) -> float:
