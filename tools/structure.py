@@ -22,6 +22,7 @@ DOORS: tuple[str, ...] = (
     "causeway.control",
     "causeway.dev",
     "causeway.dev.load",
+    "causeway.geo",
     "causeway.link_topics",
     "causeway.records",
     "causeway.wire",

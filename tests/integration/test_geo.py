@@ -14,7 +14,7 @@ from causeway.config import HttpSettings, LinkSettings, RunSettings, Settings
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError
 from causeway.geo import destination_status, destinations, settings, topics
-from causeway.geo.local_file import Place, Remembered
+from causeway.geo.local_file import ClusterAddress, GeoFile
 from causeway.http.server import served
 from causeway.link_topics import DirectivePlan, LinkDirectives, PauseDirective, write_directives
 from causeway.model import State
@@ -53,8 +53,8 @@ class Pair:
     def arrived(self, topic: str) -> int:
         return sum(self.target.offsets(f"{self.origin}.{topic}").values())
 
-    def standing(self) -> dict[str, destination_status.TopicStanding]:
-        (found,) = destination_status.look(
+    def standing(self) -> dict[str, destination_status.ChosenTopicStatus]:
+        (found,) = destination_status.look_at(
             Settings(links=(self.link,), run=RunSettings(), spark={})
         )
         assert found.error is None
@@ -65,9 +65,9 @@ class Pair:
 def pair(source: KafkaTools, target: KafkaTools, prefix: str, tmp_path: Path) -> Pair:
     origin = prefix.partition("-")[0]
     remembered = (
-        Remembered(path=tmp_path / "geo.json")
-        .with_origin(Place(name=origin, bootstrap=source.bootstrap))
-        .with_destination(Place(name=f"{origin}d", bootstrap=target.bootstrap))
+        GeoFile(path=tmp_path / "geo.json")
+        .with_origin(ClusterAddress(name=origin, bootstrap=source.bootstrap))
+        .with_destination(ClusterAddress(name=f"{origin}d", bootstrap=target.bootstrap))
     )
     return Pair(source, target, settings.link_to(remembered, f"{origin}d"), origin)
 
@@ -81,19 +81,19 @@ def test_topics_that_are_chosen_are_copied_and_those_chosen_no_more_stay(
     for topic in (one, other):
         pair.source.create_topic(topic, 2)
         pair.fill(topic, 100)
-    destinations.add(pair.link, who="anna@ops")
+    destinations.add_destination(pair.link, who="anna@ops")
     with RunningDaemon(monkeypatch, pair.link) as run:
         run.await_role(Role.LEADING)
-        done = topics.add(pair.link, [one], who="anna@ops", reason="Lyon", wait_s=PATIENCE_S)
+        done = topics.add_topics(pair.link, [one], who="anna@ops", reason="Lyon", wait_s=PATIENCE_S)
         assert (done.acted, done.refused) == (True, None)
         pair.await_same(one)
         assert pair.target.partition_count(f"{pair.origin}.{other}") is None
         pair.fill(one, 100, first=100)
         pair.await_same(one)
 
-        assert topics.add(pair.link, [other], wait_s=PATIENCE_S).acted
+        assert topics.add_topics(pair.link, [other], wait_s=PATIENCE_S).acted
         pair.await_same(other)
-        done = topics.pause(pair.link, [other], who="ben@ops", wait_s=PATIENCE_S)
+        done = topics.pause_topics(pair.link, [other], who="ben@ops", wait_s=PATIENCE_S)
         assert done.acted
         run.await_state(other, State.PAUSED, 2)
         pair.fill(other, 100, first=100)
@@ -103,25 +103,25 @@ def test_topics_that_are_chosen_are_copied_and_those_chosen_no_more_stay(
         found = pair.standing()
         assert (found[one].by.who, found[one].by.why) == ("anna@ops", "Lyon")
         assert (found[other].state, found[other].lag_records) == ("paused", 100)
-        assert topics.resume(pair.link, [other], wait_s=PATIENCE_S).acted
+        assert topics.resume_topics(pair.link, [other], wait_s=PATIENCE_S).acted
         pair.await_same(other)
 
-        assert topics.remove(pair.link, [one], wait_s=PATIENCE_S).acted
+        assert topics.remove_topics(pair.link, [one], wait_s=PATIENCE_S).acted
         assert pair.standing().keys() == {other}
         await_until(lambda: not any(topic == one for topic, _ in run.partitions()))
         pair.fill(one, 100, first=300)
         pair.fill(other, 100, first=200)
         pair.await_same(other)
         assert pair.arrived(one) == 300, "it stays, and nothing comes"
-        assert topics.add(pair.link, [one], wait_s=PATIENCE_S).acted
+        assert topics.add_topics(pair.link, [one], wait_s=PATIENCE_S).acted
         pair.await_same(one)
         run.await_state(one, State.RUNNING, 2)
 
-        assert topics.pause(pair.link, [one], wait_s=PATIENCE_S).acted
+        assert topics.pause_topics(pair.link, [one], wait_s=PATIENCE_S).acted
         pair.fill(one, 100, first=400)
-        assert topics.remove(pair.link, [one], wait_s=PATIENCE_S).acted
+        assert topics.remove_topics(pair.link, [one], wait_s=PATIENCE_S).acted
         assert pair.arrived(one) == 400, "its pause was over, and nothing came all the same"
-        assert topics.add(pair.link, [one], wait_s=PATIENCE_S).acted
+        assert topics.add_topics(pair.link, [one], wait_s=PATIENCE_S).acted
         pair.await_same(one)
     assert run.result == 0
 
@@ -132,16 +132,16 @@ def test_what_is_chosen_again_but_was_made_anew_meanwhile_stops(
     topic = prefix + "orders"
     pair.source.create_topic(topic, 2)
     pair.fill(topic, 100)
-    destinations.add(pair.link)
+    destinations.add_destination(pair.link)
     with RunningDaemon(monkeypatch, pair.link) as run:
         run.await_role(Role.LEADING)
-        topics.add(pair.link, [topic], wait_s=PATIENCE_S)
+        topics.add_topics(pair.link, [topic], wait_s=PATIENCE_S)
         pair.await_same(topic)
-        topics.remove(pair.link, [topic], wait_s=PATIENCE_S)
+        topics.remove_topics(pair.link, [topic], wait_s=PATIENCE_S)
         pair.source.delete_topic(topic)
         pair.source.create_topic(topic, 2)
         pair.fill(topic, 10)
-        topics.add(pair.link, [topic], wait_s=PATIENCE_S)
+        topics.add_topics(pair.link, [topic], wait_s=PATIENCE_S)
         found = run.await_state(topic, State.STOPPED, 2)
         assert "was deleted and made anew at the source" in str(found.reason)
         assert pair.arrived(topic) == 100
@@ -155,10 +155,10 @@ def test_two_at_once_and_a_driver_whose_file_lets_nobody_choose(
     topic = prefix + "orders"
     pair.source.create_topic(topic, 2)
     pair.fill(topic, 10)
-    destinations.add(pair.link)
+    destinations.add_destination(pair.link)
 
     def amid(_: LinkDirectives) -> DirectivePlan:
-        topics.add(pair.link, [topic], who="ben@ops", wait_s=None)
+        topics.add_topics(pair.link, [topic], who="ben@ops", wait_s=None)
         wish = PauseDirective(who="anna@ops", at=1)
         return DirectivePlan(changes=((wish.key, wish),))
 
@@ -169,13 +169,13 @@ def test_two_at_once_and_a_driver_whose_file_lets_nobody_choose(
     closed = replace(pair.link, geo=False)
     with RunningDaemon(monkeypatch, closed) as run:
         run.await_role(Role.LEADING)
-        done = topics.add(pair.link, [topic], wait_s=PATIENCE_S)
+        done = topics.add_topics(pair.link, [topic], wait_s=PATIENCE_S)
         assert f"set {closed.name}.causeway.geo = true" in str(done.refused)
         assert not run.partitions()
     there = replace(pair.link.target, bootstrap=pair.link.source.bootstrap)
     itself = replace(pair.link, target=there, target_admin=there)
     with pytest.raises(ConfigError, match="it is the origin"):
-        destinations.add(itself)
+        destinations.add_destination(itself)
 
 
 def test_the_page_of_a_run_is_where_topics_are_chosen(
@@ -187,7 +187,7 @@ def test_the_page_of_a_run_is_where_topics_are_chosen(
     for topic in (one, other):
         pair.source.create_topic(topic, 2)
         pair.fill(topic, 100)
-    destinations.add(pair.link)
+    destinations.add_destination(pair.link)
     all_settings = Settings(
         links=(pair.link,), run=RunSettings(http=HttpSettings(port=0)), spark={}
     )
@@ -227,7 +227,7 @@ def test_the_page_of_a_run_is_where_topics_are_chosen(
         row = rows.filter(has_text=f"{pair.origin}.{one} on {to}")
         row.get_by_text("running", exact=True).wait_for()
 
-        topics.add(pair.link, [other], who="ben@ops", wait_s=PATIENCE_S)
+        topics.add_topics(pair.link, [other], who="ben@ops", wait_s=PATIENCE_S)
         rows.filter(has_text=other).get_by_text("ben@ops").wait_for()
         act("pause", one)
         run.await_state(one, State.PAUSED, 2)
@@ -301,7 +301,7 @@ def test_the_whole_way_by_commands(
         assert found["topics"][0]["target_topic"] == f"{origin}.{topic}"
         first.kill()
     pair.fill(topic, 100, first=100)
-    assert "noted" in geo("topics", "remove", to, topic, "--no-wait").out
+    assert "recorded" in geo("topics", "remove", to, topic, "--no-wait").out
     geo("topics", "add", to, topic, "--no-wait")
     with run() as second:
         pair.await_same(topic)

@@ -1,4 +1,4 @@
-"""`causeway geo`: topics of one cluster, picked by name, appear on others; no file is needed."""
+"""`causeway geo`: copies topics of one cluster, picked by name, to others. It needs no file."""
 
 from __future__ import annotations
 
@@ -8,21 +8,44 @@ from typing import Annotated
 
 import typer
 
-from causeway.cli import geo_destinations, geo_topics
-from causeway.cli import geo_show as show
+from causeway.cli import geo_topics
 from causeway.cli.commands import command
-from causeway.cli.common import JsonOption, console, parse_timestamp, waiting
-from causeway.cli.geo_common import SomeArgument, look, need_destinations
+from causeway.cli.common import JsonOption, console, parse_timestamp, print_json, waiting
+from causeway.cli.geo_output import (
+    NameArgument,
+    NoWaitOption,
+    ReasonOption,
+    SomeArgument,
+    TimeoutOption,
+    description,
+    destination_table,
+    look,
+    need_destinations,
+    say,
+    show_added,
+    show_overview,
+    status_table,
+)
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
-from causeway.errors import ConfigError
-from causeway.geo import local_file as memory
-from causeway.geo.local_file import Remembered
+from causeway.errors import ConfigError, UnreachableError
+from causeway.geo import (
+    GEO_FILE_VARIABLE,
+    GeoFile,
+    change_geo_file,
+    cluster_address,
+    default_path,
+    parse_origin,
+    read_geo_file,
+)
 
 app = typer.Typer(
     name="geo",
     help="Copy topics of one cluster, picked by name, to others. No file is needed.",
 )
-app.add_typer(geo_destinations.app)
+destination_app = typer.Typer(
+    name="destination", no_args_is_help=True, help="Clusters that topics are copied to."
+)
+app.add_typer(destination_app)
 app.add_typer(geo_topics.app)
 
 
@@ -35,8 +58,8 @@ def _geo(
             "--origin",
             metavar="NAME=host:port,…",
             envvar="CAUSEWAY_GEO_ORIGIN",
-            help="The cluster whose topics are copied. Its name begins theirs on destinations. "
-            "Remembered: said once.",
+            help="The cluster whose topics are copied. Its name begins their names there. "
+            "GeoFile: said once.",
             show_default=False,
         ),
     ] = None,
@@ -46,8 +69,7 @@ def _geo(
             "--origin-config",
             metavar="FILE",
             envvar="CAUSEWAY_GEO_ORIGIN_CONFIG",
-            help="client.properties to reach it with. Its path is remembered, nothing that it "
-            "says.",
+            help="client.properties for the origin. Its path is remembered, not its content.",
             show_default=False,
         ),
     ] = None,
@@ -56,19 +78,19 @@ def _geo(
         typer.Option(
             "--config",
             metavar="FILE",
-            envvar=memory.VARIABLE,
-            help="Where origin and destinations are remembered. "
+            envvar=GEO_FILE_VARIABLE,
+            help="The file that remembers origin and destinations. "
             "Default: ~/.config/causeway/geo.json.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    found = memory.read(config or memory.default_path())
+    found = read_geo_file(config or default_path())
     if origin is not None or origin_config is not None:
         found = _with_origin(found, origin, origin_config)
     context.obj = found
     if context.invoked_subcommand is None:
-        show.situation(console(), found)
+        show_overview(console(), found)
 
 
 @command(app, "geo status")
@@ -80,8 +102,8 @@ def status(
         bool,
         typer.Option(
             "--check",
-            help="Exit with 9 where no `causeway geo run` is at it, else with 7 where topics are "
-            "stopped or failed, else with 11 where a partition lags by more than --lag-above.",
+            help="Exit with 9 if no `causeway geo run` runs, else with 7 if topics are stopped "
+            "or failed, else with 11 if a partition lags by more than --lag-above.",
         ),
     ] = False,
     lag_above: Annotated[
@@ -93,38 +115,38 @@ def status(
     watched: WatchOption = False,
     every: EveryOption = EVERY_S,
 ) -> int:
-    """How far each topic is, by asking the clusters alone."""
-    from causeway.geo import destination_status, settings
+    """Show the status of each topic, from the clusters alone."""
+    from causeway.geo import look_at, settings_of
 
     if lag_above is not None and not check:
-        raise ConfigError("geo status", "--lag-above", "it is for --check")
+        raise ConfigError("geo status", "--lag-above", "it works with --check only")
     if watched and check:
         raise ConfigError("geo status", "--check", "a check looks once", remedy="leave out --watch")
     if watched:
-        found = settings.settings(context.obj.only(name))
+        found = settings_of(context.obj.only(name))
         return watch(
-            lambda: destination_status.look(found),
-            show.standing,
-            lambda seen: {"destinations": [destination_status.as_json(each) for each in seen]},
+            lambda: look_at(found),
+            status_table,
+            lambda seen: {"destinations": [each.as_json() for each in seen]},
             every,
             as_json=as_json,
         )
-    return look(context, name, as_json, show.standing, check=check, lag_above=lag_above)
+    return look(context, name, as_json, status_table, check=check, lag_above=lag_above)
 
 
 @command(app, "geo properties")
 def properties(context: typer.Context, name: SomeArgument = None) -> None:
-    """Print the same as a property file, which every other command takes.
+    """Print origin and destinations as a property file for the other commands.
 
-    Passwords and keys stand in it as references to the client.properties that say them.
+    Passwords and keys become references to the client.properties that have them.
     """
     from causeway.formats import to_properties
-    from causeway.geo import settings
+    from causeway.geo import as_properties
 
-    found: Remembered = context.obj
+    found: GeoFile = context.obj
     need_destinations(found)
-    comment = "What `causeway geo` copies; which topics, its destinations know."
-    text = to_properties(settings.as_properties(found.only(name)), comments=[comment])
+    comment = "The links of `causeway geo`. The destinations keep the list of topics."
+    text = to_properties(as_properties(found.only(name)), comments=[comment])
     typer.echo(text, nl=False)
 
 
@@ -136,7 +158,7 @@ def run(
         typer.Option(
             "--properties",
             metavar="FILE",
-            help="Keys for this run: causeway.*, spark.*, and those of all flows.",
+            help="A property file for this run: causeway.*, spark.*, and keys of all flows.",
             show_default=False,
         ),
     ] = None,
@@ -144,8 +166,8 @@ def run(
         bool,
         typer.Option(
             "--until-caught-up",
-            help="Copy what is there now, then exit; a destination that does not answer is left "
-            "out (exit code 3).",
+            help="Copy the records that exist now, then exit. A destination that does not answer "
+            "is left out (exit code 3).",
         ),
     ] = False,
     start: Annotated[
@@ -153,18 +175,21 @@ def run(
         typer.Option(
             "--from",
             metavar="TIMESTAMP",
-            help="What has stopped, or has no progress, begins at the first record of this time.",
+            help="Partitions that have stopped, or have no progress, begin at the first record "
+            "of this time.",
             show_default=False,
         ),
     ] = None,
     adopt: Annotated[
         bool,
-        typer.Option("--adopt", help="Take over what stopped as its progress does not tell."),
+        typer.Option(
+            "--adopt", help="Take over partitions that stopped because they have no progress."
+        ),
     ] = False,
 ) -> int:
-    """Copy what was chosen, and act on what is chosen next, until SIGTERM or SIGINT.
+    """Copy the chosen topics, and those that are chosen later, until SIGTERM or SIGINT.
 
-    A second one waits, and goes on where the first one ends.
+    A second run waits, and takes over when the first one ends.
     """
     from causeway.cli import geo_run
 
@@ -177,23 +202,134 @@ def run(
     )
 
 
-def _with_origin(found: Remembered, origin: str | None, config: Path | None) -> Remembered:
-    """Checked, and remembered where it is new."""
+@command(destination_app, "geo destination add")
+def add_destination(
+    context: typer.Context,
+    name: NameArgument,
+    bootstrap: Annotated[
+        str,
+        typer.Option(
+            "--bootstrap", metavar="host:port,…", help="Some of its brokers.", show_default=False
+        ),
+    ] = "",
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            metavar="FILE",
+            help="client.properties for the cluster, which may also name the brokers. Its path is "
+            "remembered, not its content.",
+            show_default=False,
+        ),
+    ] = None,
+    reason: ReasonOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a cluster a destination. Topics that were chosen for it before stay chosen."""
+    from causeway.geo import add_destination as add
+    from causeway.geo import link_to
+
+    if not bootstrap and command_config is None:
+        raise ConfigError(
+            "geo", f"destination {name}", "its address is missing", remedy="--bootstrap"
+        )
+    found: GeoFile = context.obj
+    found.known_origin()
+    place, known = (
+        cluster_address(name, bootstrap, command_config, "destination"),
+        found.cluster_of(name),
+    )
+    link = link_to(found.with_destination(place), name)
+    with waiting() as told:
+        told(f"asking {name}")
+        added = add(link, known=known, reason=reason)
+    place = replace(place, cluster=added.cluster)
+    found = change_geo_file(found.path, lambda now: now.with_destination(place))
+    if as_json:
+        print_json(added.as_json())
+    else:
+        show_added(console(), added, found)
+
+
+@command(destination_app, "geo destination list")
+def list_destinations(context: typer.Context, as_json: JsonOption = False) -> int:
+    """List the destinations that this machine knows."""
+    return look(context, None, as_json, destination_table)
+
+
+@command(destination_app, "geo destination describe")
+def describe_destination(
+    context: typer.Context, name: NameArgument, as_json: JsonOption = False
+) -> int:
+    """Show everything that is known about a destination."""
+    return look(context, name, as_json, description)
+
+
+@command(destination_app, "geo destination remove")
+def remove_destination(
+    context: typer.Context,
+    name: NameArgument,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove it even if topics are copied there: copying ends.")
+    ] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget",
+            help="Only on this machine: asks no cluster, others go on copying.",
+        ),
+    ] = False,
+    reason: ReasonOption = None,
+    no_wait: NoWaitOption = False,
+    timeout: TimeoutOption = 30.0,
+    as_json: JsonOption = False,
+) -> int:
+    """Stop copying to a destination. The copies stay."""
+    from causeway.geo import link_to
+    from causeway.geo import remove_destination as remove
+
+    found: GeoFile = context.obj
+    found.destination(name)
+    if forget:
+        change_geo_file(found.path, lambda now: now.without_destination(name))
+        if as_json:
+            print_json({"destination": name, "action": "forget"})
+        else:
+            console().print(f"this machine does not know {name} any more; nothing else has changed")
+        return 0
+    with waiting() as told:
+        told("waiting until copying has ended")
+        try:
+            done = remove(
+                link_to(found, name),
+                confirmed=yes,
+                reason=reason,
+                wait_s=None if no_wait else timeout,
+            )
+        except UnreachableError as error:
+            error.remedy = "--forget removes it from this machine only, and asks no cluster"
+            raise
+    change_geo_file(found.path, lambda now: now.without_destination(name))
+    return say(done, as_json)
+
+
+def _with_origin(found: GeoFile, origin: str | None, config: Path | None) -> GeoFile:
+    """Checks the origin, and remembers it if it is new."""
     from causeway.cluster import clusters
-    from causeway.geo import claims, settings
+    from causeway.geo import client_of, cluster_id
 
     if origin is None:
         known = found.known_origin()
-        place = memory.place(known.name, known.bootstrap, config, "origin")
+        place = cluster_address(known.name, known.bootstrap, config, "origin")
     else:
-        place = memory.parse_origin(origin, config)
+        place = parse_origin(origin, config)
         if config is None and found.origin is not None and found.origin.name == place.name:
             place = replace(place, config=found.origin.config)
     after = found.with_origin(place)
     if after.origin != found.origin:
-        client = settings.client_of(place)
+        client = client_of(place)
         with clusters() as connect, waiting() as told:
             told(f"asking {place.name}")
-            claims.id_of(connect(client))
-        return memory.change(found.path, lambda now: now.with_origin(place))
+            cluster_id(connect(client))
+        return change_geo_file(found.path, lambda now: now.with_origin(place))
     return after

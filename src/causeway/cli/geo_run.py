@@ -1,4 +1,4 @@
-"""`causeway geo run`: the run, begun anew where this machine's destinations change."""
+"""`causeway geo run`: mirrors to the destinations, and restarts if this machine's list changes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Final
 from causeway.cli.guard import complain, warn
 from causeway.cli.run import run_settings
 from causeway.errors import CausewayError, ConfigError
-from causeway.geo import local_file as memory
-from causeway.geo import settings
-from causeway.geo.local_file import Remembered
+from causeway.geo import GeoFile, read_geo_file, settings_of, unreachable_destinations
 
 if TYPE_CHECKING:
     from causeway.config import Settings
@@ -24,44 +22,44 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 1.0
 
 
-class Ending(threading.Event):
-    """Set by a signal, as ever, or by `renew`: then `anew`, and the run is to begin anew."""
+class StopOrRestart(threading.Event):
+    """Ends a run: set by a signal, or by `restart`, which also sets `restarting`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.anew = False
+        self.restarting = False
 
-    def renew(self) -> None:
+    def restart(self) -> None:
         if not self.is_set():
-            self.anew = True
+            self.restarting = True
             self.set()
 
 
 def run(
-    found: Remembered,
+    found: GeoFile,
     *,
     more: Path | None,
     until_caught_up: bool,
     start_from: int | None,
     adopt: bool,
 ) -> int:
-    """Until a signal comes. Waits for the first destination where there is none. With
-    `until_caught_up`, destinations that cannot be reached are left out, and said: the exit code is
-    theirs then, where all else went well."""
+    """Runs until a signal. Waits for the first destination if there is none. `until_caught_up`
+    leaves out destinations that do not answer, with a message; the exit code is theirs then, if
+    everything else succeeds."""
     found.known_origin()
     if until_caught_up and not found.destinations:
         raise ConfigError("geo run", cause="this machine knows no destination: nothing to copy")
     while True:
         if not found.destinations:
             found = _await_destination(found)
-        wanted = settings.settings(found, more=more)
+        wanted = settings_of(found, more=more)
         warn(wanted.warnings)
         away: Mapping[str, CausewayError] = {}
         if until_caught_up:
             wanted, away = _reached(wanted)
             for name, error in away.items():
                 complain(f"nothing is copied to {name}: {error}")
-        ending, over = Ending(), threading.Event()
+        ending, over = StopOrRestart(), threading.Event()
         watcher = threading.Thread(
             target=_watch, args=(found, ending, over), name="geo destinations", daemon=True
         )
@@ -77,18 +75,17 @@ def run(
         finally:
             over.set()
             watcher.join()
-        if not ending.anew:
+        if not ending.restarting:
             return code or next((error.exit_code for error in away.values()), 0)
-        # What a person wished for at the start is done.
+        # These options are for the first start only.
         start_from, adopt = None, False
-        found = memory.read(found.path)
+        found = read_geo_file(found.path)
 
 
 def _reached(wanted: Settings) -> tuple[Settings, Mapping[str, CausewayError]]:
-    """With those destinations that answer, and why the others do not. Raises where none does."""
-    from causeway.geo import destinations
-
-    away = destinations.away(wanted.links)
+    """The settings with the destinations that answer, and the errors of the others. Raises
+    CausewayError if none answers."""
+    away = unreachable_destinations(wanted.links)
     if len(away) == len(wanted.links):
         raise next(iter(away.values()))
     return replace(
@@ -100,12 +97,12 @@ def _reached(wanted: Settings) -> tuple[Settings, Mapping[str, CausewayError]]:
     ), away
 
 
-def _await_destination(found: Remembered) -> Remembered:
+def _await_destination(found: GeoFile) -> GeoFile:
     print(
         "causeway: no destination yet: causeway geo destination add NAME --bootstrap host:port",
         file=sys.stderr,
     )
-    # Nothing is under way yet: to end is to leave.
+    # No mirror runs yet, so the process may just exit.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         while not found.destinations:
@@ -116,16 +113,16 @@ def _await_destination(found: Remembered) -> Remembered:
     return found
 
 
-def _watch(found: Remembered, ending: Ending, over: threading.Event) -> None:
+def _watch(found: GeoFile, ending: StopOrRestart, over: threading.Event) -> None:
     while not over.wait(_LOOK_S):
         if _again(found) != found:
-            ending.renew()
+            ending.restart()
             return
 
 
-def _again(found: Remembered) -> Remembered:
-    """As it is by now; as before while somebody has broken it."""
+def _again(found: GeoFile) -> GeoFile:
+    """The file as it is now; the earlier one while the file cannot be read."""
     try:
-        return memory.read(found.path)
+        return read_geo_file(found.path)
     except CausewayError:
         return found

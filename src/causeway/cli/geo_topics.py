@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli import geo_show as show
 from causeway.cli.commands import command
 from causeway.cli.common import JsonOption, console, print_json, waiting
-from causeway.cli.geo_common import (
+from causeway.cli.geo_output import (
     NameArgument,
     NoWaitOption,
     ReasonOption,
@@ -20,10 +19,11 @@ from causeway.cli.geo_common import (
     TopicsArgument,
     look,
     say,
+    status_table,
 )
 
 if TYPE_CHECKING:
-    from causeway.geo.topics import Done
+    from causeway.geo import Done
 
 app = typer.Typer(name="topics", no_args_is_help=True, help="Topics that are copied.")
 
@@ -40,20 +40,20 @@ def add_topics(
 ) -> int:
     """Copy topics to a destination, from their first record on.
 
-    One that was copied before goes on where it was. All of them are added, or none.
+    A topic that was copied before goes on at its position. All of the topics are added, or none.
     """
-    from causeway.geo.topics import add
+    from causeway.geo import add_topics as add
 
     act = partial(add, reason=reason, wait_s=None if no_wait else timeout)
-    return _act(context, name, topics, act, "waiting until they are there", as_json)
+    return _act(context, name, topics, act, "waiting until the topics exist", as_json)
 
 
 @command(app, "geo topics list")
 def list_topics(
     context: typer.Context, name: SomeArgument = None, as_json: JsonOption = False
 ) -> int:
-    """The topics that are copied, with who chose them and how far they are."""
-    return look(context, name, as_json, show.standing)
+    """List the chosen topics, with their status and who chose them."""
+    return look(context, name, as_json, status_table)
 
 
 @command(app, "geo topics available")
@@ -66,11 +66,11 @@ def available_topics(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Topics of the origin that could be copied to a destination, and are not."""
-    from causeway.geo import settings
-    from causeway.geo import topics as choosing
+    """List the topics of the origin that are not copied to a destination and can be."""
+    from causeway.geo import available_topics as available
+    from causeway.geo import link_to
 
-    found = choosing.available(settings.link_to(context.obj, name), match)
+    found = available(link_to(context.obj, name), match)
     if as_json:
         print_json({"destination": name, "topics": list(found)})
         return
@@ -89,8 +89,8 @@ def pause_topics(
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Copy nothing more of topics until they are resumed."""
-    from causeway.geo.topics import pause
+    """Stop copying topics until they are resumed."""
+    from causeway.geo import pause_topics as pause
 
     act = partial(pause, reason=reason, wait_s=None if no_wait else timeout)
     return _act(context, name, topics, act, "waiting until they are paused", as_json)
@@ -106,8 +106,8 @@ def resume_topics(
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Go on with topics where they were: nothing is lost or doubled."""
-    from causeway.geo.topics import resume
+    """Continue paused topics at their positions: no record is lost or doubled."""
+    from causeway.geo import resume_topics as resume
 
     act = partial(resume, reason=reason, wait_s=None if no_wait else timeout)
     return _act(context, name, topics, act, "waiting until they go on", as_json)
@@ -123,11 +123,11 @@ def remove_topics(
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Copy topics no more. On the destination they stay, with all that they have."""
-    from causeway.geo.topics import remove
+    """Stop copying topics. The copies on the destination stay, with their records."""
+    from causeway.geo import remove_topics as remove
 
     act = partial(remove, reason=reason, wait_s=None if no_wait else timeout)
-    return _act(context, name, topics, act, "waiting until they are copied no more", as_json)
+    return _act(context, name, topics, act, "waiting until copying has ended", as_json)
 
 
 def _act(
@@ -138,9 +138,9 @@ def _act(
     until: str,
     as_json: bool,
 ) -> int:
-    from causeway.geo import settings
+    from causeway.geo import link_to
 
-    link = settings.link_to(context.obj, name)
+    link = link_to(context.obj, name)
     with waiting() as told:
         told(until)
         done = act(link, topics)

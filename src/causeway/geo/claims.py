@@ -1,6 +1,6 @@
-"""Whose names are whose on a cluster, by the ids of clusters: names alone could mean anything.
+"""Checks which cluster a name means, by cluster ids: one name can be given to two clusters.
 
-Each pair of origin and destination says so among its directives, in a record of kind ORIGIN.
+The directives of each pair of origin and destination have a record of kind ORIGIN with the id.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.link_topics import DirectiveLog, LinkDirectives
 
-ANSWER_S: Final = 10.0  # so long a cluster is waited for
+ANSWER_S: Final = 10.0  # the wait for a cluster
 _TOPIC: Final = re.compile(r"__causeway\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.directives")
 
 
 class Claim(NamedTuple):
-    """On the destination called `destination`, `origin` is the cluster with the id `cluster`."""
+    """On `destination`, the name `origin` means the cluster with the id `cluster`."""
 
     origin: str
     destination: str
@@ -28,16 +28,16 @@ class Claim(NamedTuple):
     by: str
 
 
-def id_of(cluster: Cluster) -> str:
-    """Raises CausewayError where it cannot be reached, or has none."""
+def cluster_id(cluster: Cluster) -> str:
+    """The id of the cluster. Raises CausewayError if the cluster does not answer or has no id."""
     found = cluster.bootstrap_check(ANSWER_S).cluster_id
     if not found:
-        raise CausewayError("geo", str(cluster), "it does not tell its cluster id")
+        raise CausewayError("geo", str(cluster), "it does not give its cluster id")
     return found
 
 
 def on(cluster: Cluster) -> Iterator[Claim]:
-    """What others have said there; what we may not read is left out. Raises CausewayError."""
+    """The claims on a cluster, without those that this user may not read. Raises CausewayError."""
     for name in sorted(cluster.metadata(None).topics):
         if (match := _TOPIC.fullmatch(name)) is None:
             continue
@@ -52,7 +52,7 @@ def on(cluster: Cluster) -> Iterator[Claim]:
 
 
 def check(link: LinkSettings, target: Cluster, source_id: str, target_id: str) -> None:
-    """Raises ConfigError where the destination is the origin, or a name of theirs is taken."""
+    """Raises ConfigError if the destination is the origin, or if one of the names is taken."""
     origin, name = link.source.alias, link.target.alias
     if source_id == target_id:
         raise ConfigError(
@@ -67,7 +67,7 @@ def check(link: LinkSettings, target: Cluster, source_id: str, target_id: str) -
             raise ConfigError(
                 "geo",
                 f"origin {origin}",
-                f"on {name} that name stands for the cluster {claim.cluster} already, {claim.by};"
+                f"on {name} this name already means the cluster {claim.cluster}, {claim.by};"
                 f" ours is {source_id}",
                 remedy="give one of them another name",
             )
@@ -75,31 +75,31 @@ def check(link: LinkSettings, target: Cluster, source_id: str, target_id: str) -
             raise ConfigError(
                 "geo",
                 f"destination {name}",
-                f"this cluster is called {claim.destination} already, {claim.by}",
+                f"this cluster is already called {claim.destination}, {claim.by}",
                 remedy=f"use that name: causeway geo destination add {claim.destination} …",
             )
 
 
 def check_standing(standing: LinkDirectives, link: LinkSettings, source_id: str) -> None:
-    """Raises ConfigError where the link's destination is none any more, or another origin's."""
+    """Raises ConfigError if the target of the link is not a destination of this origin."""
     own = geo_topics.origin(standing)
     if own is None:
         raise ConfigError(
             "geo",
             f"destination {link.target.alias}",
-            f"{link.source.alias} is no origin there: it was never added, or was removed",
+            f"{link.source.alias} is not an origin there: it was never added, or was removed",
             remedy=f"causeway geo destination add {link.target.alias} --bootstrap host:port",
         )
     if own.cluster != source_id:
         raise ConfigError(
             "geo",
             f"origin {link.source.alias}",
-            f"on {link.target.alias} that name stands for the cluster {own.cluster}, {own.by};"
+            f"on {link.target.alias} this name means the cluster {own.cluster}, {own.by};"
             f" ours is {source_id}",
         )
 
 
 def came_from(source: Cluster, target_id: str) -> tuple[str, ...]:
-    """What the destination is called on the origin, where that is a destination of it in turn:
-    topics whose names begin so came from there. Raises CausewayError."""
+    """The names of the destination on the origin, if the origin is a destination of it as well.
+    Topics whose names begin with one of them came from there. Raises CausewayError."""
     return tuple(sorted({claim.origin for claim in on(source) if claim.cluster == target_id}))

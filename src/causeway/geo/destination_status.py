@@ -1,4 +1,4 @@
-"""How far each chosen topic is, destination by destination, by the clusters alone."""
+"""The status of each chosen topic on each destination, from the clusters alone."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _AT_ONCE: Final = 8  # destinations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicStanding:
-    """A chosen topic. `state`: a model.State, one of operate.status's words, or MISSING; `reasons`
-    of partitions that say why. `lag_records`, `lag_ms`: see operate.status; None where unknown."""
+class ChosenTopicStatus:
+    """`state`: see causeway.status, or MISSING or UNKNOWN; `reasons`: those of its partitions;
+    `lag_records`, `lag_ms`: None if unknown."""
 
     topic: str
     target: str
@@ -39,26 +39,64 @@ class TopicStanding:
     lag_records: int | None
     lag_ms: int | None
 
+    def as_json(self) -> dict[str, Any]:
+        """For `--json` and the API: stable keys."""
+        paused = self.paused
+        return {
+            "topic": self.topic,
+            "target_topic": self.target,
+            "state": self.state,
+            "reasons": list(self.reasons),
+            "partitions": self.partitions,
+            "lag_records": self.lag_records,
+            "lag_ms": self.lag_ms,
+            "who": self.by.who,
+            "why": self.by.why,
+            "at_ms": self.by.at,
+            "paused": None if paused is None else directive_as_json(paused),
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """`by`: who made it one; None where nobody has, or it was removed. `error`: why nothing else
-    is known. `reason`: why its driver does not act on what is chosen."""
+    """`by`: the directive that added it; None: it was never added, or was removed. `error`: why
+    nothing else is known. `reason`: why its driver does not act on the chosen topics."""
 
     name: str
     link: LinkSettings
     cluster: str | None = None
     by: Directive | None = None
     driver: Driver | None = None
-    topics: tuple[TopicStanding, ...] = ()
+    topics: tuple[ChosenTopicStatus, ...] = ()
     reason: str | None = None
     status: LinkStatus | None = None
     error: CausewayError | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`: stable keys."""
+        link, driver, by = self.link, self.driver, self.by
+        return {
+            "destination": self.name,
+            "link": link.name,
+            "bootstrap": [f"{host}:{port}" for host, port in link.target.bootstrap],
+            "cluster_id": self.cluster,
+            "added": None if by is None else directive_as_json(by),
+            "driver": None
+            if driver is None
+            else {
+                "owner": driver.owner,
+                "running": driver.running,
+                "last_seen_ms": driver.last_seen_ms,
+            },
+            "error": None if self.error is None else str(self.error),
+            "reason": self.reason,
+            "topics": [each.as_json() for each in self.topics],
+        }
 
-def look(settings: Settings) -> tuple[Destination, ...]:
-    """At each destination, side by side: one that does not answer holds up no other. What cannot
-    be asked says why in its `error`."""
+
+def look_at(settings: Settings) -> tuple[Destination, ...]:
+    """Looks at all destinations in parallel. One that does not answer has the reason in `error`,
+    and does not delay the others."""
     if not settings.links:
         return ()
     with clusters() as connect, ThreadPoolExecutor(min(_AT_ONCE, len(settings.links))) as pool:
@@ -69,9 +107,9 @@ def _look(link: LinkSettings, connect: Connect) -> Destination:
     name = link.target.alias
     try:
         target = connect(link.target_admin)
-        cluster = claims.id_of(target)
+        cluster = claims.cluster_id(target)
         standing = geo_topics.learn(target, link)
-        # Of its own, as a driver may share the link's.
+        # A copy: a driver of this process may share the topics of the link.
         shown = replace(link, chosen=ChosenTopics(geo_topics.names(standing, link)))
         status = status_of(shown, connect, None, only=geo_topics.chosen(standing).keys())
     except CausewayError as error:
@@ -90,8 +128,8 @@ def _look(link: LinkSettings, connect: Connect) -> Destination:
 
 def topics_of(
     link: LinkSettings, standing: LinkDirectives, status: LinkStatus
-) -> tuple[TopicStanding, ...]:
-    """Of what was chosen by `standing`, by name."""
+) -> tuple[ChosenTopicStatus, ...]:
+    """The status of the topics that `standing` has, by name."""
     parts = {
         topic: list(found)
         for topic, found in groupby(
@@ -113,7 +151,7 @@ def _topic(
     parts: Sequence[PartitionStatus],
     problems: Mapping[str, str],
     status: LinkStatus,
-) -> TopicStanding:
+) -> ChosenTopicStatus:
     paused = standing.pause_of(Scope(name))
     lags = [one.lag_records for one in parts]
     ages = [one.lag_ms for one in parts]
@@ -122,7 +160,7 @@ def _topic(
         reasons.append(problem)
     if not parts and problem is None and status.unavailable is not None:
         reasons.append(status.unavailable)
-    return TopicStanding(
+    return ChosenTopicStatus(
         topic=name,
         target=target_of(link, name),
         by=by,
@@ -140,44 +178,5 @@ def _state(parts: Sequence[PartitionStatus], paused: Directive | None, *, known:
         return MISSING if known else UNKNOWN
     states = [one.state for one in parts]
     if paused is not None and State.STOPPED not in states:
-        return State.PAUSED  # also where no driver runs that could say so
+        return State.PAUSED  # even if no driver runs that reports it
     return worst(states) or UNKNOWN
-
-
-def as_json(destination: Destination) -> dict[str, Any]:
-    """For `--json`: stable keys."""
-    link, driver, by = destination.link, destination.driver, destination.by
-    return {
-        "destination": destination.name,
-        "link": link.name,
-        "bootstrap": [f"{host}:{port}" for host, port in link.target.bootstrap],
-        "cluster_id": destination.cluster,
-        "added": None if by is None else directive_as_json(by),
-        "driver": None
-        if driver is None
-        else {
-            "owner": driver.owner,
-            "running": driver.running,
-            "last_seen_ms": driver.last_seen_ms,
-        },
-        "error": None if destination.error is None else str(destination.error),
-        "reason": destination.reason,
-        "topics": [_topic_json(each) for each in destination.topics],
-    }
-
-
-def _topic_json(each: TopicStanding) -> dict[str, Any]:
-    paused = each.paused
-    return {
-        "topic": each.topic,
-        "target_topic": each.target,
-        "state": each.state,
-        "reasons": list(each.reasons),
-        "partitions": each.partitions,
-        "lag_records": each.lag_records,
-        "lag_ms": each.lag_ms,
-        "who": each.by.who,
-        "why": each.by.why,
-        "at_ms": each.by.at,
-        "paused": None if paused is None else directive_as_json(paused),
-    }

@@ -1,4 +1,4 @@
-"""Destinations: a cluster becomes one, and is one no more. What is chosen for it stands there."""
+"""Adds and removes destinations. A destination keeps the list of its chosen topics itself."""
 
 from __future__ import annotations
 
@@ -18,42 +18,53 @@ from causeway.link_topics import Directive, OriginDirective, directive_as_json, 
 from causeway.operate.directives.act import WAIT_S, Asking, wish_of
 
 _SHOWN = 5
-_AT_ONCE = 8  # destinations that are asked
+_AT_ONCE = 8  # destinations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """`before`: who has said so already, and when; then nothing was written. `topics`: chosen
-    there before."""
+    """`before`: the directive that added it earlier; nothing was written then. `topics`: the topics
+    that were already chosen."""
 
     destination: str
     cluster: str
     before: Directive | None
     topics: Sequence[str]
 
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`: stable keys."""
+        before = self.before
+        return {
+            "destination": self.destination,
+            "cluster_id": self.cluster,
+            "changed": before is None,
+            "before": None if before is None else directive_as_json(before),
+            "topics": list(self.topics),
+        }
 
-def add(
+
+def add_destination(
     link: LinkSettings,
     *,
     known: str | None = None,
     who: str | None = None,
     reason: str | None = None,
 ) -> Added:
-    """Makes the link's target a destination of its source: writes there whose cluster the origin's
-    name stands for.
+    """Makes the target of the link a destination of its source: writes the cluster id of the
+    origin there.
 
-    `known`: the id of the cluster that had the destination's name until now. Raises ConfigError
-    where this is another, where it is the origin itself, or one of both names is taken there;
-    ConflictError where somebody else does so at the same time; CausewayError.
+    `known`: the id of the cluster that had this name until now. Raises ConfigError if the cluster
+    is another one or the origin itself, or if one of the names is taken; ConflictError for a
+    concurrent request; CausewayError.
     """
     with clusters() as connect:
         source, target = connect(link.source_admin), connect(link.target_admin)
-        source_id, target_id = claims.id_of(source), claims.id_of(target)
+        source_id, target_id = claims.cluster_id(source), claims.cluster_id(target)
         if known is not None and known != target_id:
             raise ConfigError(
                 "add",
                 f"destination {link.target.alias}",
-                f"that is the cluster {known} until now, and this is {target_id}",
+                f"this name means the cluster {known}, and this is {target_id}",
                 remedy=f"take another name, or first: causeway geo destination remove"
                 f" {link.target.alias}",
             )
@@ -69,7 +80,7 @@ def add(
         )
 
 
-def remove(
+def remove_destination(
     link: LinkSettings,
     *,
     confirmed: bool,
@@ -77,8 +88,8 @@ def remove(
     reason: str | None = None,
     wait_s: float | None = WAIT_S,
 ) -> Done:
-    """Nothing is copied there any more, and what was stays. Raises ConfigError where topics are
-    copied there and nobody has `confirmed` that; otherwise as `topics.remove`."""
+    """Stops copying to the destination; its topics stay. Raises ConfigError if topics are copied
+    there and the call is not `confirmed`; otherwise like `remove_topics`."""
     name = link.target.alias
     with clusters() as connect:
         standing = geo_topics.learn(connect(link.target_admin), link)
@@ -89,7 +100,7 @@ def remove(
                 "remove",
                 f"destination {name}",
                 f"topics are copied there: {', '.join(names[:_SHOWN])}{more}",
-                remedy="with --yes they are copied no more, and stay there as they are",
+                remedy="with --yes copying ends, and the topics stay there",
             )
         targets = {each: target_of(link, each) for each in names}
         asking = Asking(link, "remove", connect)
@@ -99,9 +110,8 @@ def remove(
         return done(asking, "remove destination", targets, plan, standing, wait_s)
 
 
-def away(links: Sequence[LinkSettings]) -> dict[str, CausewayError]:
-    """The destinations of `links` that cannot be reached now, by name, and why: asked side by
-    side."""
+def unreachable_destinations(links: Sequence[LinkSettings]) -> dict[str, CausewayError]:
+    """The targets of `links` that do not answer now, with the reasons; asked in parallel."""
     with clusters() as connect, ThreadPoolExecutor(max(1, min(_AT_ONCE, len(links)))) as pool:
         checks = {
             link.target.alias: pool.submit(connect(link.target_admin).bootstrap_check)
@@ -112,15 +122,3 @@ def away(links: Sequence[LinkSettings]) -> dict[str, CausewayError]:
         if error is not None and not isinstance(error, CausewayError):
             raise error
     return {name: error for name, error in errors.items() if isinstance(error, CausewayError)}
-
-
-def as_json(added: Added) -> dict[str, Any]:
-    """For `--json`: stable keys."""
-    before = added.before
-    return {
-        "destination": added.destination,
-        "cluster_id": added.cluster,
-        "changed": before is None,
-        "before": None if before is None else directive_as_json(before),
-        "topics": list(added.topics),
-    }

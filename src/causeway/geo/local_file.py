@@ -1,8 +1,7 @@
-"""What this machine remembers: where the origin and its destinations are. No secret: of how to log
-in, only the path of a file.
+"""The addresses of origin and destinations that this machine remembers. For logins, the file has
+only the path of a client.properties.
 
-All else is known by the destinations themselves, so any machine that knows the addresses can take
-the next action.
+The destinations keep everything else, so each machine that has the addresses can act next.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from typing import Any, Final
 from causeway.errors import ConfigError
 
 VERSION: Final = 1
-VARIABLE: Final = "CAUSEWAY_GEO_CONFIG"
+GEO_FILE_VARIABLE: Final = "CAUSEWAY_GEO_CONFIG"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-# Keys of a property file that begin so mean other things.
+# Keys of a property file that begin with one of these have another meaning.
 _RESERVED: Final = frozenset({"spark", "causeway", "clusters", "config"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A cluster: what it is called, where it is, and the client.properties to reach it with;
-    `cluster`: the id of a destination, once it was asked."""
+class ClusterAddress:
+    """`config`: the client.properties for the cluster; `cluster`: the id of a destination, once it
+    is known."""
 
     name: str
     bootstrap: str
@@ -45,31 +44,31 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
-    """`path`: of the file it stands in, which may not be there yet."""
+class GeoFile:
+    """`path`: of this file, which need not exist yet."""
 
     path: Path
-    origin: Place | None = None
-    destinations: tuple[Place, ...] = ()
+    origin: ClusterAddress | None = None
+    destinations: tuple[ClusterAddress, ...] = ()
 
     def cluster_of(self, name: str) -> str | None:
-        """The id of the destination of that name, where there is one and it was asked."""
+        """The cluster id of the destination `name`; None if it is not known."""
         return next((each.cluster for each in self.destinations if each.name == name), None)
 
-    def known_origin(self) -> Place:
-        """Raises ConfigError where nobody has named one."""
+    def known_origin(self) -> ClusterAddress:
+        """The origin. Raises ConfigError if it was never named."""
         if self.origin is None:
             raise ConfigError(
                 "geo",
-                cause="no origin is known: the cluster whose topics are to be copied",
+                cause="no origin is known (the cluster whose topics are copied)",
                 remedy="name it once: causeway geo --origin NAME=host:port"
                 " [--origin-config client.properties]",
             )
         return self.origin
 
-    def destination(self, name: str) -> Place:
-        """Raises ConfigError with the names that there are."""
-        self.known_origin()  # the first step first
+    def destination(self, name: str) -> ClusterAddress:
+        """The destination `name`. Raises ConfigError with the known names."""
+        self.known_origin()
         for each in self.destinations:
             if each.name == name:
                 return each
@@ -77,64 +76,66 @@ class Remembered:
         raise ConfigError(
             "geo",
             f"destination {name}",
-            f"none is known by that name on this machine; there is {names}",
+            f"this machine knows no such destination; it knows {names}",
             remedy=f"causeway geo destination add {name} --bootstrap host:port",
         )
 
-    def with_origin(self, place: Place) -> Remembered:
-        """Raises ConfigError for another origin than the one that is known, or a name that a
-        destination has."""
+    def with_origin(self, place: ClusterAddress) -> GeoFile:
+        """Raises ConfigError if another origin is known, or if a destination has the name."""
         check_name(place.name, "origin")
         if self.origin is not None and self.origin.name != place.name:
             raise ConfigError(
                 "geo",
                 f"origin {place.name}",
-                f"{self.path} is about the origin {self.origin.name}, and holds one",
-                remedy=f"--config FILE (or {VARIABLE}) keeps another beside it",
+                f"{self.path} has the origin {self.origin.name}, and a file has one origin",
+                remedy=f"--config FILE (or {GEO_FILE_VARIABLE}) names a file for another origin",
             )
         if any(each.name == place.name for each in self.destinations):
             raise _same_name(place.name)
         return replace(self, origin=place)
 
-    def with_destination(self, place: Place) -> Remembered:
-        """In the place of one that has its name. Raises ConfigError."""
+    def with_destination(self, place: ClusterAddress) -> GeoFile:
+        """Replaces the destination of the same name. Raises ConfigError."""
         check_name(place.name, "destination")
         if self.origin is not None and self.origin.name == place.name:
             raise _same_name(place.name)
         others = [each for each in self.destinations if each.name != place.name]
         return replace(self, destinations=_sorted([*others, place]))
 
-    def without_destination(self, name: str) -> Remembered:
+    def without_destination(self, name: str) -> GeoFile:
         return replace(
             self, destinations=tuple(each for each in self.destinations if each.name != name)
         )
 
-    def only(self, name: str | None) -> Remembered:
-        """With one of its destinations, or all. Raises ConfigError."""
+    def only(self, name: str | None) -> GeoFile:
+        """With the destination `name` only; None: with all. Raises ConfigError."""
         return self if name is None else replace(self, destinations=(self.destination(name),))
 
 
 def default_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """`CAUSEWAY_GEO_CONFIG`, else `geo.json` in the user's folder of settings. Raises ConfigError
-    for a user without a home."""
-    if named := environment.get(VARIABLE):
+    """CAUSEWAY_GEO_CONFIG, else `geo.json` in the user's configuration folder. Raises ConfigError
+    for a user without a home directory."""
+    if named := environment.get(GEO_FILE_VARIABLE):
         return Path(named)
     base = environment.get("XDG_CONFIG_HOME", "")
-    # A relative path there is to be ignored, says the XDG Base Directory Specification.
+    # The XDG Base Directory Specification says to ignore a relative path.
     try:
         directory = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
     except RuntimeError:
-        cause, remedy = "this user has no home directory", f"set {VARIABLE} to the file's path"
+        cause, remedy = (
+            "this user has no home directory",
+            f"set {GEO_FILE_VARIABLE} to the file's path",
+        )
         raise ConfigError("find", "the settings of geo-replication", cause, remedy=remedy) from None
     return directory / "causeway" / "geo.json"
 
 
-def read(path: Path) -> Remembered:
-    """What stands in `path`; nothing where it is not there. Raises ConfigError."""
+def read_geo_file(path: Path) -> GeoFile:
+    """The content of `path`; empty if there is no such file. Raises ConfigError."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
-        return Remembered(path=path)
+        return GeoFile(path=path)
     except (OSError, UnicodeDecodeError) as error:
         cause = (error.strerror or "").lower() if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError("read", str(path), cause) from None
@@ -148,76 +149,78 @@ def read(path: Path) -> Remembered:
         raise ConfigError(
             "read",
             str(path),
-            "it is not what `causeway geo` writes",
+            "`causeway geo` did not write this file",
             remedy="move it away, and name origin and destinations again:"
-            " their clusters know what was chosen",
+            " the clusters have the chosen topics",
         ) from None
-    return Remembered(path=path, origin=origin, destinations=_sorted(destinations))
+    return GeoFile(path=path, origin=origin, destinations=_sorted(destinations))
 
 
-def write(remembered: Remembered) -> None:
-    """For this user alone, and as a whole or not at all. Raises ConfigError."""
-    path = remembered.path
+def write_geo_file(known: GeoFile) -> None:
+    """Writes a file that only this user can read, atomically. Raises ConfigError."""
+    path = known.path
     content = {
         "version": VERSION,
-        "origin": None if remembered.origin is None else remembered.origin.as_json(),
-        "destinations": [each.as_json() for each in remembered.destinations],
+        "origin": None if known.origin is None else known.origin.as_json(),
+        "destinations": [each.as_json() for each in known.destinations],
     }
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Such a file is 0600 from its first byte on.
-        descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        # mkstemp creates the file with mode 0600.
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-            Path(beside).replace(path)
+            Path(temporary).replace(path)
         except BaseException:
-            Path(beside).unlink(missing_ok=True)
+            Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
         raise ConfigError(
             "remember in",
             str(path),
             (error.strerror or str(error)).lower(),
-            remedy=f"--config FILE, or {VARIABLE}, names another place",
+            remedy=f"--config FILE, or {GEO_FILE_VARIABLE}, names another file",
         ) from None
 
 
-def change(path: Path, to: Callable[[Remembered], Remembered]) -> Remembered:
-    """What stands there by now, changed and written: others may have changed it since it was read.
-    Raises ConfigError."""
-    after = to(read(path))
-    write(after)
+def change_geo_file(path: Path, to: Callable[[GeoFile], GeoFile]) -> GeoFile:
+    """Reads the file again, because other commands may have changed it, applies `to`, and writes
+    the result. Raises ConfigError."""
+    after = to(read_geo_file(path))
+    write_geo_file(after)
     return after
 
 
-def parse_origin(text: str, config: Path | None) -> Place:
-    """Of `NAME=host:port,…`. Raises ConfigError."""
+def parse_origin(text: str, config: Path | None) -> ClusterAddress:
+    """Parses `NAME=host:port,…`. Raises ConfigError."""
     name, equals, bootstrap = text.partition("=")
     if not equals or not bootstrap.strip():
         raise ConfigError(
             "read option", f"--origin {text}", "it is not NAME=host:port[,host:port…]"
         )
-    return place(name.strip(), bootstrap, config, "origin")
+    return cluster_address(name.strip(), bootstrap, config, "origin")
 
 
-def place(name: str, bootstrap: str, config: Path | None, kind: str) -> Place:
-    """Checked, with an absolute path. Raises ConfigError."""
+def cluster_address(name: str, bootstrap: str, config: Path | None, kind: str) -> ClusterAddress:
+    """Checks the name, and that the file exists. Raises ConfigError."""
     check_name(name, kind)
     if config is not None:
         config = config.expanduser().absolute()
         if not config.is_file():
             raise ConfigError("read", str(config), "there is no such file")
-    return Place(name=name, bootstrap=bootstrap.strip(), config=config)
+    return ClusterAddress(name=name, bootstrap=bootstrap.strip(), config=config)
 
 
 def check_name(name: str, kind: str) -> None:
-    """Raises ConfigError for a name that topic names cannot bear, or that would hide where they
-    came from."""
+    """Raises ConfigError for a name that cannot begin the name of a topic, or would hide its
+    origin."""
     if name in _RESERVED:
-        raise ConfigError("geo", f"{kind} {name}", "keys that begin so mean other things")
+        raise ConfigError(
+            "geo", f"{kind} {name}", "keys that begin with this name have another meaning"
+        )
     if not _NAME.fullmatch(name):
         raise ConfigError(
             "geo",
@@ -227,17 +230,17 @@ def check_name(name: str, kind: str) -> None:
         )
 
 
-def _place(found: Mapping[str, Any], kind: str) -> Place:
+def _place(found: Mapping[str, Any], kind: str) -> ClusterAddress:
     name, bootstrap, config = found["name"], found["bootstrap"], found["config"]
     cluster = found.get("cluster_id")
     if not all(isinstance(each, str) for each in (name, bootstrap, cluster or "")):
         raise TypeError(kind)
     check_name(name, kind)
     config = None if config is None else Path(config)
-    return Place(name=name, bootstrap=bootstrap, config=config, cluster=cluster)
+    return ClusterAddress(name=name, bootstrap=bootstrap, config=config, cluster=cluster)
 
 
-def _sorted(places: Iterable[Place]) -> tuple[Place, ...]:
+def _sorted(places: Iterable[ClusterAddress]) -> tuple[ClusterAddress, ...]:
     return tuple(sorted(places, key=lambda each: each.name))
 
 

@@ -1,5 +1,5 @@
-"""Origin and destinations as the entries of a property file: what they settle is a mirror like any
-other, so every command that takes a file works on it (`causeway geo properties`)."""
+"""Turns origin and destinations into the entries of a property file. So they are a mirror like any
+other, and each command that takes a file works with them (`causeway geo properties`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Final
 from causeway.config import ClientSettings, Entry, LinkSettings, Problems, PropertyFile, Settings
 from causeway.config.reading import CLUSTER_KEYS, ROLE_KEYS, client_settings
 from causeway.errors import ConfigError
-from causeway.formats import load_properties, read_properties, settings_of
-from causeway.geo.local_file import Place, Remembered
+from causeway.formats import load_properties, read_properties
+from causeway.formats import settings_of as mm2_settings
+from causeway.geo.local_file import ClusterAddress, GeoFile
 
-# What is copied is the topics that people choose, with their consumer groups' offsets; nothing is
-# written to the origin.
+# Chosen topics are copied, with the offsets of their consumer groups. Nothing is written to the
+# origin.
 FLOWS: Final = {
     "causeway.geo": "true",
     "topics": "",
@@ -35,43 +36,46 @@ FLOWS: Final = {
 }
 
 _REFERENCES: Final = re.compile(r"""["']?(\$\{[^}]*\})+["']?""")
-_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*("[^"]*"|'[^']*'|[^\s;]+)""")  # of a login module
+# An option of a login module.
+_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*("[^"]*"|'[^']*'|[^\s;]+)""")
 _OPEN: Final = frozenset({"username", "clientId", "scope"})
 
 
-def settings(
-    remembered: Remembered,
+def settings_of(
+    known: GeoFile,
     *,
     more: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """One link from the origin to each destination. `more`: a property file with keys of the run
-    (`causeway.*`, `spark.*`) and of all flows. Raises ConfigError."""
+    """One link from the origin to each destination. `more`: a property file with keys for
+    this run (`causeway.*`, `spark.*`) and for all flows. Raises ConfigError."""
     environment = os.environ if environment is None else environment
-    origin = remembered.known_origin()
-    entries = dict(_flows(remembered))
-    for place in (origin, *remembered.destinations):
+    origin = known.known_origin()
+    entries = dict(_flows(known))
+    for place in (origin, *known.destinations):
         entries |= _of_place(place, _read(place, environment))
     if more is not None:
         problems = Problems(str(more))
         own = load_properties(more, problems, environment).entries
         for entry in own.values():
             if entry.key == "clusters" or entry.key.endswith(".bootstrap.servers"):
-                problems.add(f"{entry.place}: clusters are named by `causeway geo` alone")
+                problems.add(f"{entry.place}: only `causeway geo` names clusters")
         problems.raise_if_any()
         entries |= own
-    file = PropertyFile(path=more or remembered.path, entries=entries)
-    return settings_of(file, Problems(str(remembered.path)))
+    file = PropertyFile(path=more or known.path, entries=entries)
+    return mm2_settings(file, Problems(str(known.path)))
 
 
-def link_to(remembered: Remembered, name: str) -> LinkSettings:
-    """The link to the destination of that name. Raises ConfigError."""
-    (link,) = settings(remembered.only(name)).links
+def link_to(known: GeoFile, name: str) -> LinkSettings:
+    """The link to the destination `name`. Raises ConfigError."""
+    (link,) = settings_of(known.only(name)).links
     return link
 
 
-def client_of(place: Place, environment: Mapping[str, str] | None = None) -> ClientSettings:
-    """How one cluster is reached. Raises ConfigError."""
+def client_of(
+    place: ClusterAddress, environment: Mapping[str, str] | None = None
+) -> ClientSettings:
+    """The client settings for one cluster. Raises ConfigError."""
     environment = os.environ if environment is None else environment
     problems = Problems(_subject(place))
     found = client_settings(place.name, _read(place, environment), problems)
@@ -80,11 +84,11 @@ def client_of(place: Place, environment: Mapping[str, str] | None = None) -> Cli
     return found
 
 
-def as_properties(remembered: Remembered) -> Mapping[str, Entry]:
-    """The same for others to read: what the files of clients say stands as references to them, so
-    no secret is copied. Raises ConfigError where one of them is only in part a reference."""
-    entries = dict(_flows(remembered))
-    for place in (remembered.known_origin(), *remembered.destinations):
+def as_properties(known: GeoFile) -> Mapping[str, Entry]:
+    """The entries for other programs. Values of client.properties files become references to these
+    files, so no secret is copied. Raises ConfigError for a value that is a reference in part."""
+    entries = dict(_flows(known))
+    for place in (known.known_origin(), *known.destinations):
         own = {} if place.config is None else dict(read_properties(place.config).entries)
         referred = {
             name: Entry(key=name, value=_referring(place, entry), line=0)
@@ -94,16 +98,16 @@ def as_properties(remembered: Remembered) -> Mapping[str, Entry]:
     return entries
 
 
-def _flows(remembered: Remembered) -> Iterator[tuple[str, Entry]]:
-    origin = remembered.known_origin()
-    names = [origin.name, *(each.name for each in remembered.destinations)]
+def _flows(known: GeoFile) -> Iterator[tuple[str, Entry]]:
+    origin = known.known_origin()
+    names = [origin.name, *(each.name for each in known.destinations)]
     texts = {"clusters": ", ".join(names)}
-    texts |= {f"{origin.name}->{each.name}.enabled": "true" for each in remembered.destinations}
+    texts |= {f"{origin.name}->{each.name}.enabled": "true" for each in known.destinations}
     for key, value in {**texts, **FLOWS}.items():
         yield key, Entry(key=key, value=value, line=0)
 
 
-def _referring(place: Place, entry: Entry) -> str:
+def _referring(place: ClusterAddress, entry: Entry) -> str:
     """References are followed once: what is one itself stands as it is."""
     value = entry.value
     if "${" not in value:
@@ -113,14 +117,14 @@ def _referring(place: Place, entry: Entry) -> str:
         raise ConfigError(
             "geo properties",
             f"{place.config}: {entry.place}",
-            "it is a reference in one part, and a secret may be in another",
-            remedy="have all of its secrets be references",
+            "one part is a reference, and another part may be a secret",
+            remedy="make each secret of the value a reference",
         )
     return value
 
 
-def _read(place: Place, environment: Mapping[str, str]) -> dict[str, Entry]:
-    """What its file says, names without any prefix."""
+def _read(place: ClusterAddress, environment: Mapping[str, str]) -> dict[str, Entry]:
+    """The entries of its file, with names without prefixes."""
     own: Mapping[str, Entry] = {}
     if place.config is not None:
         problems = Problems(str(place.config))
@@ -129,20 +133,24 @@ def _read(place: Place, environment: Mapping[str, str]) -> dict[str, Entry]:
     found = _with_bootstrap(place, own)
     if "bootstrap.servers" not in found:
         raise ConfigError(
-            "geo", place.name, "where is it?", remedy="name some of its brokers: host:port,…"
+            "geo",
+            place.name,
+            "its address is missing",
+            remedy="name some of its brokers: host:port,…",
         )
     return found
 
 
-def _with_bootstrap(place: Place, own: Mapping[str, Entry]) -> dict[str, Entry]:
+def _with_bootstrap(place: ClusterAddress, own: Mapping[str, Entry]) -> dict[str, Entry]:
     if not place.bootstrap:
         return dict(own)
     key = "bootstrap.servers"
     return {**own, key: Entry(key=key, value=place.bootstrap, line=0)}
 
 
-def _of_place(place: Place, own: Mapping[str, Entry]) -> dict[str, Entry]:
-    """By the keys of a property file; what is no cluster's is each of its clients'."""
+def _of_place(place: ClusterAddress, own: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The entries under the keys of a property file. A key that is not for the whole cluster is set
+    for each of its clients."""
     found = {}
     for name, entry in own.items():
         roles = ("",) if name in CLUSTER_KEYS else tuple(f"{role}." for role in ROLE_KEYS)
@@ -158,5 +166,5 @@ def _of_place(place: Place, own: Mapping[str, Entry]) -> dict[str, Entry]:
     return found
 
 
-def _subject(place: Place) -> str:
+def _subject(place: ClusterAddress) -> str:
     return place.name if place.config is None else f"{place.name} ({place.config})"

@@ -1,4 +1,4 @@
-"""Topics of the origin that people choose, and choose no more, for one destination.
+"""Adds, removes, pauses and resumes the chosen topics of one destination.
 
 Each is written to the directives of the link on the destination (control/geo_topics.py). The
 leading process acts on it. All topics of one call are written, or none.
@@ -34,12 +34,12 @@ from causeway.operate.directives import act
 from causeway.operate.directives.act import WAIT_S, Asking, Outcome, wish_of
 from causeway.wire import codes
 
-MOST: Final = 1000  # topics at once
+MOST_TOPICS: Final = 1000  # topics at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """`changed`: false where it was so already; `before` says since when, and by whom."""
+class ChosenTopicChange:
+    """`changed`: false if nothing had to change; `before`: the earlier directive."""
 
     topic: str
     target: str
@@ -49,18 +49,37 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """`action`: add, remove, pause or resume. `driver`: who leads now, None where nobody does;
-    `acted`: whether it has acted, None where nobody waited; `refused`: why it does not."""
+    """`action`: add, remove, pause or resume. `driver`: the leading driver, None if none leads;
+    `acted`: whether it has acted, None if the call did not wait; `refused`: why it does not act."""
 
     destination: str
     action: str
-    topics: tuple[Topic, ...]
+    topics: tuple[ChosenTopicChange, ...]
     driver: str | None
     acted: bool | None
     refused: str | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        """For `--json` and the API: stable keys."""
+        return {
+            "destination": self.destination,
+            "action": self.action,
+            "driver": self.driver,
+            "acted": self.acted,
+            "refused": self.refused,
+            "topics": [
+                {
+                    "topic": each.topic,
+                    "target_topic": each.target,
+                    "changed": each.changed,
+                    "before": None if each.before is None else directive_as_json(each.before),
+                }
+                for each in self.topics
+            ],
+        }
 
-def add(
+
+def add_topics(
     link: LinkSettings,
     names: Sequence[str],
     *,
@@ -68,17 +87,17 @@ def add(
     reason: str | None = None,
     wait_s: float | None = WAIT_S,
 ) -> Done:
-    """Has topics of the origin copied, from the first record that it still has of each; one that
-    was copied before goes on where it was. Waits up to `wait_s` for the leading driver; None: not.
+    """Copies topics of the origin, each from its first record on; a topic that was copied before
+    goes on at its position. Waits up to `wait_s` for the leading driver; None: does not wait.
 
-    Raises ConfigError where one of them cannot be: unknown, with those like it; internal; one that
-    came from the destination; whose mirror has ended; or that has a namesake there whose records
-    nobody knows. ConflictError where somebody else acts at the same time; CausewayError.
+    Raises ConfigError for a topic that is unknown (with similar names), internal, or came from the
+    destination, whose mirror has ended, or whose mirror topic has records of unknown origin.
+    ConflictError for a concurrent request; CausewayError.
     """
     names = _checked(names, "add")
     with clusters() as connect:
         source, target = connect(link.source_admin), connect(link.target_admin)
-        source_id, target_id = claims.id_of(source), claims.id_of(target)
+        source_id, target_id = claims.cluster_id(source), claims.cluster_id(target)
         standing = geo_topics.learn(target, link)
         claims.check_standing(standing, link, source_id)
         _refuse_ended(standing, names)
@@ -91,7 +110,7 @@ def add(
         wishes = [wish.replace(scope=Scope(name)) for name in names]
 
         def decide(standing: LinkDirectives) -> DirectivePlan:
-            # Somebody may have removed the destination, or ended mirrors, since we looked.
+            # The destination may have been removed, or mirrors ended, since the look above.
             claims.check_standing(standing, link, source_id)
             _refuse_ended(standing, names)
             return geo_topics.plan_mirror(standing, wishes)
@@ -100,7 +119,7 @@ def add(
         return done(asking, "add", targets, plan, standing, wait_s)
 
 
-def remove(
+def remove_topics(
     link: LinkSettings,
     names: Sequence[str],
     *,
@@ -108,7 +127,7 @@ def remove(
     reason: str | None = None,
     wait_s: float | None = WAIT_S,
 ) -> Done:
-    """Has topics copied no more; what is there stays. Otherwise as `add`."""
+    """Stops copying topics; the copies stay. Otherwise like `add_topics`."""
     names = _checked(names, "remove")
     with clusters() as connect:
         standing = geo_topics.learn(connect(link.target_admin), link)
@@ -120,7 +139,7 @@ def remove(
         return done(asking, "remove", targets, plan, standing, wait_s)
 
 
-def pause(
+def pause_topics(
     link: LinkSettings,
     names: Sequence[str],
     *,
@@ -128,11 +147,11 @@ def pause(
     reason: str | None = None,
     wait_s: float | None = WAIT_S,
 ) -> Done:
-    """Has chosen topics copied no more until they are resumed. Otherwise as `remove`."""
+    """Stops copying topics until they are resumed. Otherwise like `remove_topics`."""
     return _each(link, names, "pause", partial(act.pause, who=who, reason=reason), wait_s)
 
 
-def resume(
+def resume_topics(
     link: LinkSettings,
     names: Sequence[str],
     *,
@@ -140,7 +159,7 @@ def resume(
     reason: str | None = None,
     wait_s: float | None = WAIT_S,
 ) -> Done:
-    """Has paused topics go on where they were. Otherwise as `remove`."""
+    """Continues paused topics at their positions. Otherwise like `remove_topics`."""
     return _each(link, names, "resume", partial(act.resume, who=who, reason=reason), wait_s)
 
 
@@ -161,7 +180,7 @@ def _each(
         destination=link.target.alias,
         action=action,
         topics=tuple(
-            Topic(
+            ChosenTopicChange(
                 topic=name,
                 target=target_of(link, name),
                 changed=outcome.changed,
@@ -175,11 +194,11 @@ def _each(
     )
 
 
-def available(link: LinkSettings, match: str = "") -> tuple[str, ...]:
-    """Topics of the origin that could be chosen and are not, by name. Raises CausewayError."""
+def available_topics(link: LinkSettings, match: str = "") -> tuple[str, ...]:
+    """The topics of the origin that are not chosen and can be, by name. Raises CausewayError."""
     with clusters() as connect:
         source, target = connect(link.source_admin), connect(link.target_admin)
-        target_id = claims.id_of(target)
+        target_id = claims.cluster_id(target)
         known = geo_topics.chosen(geo_topics.learn(target, link))
         back = claims.came_from(source, target_id)
         return tuple(
@@ -192,37 +211,17 @@ def available(link: LinkSettings, match: str = "") -> tuple[str, ...]:
         )
 
 
-def as_json(done: Done) -> dict[str, Any]:
-    """For `--json` and the API: stable keys."""
-    return {
-        "destination": done.destination,
-        "action": done.action,
-        "driver": done.driver,
-        "acted": done.acted,
-        "refused": done.refused,
-        "topics": [
-            {
-                "topic": each.topic,
-                "target_topic": each.target,
-                "changed": each.changed,
-                "before": None if each.before is None else directive_as_json(each.before),
-            }
-            for each in done.topics
-        ],
-    }
-
-
 def why_not(link: LinkSettings, name: str, back: Collection[str]) -> str | None:
-    """Why the link cannot mirror a topic of this name, once it is chosen; None where it can.
-    `back`: what the destination is called on the origin, see claims.came_from."""
+    """Why the link cannot mirror the topic `name`; None if it can. `back`: the names of the
+    destination on the origin, see claims.came_from."""
     decision = link.as_chosen(name)
     if decision.target_name is None:
         return decision.reason
     head = name.partition(".")[0]
     if head != name and head in back:
         return (
-            f"it came from {link.target.alias}, which is called {head} there: it would go in a"
-            " circle"
+            f"it came from {link.target.alias}, which is called {head} there: the link would"
+            " copy it back"
         )
     return None
 
@@ -230,18 +229,18 @@ def why_not(link: LinkSettings, name: str, back: Collection[str]) -> str | None:
 def _checked(names: Sequence[str], action: str) -> list[str]:
     found = list(dict.fromkeys(names))
     if not found:
-        raise ConfigError(action, cause="which topics?")
-    if len(found) > MOST:
-        raise ConfigError(action, f"{len(found)} topics", f"at most {MOST} at once")
+        raise ConfigError(action, cause="no topic is named")
+    if len(found) > MOST_TOPICS:
+        raise ConfigError(action, f"{len(found)} topics", f"at most {MOST_TOPICS} at once")
     for name in found:
         if not is_legal_name(name):
-            cause = "topics are named one by one, in letters, digits, '.', '_' and '-'"
+            cause = "name each topic; a name has letters, digits, '.', '_' and '-'"
             raise ConfigError(action, f"topic {name!r}", cause)
     return found
 
 
 def _targets(link: LinkSettings, names: Sequence[str], back: Collection[str]) -> dict[str, str]:
-    """Raises ConfigError for the first that cannot be mirrored."""
+    """Raises ConfigError for the first topic that cannot be mirrored."""
     for name in names:
         if (why := why_not(link, name, back)) is not None:
             raise ConfigError("add", f"topic {name}", why)
@@ -249,7 +248,7 @@ def _targets(link: LinkSettings, names: Sequence[str], back: Collection[str]) ->
 
 
 def target_of(link: LinkSettings, name: str) -> str:
-    """What a topic is called on the destination; its own name where it could not go there."""
+    """The name of the topic on the destination; its own name if it cannot be mirrored."""
     return link.as_chosen(name).target_name or name
 
 
@@ -265,7 +264,7 @@ def _refuse_ended(standing: LinkDirectives, names: Sequence[str]) -> None:
         end = standing.end_of(Scope(name))
         if end is not None:
             what = "the mirror" if end.scope == THE_LINK else "its mirror"
-            remedy = "`causeway failback` takes it up again" if end.how in ENDED else ""
+            remedy = "`causeway failback` starts it again" if end.how in ENDED else ""
             raise ConfigError(
                 "add", f"topic {name}", f"{what} was {end.how} {end.by}", remedy=remedy
             )
@@ -286,7 +285,8 @@ def _refuse_unknown(source: Cluster, link: LinkSettings, names: Sequence[str]) -
 def _refuse_namesakes(
     target: Cluster, targets: Mapping[str, str], contents: ProgressContents
 ) -> None:
-    """What of the origin they hold is unknown, so nothing could be copied exactly once."""
+    """Refuses topics whose mirror topic has records of unknown origin: exactly once would not
+    hold."""
     known = {at.topic for at in contents.partitions}
     names = {mirror: name for name, mirror in targets.items() if name not in known}
     found = target.metadata(sorted(names)).topics if names else {}
@@ -298,9 +298,9 @@ def _refuse_namesakes(
             raise ConfigError(
                 "add",
                 f"topic {names[at.topic]}",
-                f"{target} has a topic {at.topic} with records already, and nothing says what of"
-                " the origin they hold",
-                remedy="delete it there, or take it over with a file: `causeway geo properties`"
+                f"{target} already has a topic {at.topic} with records, and it is unknown which"
+                " records of the origin it holds",
+                remedy="delete it there, or adopt it with a file: `causeway geo properties`"
                 " and `causeway run --adopt`",
             )
 
@@ -313,7 +313,7 @@ def done(
     before: LinkDirectives,
     wait_s: float | None,
 ) -> Done:
-    """What became of what was written; `targets`: of the topics it is about."""
+    """The result of the written directives. `targets`: by topic, the name on the destination."""
     outcome = asking.outcome(None if wait_s is None else time.monotonic() + wait_s)
     changed = {str(key[1].topic) for key, _ in plan.changes if key[0] is DirectiveKind.MIRROR}
     known = geo_topics.chosen(before)
@@ -321,7 +321,9 @@ def done(
         destination=asking.link.target.alias,
         action=action,
         topics=tuple(
-            Topic(topic=name, target=target, changed=name in changed, before=known.get(name))
+            ChosenTopicChange(
+                topic=name, target=target, changed=name in changed, before=known.get(name)
+            )
             for name, target in targets.items()
         ),
         driver=outcome.driver,
@@ -331,10 +333,10 @@ def done(
 
 
 def _refused(asking: Asking, outcome: Outcome) -> str | None:
-    """A driver that was told, and says why it does not do it."""
+    """Why the driver, which has read the directives, does not act on them."""
     told = asking.contents.directives
     if outcome.driver is None or not outcome.acted or told is None:
         return outcome.refused
     if DirectiveKind.MIRROR.value not in told.kinds:
-        return f"{outcome.driver} runs an older Causeway, which knows nothing of it"
+        return f"{outcome.driver} runs an older Causeway, which does not know this directive"
     return told.reason if geo_topics.is_why_not(told.reason) else None

@@ -17,8 +17,16 @@ from pydantic import Field
 from causeway.config import LinkSettings
 from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError
-from causeway.geo import topics
-from causeway.geo.topics import Done
+from causeway.geo import (
+    MOST_TOPICS,
+    Done,
+    add_topics,
+    available_topics,
+    pause_topics,
+    remove_topics,
+    resume_topics,
+    target_of,
+)
 from causeway.http import shapes
 from causeway.http.actions import Actions, Body_, Wish
 from causeway.http.answers import AnyJSONResponse, paged
@@ -38,18 +46,18 @@ DestinationName = Annotated[str | None, Query(description="Of this destination a
 
 
 class Choice(Wish):
-    topics: list[str] = Field(min_length=1, max_length=topics.MOST)
+    topics: list[str] = Field(min_length=1, max_length=MOST_TOPICS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeoDoors:
     """The functions that ask clusters."""
 
-    add: Door = topics.add
-    remove: Door = topics.remove
-    pause: Door = topics.pause
-    resume: Door = topics.resume
-    available: Callable[[LinkSettings], Sequence[str]] = topics.available
+    add: Door = add_topics
+    remove: Door = remove_topics
+    pause: Door = pause_topics
+    resume: Door = resume_topics
+    available: Callable[[LinkSettings], Sequence[str]] = available_topics
 
 
 class Available:
@@ -139,7 +147,7 @@ def router(
         available.forget(link)
         # 202: it is written, and whoever leads, or will, acts on it.
         settled = outcome.acted and outcome.refused is None
-        return AnyJSONResponse(topics.as_json(outcome), 200 if settled else 202)
+        return AnyJSONResponse(outcome.as_json(), 200 if settled else 202)
 
     @api.post("/destinations/{destination}/topics", response_model=shapes.GeoAsked)
     async def add(request: Request, destination: str, choice: Choice) -> Response:
@@ -191,7 +199,7 @@ def _topic(link: LinkSettings, view: LinkView, directive: Directive) -> shapes.G
         destination=link.target.alias,
         link=link.name,
         topic=name,
-        target_topic=topics.target_of(link, name) if row is None else row.target_topic,
+        target_topic=target_of(link, name) if row is None else row.target_topic,
         state=State.WAITING if row is None else row.state,
         partitions=0 if row is None else row.partitions,
         lag_records=None if row is None else row.lag_records,

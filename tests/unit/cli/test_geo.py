@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from causeway.cli import geo_run, geo_show
+from causeway import geo as geo_package
+from causeway.cli import geo_output, geo_run
 from causeway.cli.common import console
 from causeway.cli.main import main
 from causeway.cluster import Cluster
 from causeway.errors import UnreachableError
-from causeway.geo import claims, destination_status, destinations, topics
 from causeway.geo import local_file as memory
-from causeway.geo.destination_status import Destination, TopicStanding
+from causeway.geo.destination_status import ChosenTopicStatus, Destination
 from causeway.geo.destinations import Added
-from causeway.geo.local_file import Place, Remembered
-from causeway.geo.topics import Done, Topic
+from causeway.geo.local_file import ClusterAddress, GeoFile
+from causeway.geo.topics import ChosenTopicChange, Done
 from causeway.link_topics import MirrorDirective, Scope
 from causeway.status.from_clusters import Driver
 from tests.harness.command import Ended
-from tests.unit.geo.test_standing import GEO
+from tests.unit.geo.test_destination_status import GEO
 
 BY = MirrorDirective(scope=Scope("orders"), who="anna@ops", why="Lyon", at=0)
 Geo = Callable[..., Ended]
@@ -33,7 +33,7 @@ Geo = Callable[..., Ended]
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found = tmp_path / "geo.json"
-    monkeypatch.setenv(memory.VARIABLE, str(found))
+    monkeypatch.setenv(memory.GEO_FILE_VARIABLE, str(found))
     for name in ("CAUSEWAY_GEO_ORIGIN", "CAUSEWAY_GEO_ORIGIN_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     return found
@@ -41,7 +41,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def geo(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Geo:
-    monkeypatch.setattr(claims, "id_of", lambda _: "an id")
+    monkeypatch.setattr(geo_package, "cluster_id", lambda _: "an id")
 
     def run(*arguments: str, code: int = 0) -> Ended:
         capsys.readouterr()
@@ -55,7 +55,9 @@ def geo(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
 
 
 def done(action: str = "add", *, changed: bool = True, **more: Any) -> Done:
-    (topic,) = (Topic(topic="orders", target="shop.orders", changed=changed, before=BY),)
+    (topic,) = (
+        ChosenTopicChange(topic="orders", target="shop.orders", changed=changed, before=BY),
+    )
     fields = {"driver": "ops1", "acted": True, **more}
     return Done(destination="dc2", action=action, topics=(topic,), **fields)
 
@@ -71,12 +73,12 @@ def test_the_first_steps_say_which_is_the_next(geo: Geo, path: Path, monkeypatch
         asked.append((link.name, link.target.bootstrap, said))
         return Added(destination="dc2", cluster="an id", before=None, topics=())
 
-    monkeypatch.setattr(destinations, "add", add)
+    monkeypatch.setattr(geo_package, "add_destination", add)
     found = geo("destination", "add", "dc2", "--bootstrap", "two:9092", "--reason", "Lyon")
     assert "Next: causeway geo topics add dc2" in found.out
     assert asked == [("shop->dc2", (("two", 9092),), {"known": None, "reason": "Lyon"})]
-    assert memory.read(path).destinations == (
-        Place(name="dc2", bootstrap="two:9092", cluster="an id"),
+    assert memory.read_geo_file(path).destinations == (
+        ClusterAddress(name="dc2", bootstrap="two:9092", cluster="an id"),
     )
     assert "causeway geo run" in geo().out
     geo("destination", "add", "dc3", code=2)
@@ -88,7 +90,7 @@ def test_an_origin_that_does_not_answer_is_not_remembered(
     def fail(_: object) -> str:
         raise UnreachableError("connect", "shop", "no broker answered")
 
-    monkeypatch.setattr(claims, "id_of", fail)
+    monkeypatch.setattr(geo_package, "cluster_id", fail)
     assert "no broker answered" in geo("--origin", "shop=one:9092", code=3).err
     assert not path.exists()
 
@@ -102,15 +104,17 @@ def test_an_origin_is_remembered_once_and_can_move(geo: Geo, path: Path) -> None
     config.write_text("client.id = me\n")
     geo("--origin-config", str(config))
     geo("--origin", "shop=two:9092")
-    assert memory.read(path).origin == Place(name="shop", bootstrap="two:9092", config=config)
-    assert "holds one" in geo("--origin", "other=one:9092", code=2).err
+    assert memory.read_geo_file(path).origin == ClusterAddress(
+        name="shop", bootstrap="two:9092", config=config
+    )
+    assert "a file has one origin" in geo("--origin", "other=one:9092", code=2).err
 
 
 def test_a_destination_is_forgotten_without_being_asked(geo: Geo, path: Path) -> None:
     remember(path)
-    assert "there is dc2" in geo("destination", "remove", "dc3", "--forget", code=2).err
+    assert "it knows dc2" in geo("destination", "remove", "dc3", "--forget", code=2).err
     geo("destination", "remove", "dc2", "--forget")
-    assert memory.read(path).destinations == ()
+    assert memory.read_geo_file(path).destinations == ()
 
 
 def test_who_changes_what_is_remembered_at_the_same_time_loses_nothing(
@@ -120,8 +124,8 @@ def test_who_changes_what_is_remembered_at_the_same_time_loses_nothing(
     remember(path)
 
     def also(name: str) -> None:
-        place = Place(name=name, bootstrap="x:1")
-        memory.change(path, lambda now: now.with_destination(place))
+        place = ClusterAddress(name=name, bootstrap="x:1")
+        memory.change_geo_file(path, lambda now: now.with_destination(place))
 
     def add(link: Any, **_: Any) -> Added:
         also("dc4")
@@ -131,16 +135,16 @@ def test_who_changes_what_is_remembered_at_the_same_time_loses_nothing(
         also("dc5")
         return done("remove destination")
 
-    monkeypatch.setattr(destinations, "add", add)
-    monkeypatch.setattr(destinations, "remove", remove)
+    monkeypatch.setattr(geo_package, "add_destination", add)
+    monkeypatch.setattr(geo_package, "remove_destination", remove)
     geo("destination", "add", "dc3", "--bootstrap", "three:9092")
     geo("destination", "remove", "dc2")
-    assert [each.name for each in memory.read(path).destinations] == ["dc3", "dc4", "dc5"]
+    assert [each.name for each in memory.read_geo_file(path).destinations] == ["dc3", "dc4", "dc5"]
 
     def fail(*_: Any, **__: Any) -> Done:
         raise UnreachableError("connect", "dc3", "no broker answered")
 
-    monkeypatch.setattr(destinations, "remove", fail)
+    monkeypatch.setattr(geo_package, "remove_destination", fail)
     assert "--forget" in geo("destination", "remove", "dc3", code=3).err
 
 
@@ -149,7 +153,7 @@ def test_what_a_driver_refuses_ends_with_its_own_exit_code(
 ) -> None:
     remember(path)
     answer = done(refused="its file lets nobody choose")
-    monkeypatch.setattr(topics, "add", lambda *_, **__: answer)
+    monkeypatch.setattr(geo_package, "add_topics", lambda *_, **__: answer)
     found = geo("topics", "add", "dc2", "orders", code=9)
     assert "its file lets nobody choose" in found.err
     assert "has not acted" in found.out
@@ -162,10 +166,10 @@ def test_what_a_driver_refuses_ends_with_its_own_exit_code(
     ("what", "said"),
     [
         (done(), "done by ops1"),
-        (done(acted=None), "noted; ops1 will act on it"),
-        (done(driver=None, acted=None), "noted; no `causeway geo run`"),
+        (done(acted=None), "recorded; ops1 will act on it"),
+        (done(driver=None, acted=None), "recorded; no `causeway geo run`"),
         (done(acted=False), "has not acted on it"),
-        (done(changed=False), "was added already by anna@ops since 1970"),
+        (done(changed=False), "was already added by anna@ops since 1970"),
         (done("resume", changed=False), "was not paused"),
         (done("remove"), "removed"),
         (done("remove destination"), "removed"),
@@ -174,13 +178,13 @@ def test_what_a_driver_refuses_ends_with_its_own_exit_code(
 def test_what_became_of_it_is_said(
     capsys: pytest.CaptureFixture[str], what: Done, said: str
 ) -> None:
-    geo_show.done(console(), what)
+    geo_output.show_done(console(), what)
     assert said in capsys.readouterr().out
 
 
 def test_how_far_each_topic_is(geo: Geo, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remember(path)
-    topic = TopicStanding(
+    topic = ChosenTopicStatus(
         topic="orders",
         target="shop.orders",
         by=BY,
@@ -195,7 +199,7 @@ def test_how_far_each_topic_is(geo: Geo, path: Path, monkeypatch: pytest.MonkeyP
     good = Destination(name="dc2", link=GEO, cluster="x", by=BY, driver=driver, topics=(topic,))
     gone = Destination(name="dc2", link=GEO, error=UnreachableError("connect", "dc2", "no answer"))
     seen = [good]
-    monkeypatch.setattr(destination_status, "look", lambda _: tuple(seen))
+    monkeypatch.setattr(geo_package, "look_at", lambda _: tuple(seen))
     for command in (("status",), ("topics", "list"), ("destination", "describe", "dc2")):
         out = geo(*command).out
         for said in ("shop.orders", "1,234", "5.0 s", "anna@ops", "Lyon", "the disk is full"):
@@ -209,17 +213,17 @@ def test_how_far_each_topic_is(geo: Geo, path: Path, monkeypatch: pytest.MonkeyP
     assert "no answer" in geo("destination", "list", code=3).out
 
 
-def remember(path: Path) -> Remembered:
-    found = Remembered(path=path).with_origin(Place(name="shop", bootstrap="one:9092"))
-    found = found.with_destination(Place(name="dc2", bootstrap="two:9092"))
-    memory.write(found)
+def remember(path: Path) -> GeoFile:
+    found = GeoFile(path=path).with_origin(ClusterAddress(name="shop", bootstrap="one:9092"))
+    found = found.with_destination(ClusterAddress(name="dc2", bootstrap="two:9092"))
+    memory.write_geo_file(found)
     return found
 
 
 def test_a_run_begins_anew_where_its_destinations_change(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And waits where there is none; what a person wished for at the start is wished for once."""
+    """And waits if there is none; options of the first start are used once."""
     monkeypatch.setattr(geo_run, "_LOOK_S", 0.01)
     found = remember(path)
     runs: list[tuple[list[str], bool]] = []
@@ -227,14 +231,16 @@ def test_a_run_begins_anew_where_its_destinations_change(
     def run_settings(settings: Any, *, stop: threading.Event, adopt: bool, **_: object) -> int:
         runs.append(([each.name for each in settings.links], adopt))
         if len(runs) == 1:
-            path.write_text("{")  # somebody is at it
-            memory.write(found.without_destination("dc2"))
-            threading.Timer(0.1, memory.write, [dc3]).start()
+            path.write_text("{")  # another program writes the file
+            memory.write_geo_file(found.without_destination("dc2"))
+            threading.Timer(0.1, memory.write_geo_file, [dc3]).start()
             assert stop.wait(60)
             return 0
         return 5
 
-    dc3 = found.without_destination("dc2").with_destination(Place(name="dc3", bootstrap="x:1"))
+    dc3 = found.without_destination("dc2").with_destination(
+        ClusterAddress(name="dc3", bootstrap="x:1")
+    )
     monkeypatch.setattr(geo_run, "run_settings", run_settings)
     code = geo_run.run(found, more=None, until_caught_up=False, start_from=None, adopt=True)
     assert code == 5
@@ -244,7 +250,7 @@ def test_a_run_begins_anew_where_its_destinations_change(
 def test_a_destination_that_is_away_keeps_no_other_from_its_copy(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = remember(path).with_destination(Place(name="dc3", bootstrap="three:9092"))
+    found = remember(path).with_destination(ClusterAddress(name="dc3", bootstrap="three:9092"))
     away = {"dc2"}
     runs: list[list[str]] = []
 
@@ -275,7 +281,7 @@ def test_a_destination_that_is_away_keeps_no_other_from_its_copy(
 
 
 def test_a_signal_ends_a_run_whatever_has_changed() -> None:
-    ending = geo_run.Ending()
+    ending = geo_run.StopOrRestart()
     ending.set()
-    ending.renew()
-    assert not ending.anew
+    ending.restart()
+    assert not ending.restarting

@@ -30,7 +30,7 @@ from causeway.model import State, TopicPartition
 from causeway.wire import broker_error, codes
 from tests.harness.directives import replace_writes
 from tests.unit.daemon import test_claims
-from tests.unit.geo.test_standing import GEO
+from tests.unit.geo.test_destination_status import GEO
 
 SHOP_ID, DC2_ID = "shop's id", "dc2's id"
 ORIGIN = OriginDirective(who="anna@ops", at=1, cluster=SHOP_ID)
@@ -110,7 +110,7 @@ class World:
         return plan
 
     def add(self, *names: str) -> topics.Done:
-        return topics.add(self.link, names, who="anna@ops", wait_s=None)
+        return topics.add_topics(self.link, names, who="anna@ops", wait_s=None)
 
 
 @pytest.fixture
@@ -128,12 +128,12 @@ def test_topics_are_chosen_once(world: World) -> None:
     assert not again.changed
     assert again.before is not None
     assert again.before.who == "anna@ops"
-    topics.remove(world.link, ["orders"], wait_s=None)
+    topics.remove_topics(world.link, ["orders"], wait_s=None)
     assert geo_topics.chosen(world.standing).keys() == {"bills"}
     with pytest.raises(ConfigError, match=r"remove chosen topic bill: .*like it: bills"):
-        topics.remove(world.link, ["bills", "bill"], wait_s=None)
+        topics.remove_topics(world.link, ["bills", "bill"], wait_s=None)
     with pytest.raises(ConfigError, match="pause chosen topic orders"):
-        topics.pause(world.link, ["orders"], wait_s=None)
+        topics.pause_topics(world.link, ["orders"], wait_s=None)
     assert geo_topics.chosen(world.standing).keys() == {"bills"}
 
 
@@ -141,8 +141,8 @@ def test_topics_are_chosen_once(world: World) -> None:
     ("name", "why"),
     [
         ("order", "there is no topic of that name; like it: orders"),
-        ("no such", "topics are named one by one"),
-        ("ord.*", "topics are named one by one"),
+        ("no such", "name each topic"),
+        ("ord.*", "name each topic"),
         ("dc2.users", "it came from dc2 .as users.: it would go in a circle"),
         ("legacy.users", "it came from dc2, which is called legacy there"),
         ("__consumer_offsets", "an internal topic"),
@@ -171,7 +171,7 @@ def test_a_topic_that_we_may_not_see_is_told_as_that(world: World) -> None:
 
 def test_a_namesake_with_records_that_nobody_knows_is_refused(world: World) -> None:
     world.dc2.ends = {"shop.orders": 5, "shop.bills": 0}
-    with pytest.raises(ConfigError, match=r"dc2 has a topic shop\.orders with records already"):
+    with pytest.raises(ConfigError, match=r"dc2 already has a topic shop\.orders with records"):
         world.add("orders")
     world.add("bills")
     known = test_claims.progress().replace(topic="orders")
@@ -191,9 +191,9 @@ def test_topics_go_to_destinations_of_this_very_origin(world: World) -> None:
     world.standing = LinkDirectives()
     with pytest.raises(ConfigError, match="it was never added, or was removed"):
         world.add("orders")
-    theirs = ORIGIN.replace(cluster="another", who="ben@ops")
+    theirs = replace(ORIGIN, cluster="another", who="ben@ops")
     world.standing = LinkDirectives({theirs.key: theirs})
-    with pytest.raises(ConfigError, match=r"stands for the cluster another, by ben@ops"):
+    with pytest.raises(ConfigError, match=r"this name means the cluster another, by ben@ops"):
         world.add("orders")
 
 
@@ -216,10 +216,10 @@ def test_who_adds_while_another_removes_the_destination_is_told(
 def test_what_can_be_chosen_is_what_would_not_be_refused(world: World) -> None:
     world.claims[SHOP_ID] = [Claim("legacy", "shop", DC2_ID, "by ben")]
     world.shop.ends["__consumer_offsets"] = 1
-    assert topics.available(world.link) == ("bills", "orders")
+    assert topics.available_topics(world.link) == ("bills", "orders")
     world.add("orders")
-    assert topics.available(world.link) == ("bills",)
-    assert topics.available(world.link, "ORD") == ()
+    assert topics.available_topics(world.link) == ("bills",)
+    assert topics.available_topics(world.link, "ORD") == ()
 
 
 @pytest.mark.parametrize(
@@ -243,13 +243,13 @@ def test_a_driver_that_does_not_act_is_told_of(
 
 def test_a_cluster_becomes_a_destination_once(world: World) -> None:
     world.standing = LinkDirectives()
-    added = destinations.add(world.link, who="anna@ops")
+    added = destinations.add_destination(world.link, who="anna@ops")
     assert (added.cluster, added.before, added.topics) == (DC2_ID, None, [])
     origin = world.standing.get(OriginDirective)
     assert origin is not None
     assert origin.cluster == SHOP_ID
     world.add("orders")
-    again = destinations.add(world.link, who="ben@ops")
+    again = destinations.add_destination(world.link, who="ben@ops")
     assert again.before is not None
     assert (again.before.who, again.topics) == ("anna@ops", ["orders"])
 
@@ -257,44 +257,44 @@ def test_a_cluster_becomes_a_destination_once(world: World) -> None:
 @pytest.mark.parametrize(
     ("claim", "why"),
     [
-        (Claim("shop", "dc2", "another", "by ben"), "that name stands for the cluster another"),
-        (Claim("shop", "b", "another", "by ben"), "that name stands for the cluster another"),
-        (Claim("shop", "backup", SHOP_ID, "by ben"), "this cluster is called backup already"),
+        (Claim("shop", "dc2", "another", "by ben"), "this name already means the cluster another"),
+        (Claim("shop", "b", "another", "by ben"), "this name already means the cluster another"),
+        (Claim("shop", "backup", SHOP_ID, "by ben"), "this cluster is already called backup"),
     ],
 )
 def test_names_that_are_taken_are_refused(world: World, claim: Claim, why: str) -> None:
     world.claims[DC2_ID] = [Claim("web", "dc2", "a third", "by ben"), claim]
     world.standing = LinkDirectives()
     with pytest.raises(ConfigError, match=why):
-        destinations.add(world.link)
+        destinations.add_destination(world.link)
     assert world.standing == LinkDirectives()
 
 
 def test_a_name_that_was_another_cluster_s_is_not_taken_from_it_in_silence(world: World) -> None:
     """What is chosen there would be copied no more, and nobody would know."""
     world.standing = LinkDirectives()
-    with pytest.raises(ConfigError, match=r"that is the cluster old until now.*remove dc2"):
-        destinations.add(world.link, known="old")
+    with pytest.raises(ConfigError, match=r"this name means the cluster old.*remove dc2"):
+        destinations.add_destination(world.link, known="old")
     assert world.standing == LinkDirectives()
-    destinations.add(world.link, known=DC2_ID)
+    destinations.add_destination(world.link, known=DC2_ID)
 
 
 def test_the_origin_is_no_destination_of_its_own(world: World) -> None:
     world.dc2.cluster_id = SHOP_ID
     with pytest.raises(ConfigError, match="it is the origin shop itself"):
-        destinations.add(world.link)
+        destinations.add_destination(world.link)
 
 
 def test_a_destination_with_topics_is_removed_only_if_one_means_it(world: World) -> None:
     world.add("orders", "bills")
     with pytest.raises(ConfigError, match=r"topics are copied there: bills, orders .*--yes"):
-        destinations.remove(world.link, confirmed=False, wait_s=None)
-    done = destinations.remove(world.link, confirmed=True, wait_s=None)
+        destinations.remove_destination(world.link, confirmed=False, wait_s=None)
+    done = destinations.remove_destination(world.link, confirmed=True, wait_s=None)
     assert [each.topic for each in done.topics] == ["bills", "orders"]
     assert world.standing == LinkDirectives()
 
 
 def test_a_cluster_without_an_id_cannot_be_told_from_others() -> None:
     nameless = Kafka("")
-    with pytest.raises(CausewayError, match="it does not tell its cluster id"):
-        claims.id_of(cast(Cluster, nameless))
+    with pytest.raises(CausewayError, match="it does not give its cluster id"):
+        claims.cluster_id(cast(Cluster, nameless))

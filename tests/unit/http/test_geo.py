@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from causeway.config import ChosenTopics, LinkSettings
 from causeway.errors import CausewayError, ConfigError, ConflictError, UnreachableError
-from causeway.geo.topics import Done, Topic
+from causeway.geo.topics import ChosenTopicChange, Done
 from causeway.http.geo import Available, GeoDoors
 from causeway.link_topics import Directive, DirectiveKind, Scope
 from causeway.model import State
@@ -65,7 +65,9 @@ class Clusters:
             return Done(
                 destination="B",
                 action=action,
-                topics=tuple(Topic(topic=n, target=f"A.{n}", changed=True) for n in names),
+                topics=tuple(
+                    ChosenTopicChange(topic=n, target=f"A.{n}", changed=True) for n in names
+                ),
                 driver="ops1",
                 acted=True,
                 refused=self.refused,

@@ -97,14 +97,12 @@ def found() -> Iterator[tuple[str, str]]:
         "geo.json",
         json.dumps(
             [
-                destination_status.as_json(
-                    destination_status.Destination(
-                        name="B",
-                        link=served.settings(),
-                        driver=each.driver,
-                        topics=destination_status.topics_of(served.settings(), standing, each),
-                    )
-                )
+                destination_status.Destination(
+                    name="B",
+                    link=served.settings(),
+                    driver=each.driver,
+                    topics=destination_status.topics_of(served.settings(), standing, each),
+                ).as_json()
                 for each in links_
             ],
             indent=1,

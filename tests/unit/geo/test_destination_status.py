@@ -11,7 +11,7 @@ from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.control import TopicProblem
 from causeway.errors import ConfigError
 from causeway.geo import destination_status
-from causeway.geo.destination_status import Destination, as_json, topics_of
+from causeway.geo.destination_status import Destination, topics_of
 from causeway.link_topics import Directive, DirectiveKind, LinkDirectives, Scope
 from causeway.naming import ReplicationPolicy
 from causeway.status.from_clusters import LinkStatus, PartitionStatus
@@ -94,7 +94,7 @@ def test_what_keeps_a_topic_from_being_there_is_told() -> None:
     assert (bills.state, orders.state) == ("unknown", "unknown")
     assert bills.reasons == ("create topic shop.bills: too few",)
     assert orders.reasons == ("no broker answered",)
-    found = as_json(Destination(name="dc2", link=GEO, topics=(bills, orders)))
+    found = Destination(name="dc2", link=GEO, topics=(bills, orders)).as_json()
     assert [each["topic"] for each in found["topics"]] == ["bills", "orders"]
     assert found["topics"][0]["who"] == "anna@ops"
 
@@ -109,6 +109,6 @@ def test_destinations_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) ->
         return Destination(name=link.target.alias, link=link)
 
     monkeypatch.setattr(destination_status, "_look", ask)
-    found = destination_status.look(Settings(links=links, run=RunSettings(), spark={}))
+    found = destination_status.look_at(Settings(links=links, run=RunSettings(), spark={}))
     assert [each.name for each in found] == ["dc0", "dc1", "dc2"]
-    assert destination_status.look(Settings(links=(), run=RunSettings(), spark={})) == ()
+    assert destination_status.look_at(Settings(links=(), run=RunSettings(), spark={})) == ()

@@ -9,19 +9,25 @@ import pytest
 
 from causeway.errors import ConfigError
 from causeway.geo import local_file
-from causeway.geo.local_file import Place, Remembered, default_path, parse_origin, place
+from causeway.geo.local_file import (
+    ClusterAddress,
+    GeoFile,
+    cluster_address,
+    default_path,
+    parse_origin,
+)
 
-SHOP = Place(name="shop", bootstrap="one:9092,two:9092")
-DC2 = Place(
+SHOP = ClusterAddress(name="shop", bootstrap="one:9092,two:9092")
+DC2 = ClusterAddress(
     name="dc2", bootstrap="three:9092", config=Path("/etc/dc2.properties"), cluster="dc2's id"
 )
 
 
 def test_what_is_written_is_read_and_nobody_else_may(tmp_path: Path) -> None:
-    found = Remembered(path=tmp_path / "deep" / "geo.json")
+    found = GeoFile(path=tmp_path / "deep" / "geo.json")
     found = found.with_origin(SHOP).with_destination(DC2)
-    local_file.write(found)
-    assert local_file.read(found.path) == found
+    local_file.write_geo_file(found)
+    assert local_file.read_geo_file(found.path) == found
     assert found.path.stat().st_mode & 0o777 == 0o600
     assert found.path.parent.stat().st_mode & 0o777 == 0o700
     assert [each.name for each in found.path.parent.iterdir()] == ["geo.json"]
@@ -30,21 +36,21 @@ def test_what_is_written_is_read_and_nobody_else_may(tmp_path: Path) -> None:
 def test_of_how_to_log_in_only_a_path_is_kept(tmp_path: Path) -> None:
     secrets = tmp_path / "client.properties"
     secrets.write_text("sasl.jaas.config = password='hunter2'\n")
-    found = Remembered(path=tmp_path / "geo.json")
-    local_file.write(found.with_origin(parse_origin("shop=one:9092", secrets)))
+    found = GeoFile(path=tmp_path / "geo.json")
+    local_file.write_geo_file(found.with_origin(parse_origin("shop=one:9092", secrets)))
     text = found.path.read_text()
     assert "hunter2" not in text
     assert json.loads(text)["origin"]["config"] == str(secrets)
 
 
 def test_nothing_is_remembered_at_first(tmp_path: Path) -> None:
-    found = local_file.read(tmp_path / "geo.json")
+    found = local_file.read_geo_file(tmp_path / "geo.json")
     assert (found.origin, found.destinations) == (None, ())
     with pytest.raises(ConfigError, match=r"causeway geo --origin NAME=host:port"):
         found.known_origin()
     with pytest.raises(ConfigError, match=r"causeway geo --origin NAME=host:port"):
         found.destination("dc2")
-    with pytest.raises(ConfigError, match=r"there is none .*destination add dc2"):
+    with pytest.raises(ConfigError, match=r"it knows none .*destination add dc2"):
         found.with_origin(SHOP).destination("dc2")
 
 
@@ -64,24 +70,26 @@ def test_a_file_of_somebody_else_s_is_refused(tmp_path: Path, text: str) -> None
     path = tmp_path / "geo.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"geo\.json: "):
-        local_file.read(path)
+        local_file.read_geo_file(path)
 
 
 @pytest.mark.parametrize("name", ["a.b", "", "a b", "spark", "config", "ü", "a/b", "x" * 65, "a>b"])
 def test_names_that_topics_cannot_bear_are_refused(name: str) -> None:
     with pytest.raises(ConfigError):
-        place(name, "one:9092", None, "destination")
+        cluster_address(name, "one:9092", None, "destination")
 
 
 def test_one_file_is_about_one_origin_and_no_name_means_two_things(tmp_path: Path) -> None:
-    found = Remembered(path=tmp_path / "geo.json").with_origin(SHOP).with_destination(DC2)
-    with pytest.raises(ConfigError, match="is about the origin shop, and holds one"):
-        found.with_origin(Place(name="other", bootstrap="x:1"))
+    found = GeoFile(path=tmp_path / "geo.json").with_origin(SHOP).with_destination(DC2)
+    with pytest.raises(ConfigError, match="has the origin shop, and a file has one origin"):
+        found.with_origin(ClusterAddress(name="other", bootstrap="x:1"))
     with pytest.raises(ConfigError, match="the same name"):
-        found.with_destination(Place(name="shop", bootstrap="x:1"))
+        found.with_destination(ClusterAddress(name="shop", bootstrap="x:1"))
     with pytest.raises(ConfigError, match="the same name"):
-        Remembered(path=tmp_path).with_destination(DC2).with_origin(Place(name="dc2", bootstrap=""))
-    moved = Place(name="dc2", bootstrap="elsewhere:9092")
+        GeoFile(path=tmp_path).with_destination(DC2).with_origin(
+            ClusterAddress(name="dc2", bootstrap="")
+        )
+    moved = ClusterAddress(name="dc2", bootstrap="elsewhere:9092")
     assert found.with_destination(moved).destinations == (moved,)
     assert found.without_destination("dc2").destinations == ()
     assert (found.cluster_of("dc2"), found.cluster_of("dc3")) == ("dc2's id", None)
@@ -107,6 +115,6 @@ def test_where_it_is_kept() -> None:
 
 def test_where_it_cannot_be_written_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = Remembered(path=tmp_path / "file" / "geo.json")
+    found = GeoFile(path=tmp_path / "file" / "geo.json")
     with pytest.raises(ConfigError, match="CAUSEWAY_GEO_CONFIG"):
-        local_file.write(found)
+        local_file.write_geo_file(found)

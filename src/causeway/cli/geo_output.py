@@ -1,41 +1,142 @@
-"""What `causeway geo` says."""
+"""Options, arguments and output of the `causeway geo` commands."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from causeway.cli.common import console
+import typer
+
+from causeway.cli import times
+from causeway.cli.common import console, print_json
+from causeway.cli.guard import warn
 from causeway.cli.tables import table
 from causeway.cli.words import count, duration, moment, number, printable
+from causeway.errors import CausewayError, ConfigError, NobodyLeadsError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from causeway.cli.output import Output
-    from causeway.geo.destination_status import Destination, TopicStanding
-    from causeway.geo.destinations import Added
-    from causeway.geo.local_file import Remembered
-    from causeway.geo.topics import Done, Topic
+    from causeway.geo import Added, ChosenTopicChange, ChosenTopicStatus, Destination, Done, GeoFile
 
 Render = Callable[[Sequence["Destination"]], "RenderableType"]
 _STYLES = {"stopped": "red", "failed": "red", "missing": "red", "paused": "yellow"}
 _RESULTS = {"add": "added", "remove": "removed", "pause": "paused", "resume": "resumed"}
 _SAME = {
-    "add": "was added already",
-    "pause": "was paused already",
+    "add": "was already added",
+    "pause": "was already paused",
     "resume": "was not paused",
     "remove": "was not copied",
 }
 
 
-def situation(out: Output, found: Remembered) -> None:
-    """What is remembered, and what to do next."""
+def _names(incomplete: str) -> list[str]:
+    """Completions for a shell: the destinations that this machine knows."""
+    from causeway.geo import default_path, read_geo_file
+
+    try:
+        found = read_geo_file(default_path()).destinations
+    except CausewayError:
+        return []
+    return [each.name for each in found if each.name.startswith(incomplete)]
+
+
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DEST",
+        help="The destination's name.",
+        show_default=False,
+        autocompletion=_names,
+    ),
+]
+SomeArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[DEST]",
+        help="One destination. Default: all.",
+        show_default=False,
+        autocompletion=_names,
+    ),
+]
+TopicsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC…", help="Names of topics on the origin.", show_default=False),
+]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reason", metavar="TEXT", help="The reason, shown in the status.", show_default=False
+    ),
+]
+NoWaitOption = Annotated[
+    bool, typer.Option("--no-wait", help="Do not wait until a running `causeway geo run` acts.")
+]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar=times.METAVAR,
+        parser=times.seconds,
+        help="Wait no longer than this.",
+    ),
+]
+
+
+def need_destinations(found: GeoFile) -> None:
+    found.known_origin()
+    if not found.destinations:
+        raise ConfigError(
+            "geo",
+            cause="this machine knows no destination",
+            remedy="causeway geo destination add NAME --bootstrap host:port",
+        )
+
+
+def look(
+    context: typer.Context,
+    name: str | None,
+    as_json: bool,
+    render: Render,
+    *,
+    check: bool = False,
+    lag_above: int | None = None,
+) -> int:
+    """Shows destinations. Returns the exit code: that of the first one that does not answer."""
+    from causeway.geo import look_at, settings_of
+    from causeway.status import health
+
+    need_destinations(context.obj)
+    seen = look_at(settings_of(context.obj.only(name)))
+    if as_json:
+        origin = context.obj.known_origin().as_json()
+        print_json({"origin": origin, "destinations": [each.as_json() for each in seen]})
+    else:
+        console().print(render(seen))
+    failed = [each.error for each in seen if each.error is not None]
+    if failed:
+        return failed[0].exit_code
+    links = [each.status for each in seen if each.status is not None]
+    return health.verdict(links, lag_above) if check else 0
+
+
+def say(done: Done, as_json: bool) -> int:
+    if as_json:
+        print_json(done.as_json())
+    else:
+        show_done(console(), done)
+    if done.refused is not None:
+        warn([done.refused])
+    return NobodyLeadsError.exit_code if done.acted is False or done.refused else 0
+
+
+def show_overview(out: Output, found: GeoFile) -> None:
+    """Shows origin and destinations, and the next step."""
     origin = found.origin
     if origin is None:
-        out.print(
-            "No origin is known yet: the cluster whose topics are to be copied. Name it once:"
-        )
+        out.print("No origin is known yet (the cluster whose topics are copied). Name it once:")
         out.print("  causeway geo --origin NAME=host:port [--origin-config client.properties]")
         return
     out.print(f"origin {origin.name}, {origin.bootstrap or origin.config}")
@@ -43,30 +144,30 @@ def situation(out: Output, found: Remembered) -> None:
         out.print(f"destination {each.name}, {each.bootstrap or each.config}")
     out.print(f"(remembered in {found.path})")
     if found.destinations:
-        out.print("causeway geo topics add DEST TOPIC…   has a topic copied")
+        out.print("causeway geo topics add DEST TOPIC…   copies a topic")
         out.print("causeway geo run                      copies, on a machine that stays up")
-        out.print("causeway geo status                   how far each topic is")
+        out.print("causeway geo status                   shows the status of each topic")
     else:
         out.print("Next: causeway geo destination add NAME --bootstrap host:port")
 
 
-def added(out: Output, done: Added, found: Remembered) -> None:
+def show_added(out: Output, done: Added, found: GeoFile) -> None:
     origin, before = found.known_origin().name, done.before
     if before is None:
         out.print(f"{done.destination} is a destination of {origin} now (cluster {done.cluster})")
     else:
-        out.print(f"{done.destination} is a destination of {origin} already, {before.by}")
+        out.print(f"{done.destination} is already a destination of {origin}, {before.by}")
     if done.topics:
         out.print(f"chosen before: {', '.join(done.topics)}")
     else:
         out.print(f"Next: causeway geo topics add {done.destination} TOPIC…")
 
 
-def done(out: Output, what: Done) -> None:
+def show_done(out: Output, what: Done) -> None:
     from rich.table import Table
 
     if what.action == "remove destination":
-        out.print(f"{what.destination} is no destination any more; what is there stays")
+        out.print(f"{what.destination} is not a destination any more; the copies stay")
     if not what.topics:
         return
     out.print(f"{what.destination}: {_driver(what)}")
@@ -83,22 +184,22 @@ def _driver(what: Done) -> str:
     if not any(each.changed for each in what.topics) and what.action in _SAME:
         return "nothing to change"
     if what.driver is None:
-        return "noted; no `causeway geo run` is at it now, the next one will act on it"
+        return "recorded; no `causeway geo run` runs now, the next one will act on it"
     if what.acted is None:
-        return f"noted; {what.driver} will act on it"
+        return f"recorded; {what.driver} will act on it"
     if what.acted and what.refused is None:
         return f"done by {what.driver}"
-    return f"noted, but {what.driver} has not acted on it"
+    return f"recorded, but {what.driver} has not acted on it"
 
 
-def _result(action: str, each: Topic) -> str:
+def _result(action: str, each: ChosenTopicChange) -> str:
     if each.changed:
         return _RESULTS.get(action, "removed")
     before = "" if each.before is None else f" {each.before.by}"
     return f"{_SAME.get(action, 'as it was')}{before}"
 
 
-def destinations(seen: Sequence[Destination]) -> RenderableType:
+def destination_table(seen: Sequence[Destination]) -> RenderableType:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -113,7 +214,7 @@ def destinations(seen: Sequence[Destination]) -> RenderableType:
     return table
 
 
-def described(seen: Sequence[Destination]) -> RenderableType:
+def description(seen: Sequence[Destination]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -137,7 +238,7 @@ def described(seen: Sequence[Destination]) -> RenderableType:
     return Group(*lines)
 
 
-def standing(seen: Sequence[Destination]) -> RenderableType:
+def status_table(seen: Sequence[Destination]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -159,7 +260,7 @@ def standing(seen: Sequence[Destination]) -> RenderableType:
 
 def _notes(each: Destination) -> Iterator[RenderableType]:
     if each.by is None:
-        text = f"no destination: causeway geo destination add {each.name} --bootstrap host:port"
+        text = f"not a destination: causeway geo destination add {each.name} --bootstrap host:port"
         yield _line("removed", text, "yellow")
     if each.reason is not None:
         yield _line("driver says", each.reason, "yellow")
@@ -184,7 +285,7 @@ def _table(each: Destination) -> RenderableType:
     return Group(found, *_reasons(each.topics))
 
 
-def _reasons(topics: Sequence[TopicStanding]) -> Iterator[RenderableType]:
+def _reasons(topics: Sequence[ChosenTopicStatus]) -> Iterator[RenderableType]:
     for one in topics:
         if one.paused is not None:
             yield _line("paused", f"{one.topic} {one.paused.by}", "yellow")
@@ -195,11 +296,9 @@ def _reasons(topics: Sequence[TopicStanding]) -> Iterator[RenderableType]:
 
 
 def driver_of(each: Destination) -> str:
-    """Who copies, in words."""
-    import time
-
+    """The driver of a destination, in words."""
     if each.driver is None:
-        return "no `causeway geo run` has been at it yet"
+        return "no `causeway geo run` has run yet"
     seen = duration(max(0, time.time() * 1000 - each.driver.last_seen_ms))
     if each.driver.running:
         return f"driver {each.driver.owner} running, seen {seen} ago"
