@@ -191,7 +191,7 @@ def test_topics_go_to_destinations_of_this_very_origin(world: World) -> None:
     world.standing = LinkDirectives()
     with pytest.raises(ConfigError, match="it was never added, or was removed"):
         world.add("orders")
-    theirs = replace(ORIGIN, cluster="another", who="ben@ops")
+    theirs = ORIGIN.replace(cluster="another", who="ben@ops")
     world.standing = LinkDirectives({theirs.key: theirs})
     with pytest.raises(ConfigError, match=r"this name means the cluster another, by ben@ops"):
         world.add("orders")
