@@ -162,7 +162,10 @@ def test_two_at_once_and_a_driver_whose_file_lets_nobody_choose(
         wish = PauseDirective(who="anna@ops", at=1)
         return DirectivePlan(changes=((wish.key, wish),))
 
-    with clusters() as connect, pytest.raises(ConflictError, match="concurrent administrative request"):
+    with (
+        clusters() as connect,
+        pytest.raises(ConflictError, match="concurrent administrative request"),
+    ):
         write_directives(connect(pair.link.target), pair.link, amid)
     assert pair.standing()[topic].by.who == "ben@ops"
 
