@@ -17,7 +17,7 @@ help: ## List the targets
 
 install: $(STAMP) ## Create .venv with the pinned packages and the causeway command
 
-$(STAMP): requirements.lock requirements-build.lock pyproject.toml tools/install.py
+$(STAMP): requirements.lock requirements-build.lock pyproject.toml producer/pyproject.toml tools/install.py
 	@python="$(PYTHON)"; if [ -n "$$python" ]; then "$$python" tools/install.py; \
 		else echo "causeway: Python 3.11 or later is missing: install it" >&2; exit 1; fi
 	@touch $@
@@ -47,6 +47,7 @@ check: $(STAMP) ## Lint, format, types, import rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@cd producer && ../$(BIN)/lint-imports
 
 bench: $(STAMP) ## Measure beside MirrorMaker 2 (ARGS="--quick", ARGS="--only json")
 	@$(BIN)/python -m bench $(ARGS)
@@ -54,9 +55,10 @@ bench: $(STAMP) ## Measure beside MirrorMaker 2 (ARGS="--quick", ARGS="--only js
 screenshots: $(STAMP) ## Photograph the page for README.md, in Chromium, while a mirror works
 	@$(BIN)/python -m tools.screenshots
 
-wheel: $(STAMP) ## Build dist/causeway-….whl, for pipx or uv tool
+wheel: $(STAMP) ## Build dist/causeway-….whl, for pipx or uv tool, and causeway_producer-….whl
 	@$(BIN)/python -m tools.man > tools/causeway.1
 	@$(BIN)/python -m hatchling build -t wheel
+	@cd producer && ../$(BIN)/python -m hatchling build -t wheel -d ../dist
 
 docs: $(STAMP) ## Build the documentation site into build/site, every link of it checked
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/docs
@@ -70,7 +72,7 @@ LOCKING := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 OF_RUNS := --extra avro --extra jks --extra protobuf --extra tokenise
 
 lock: $(STAMP) ## Pin the newest versions that pyproject.toml allows
-	@$(LOCKING) --upgrade pyproject.toml --group dev --output-file requirements.lock
+	@$(LOCKING) --upgrade pyproject.toml producer/pyproject.toml --group dev --output-file requirements.lock
 	@$(LOCKING) --constraint requirements.lock $(OF_RUNS) pyproject.toml --output-file requirements-run.lock
 	@$(LOCKING) --upgrade --group build --output-file requirements-build.lock
 	@$(LOCKING) --upgrade --group docs --output-file requirements-docs.lock

@@ -19,7 +19,7 @@ VERIFY_MB = 300.0  # a second, on two cores
 SOAK_MINUTES = 60
 GROUPS_S = 10.0
 SOAK_GROWTH = 0.05
-TWO_SIDES_SHARE = 0.8
+TWO_SIDES_SHARE = 0.5
 _FASTER = {"json": 10.0, "1kb": 5.0, "small": 2.0}
 _CPU_SHARE = 0.1
 # Workloads whose memory has a promise of its own, or is the bench's.

@@ -21,7 +21,7 @@ from bench.stage import Stage, create_topic
 from bench.systems import CAUSEWAY
 from bench.throughput import Throughput
 from bench.usage import Meter
-from causeway.producer import DualProducer
+from causeway_producer import DualProducer
 
 SIZE = 1000
 _PARTITIONS = 6

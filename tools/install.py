@@ -19,9 +19,11 @@ import tempfile
 PYTHON = (3, 11)
 JAVA = 17
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PRODUCER = os.path.join(ROOT, "producer")
 VENV = os.path.join(ROOT, ".venv")
 BUILD_LOCK = os.path.join(ROOT, "requirements-build.lock")
 LOCK = os.path.join(ROOT, "requirements.lock")
+SOURCES = ("src", "producer/src", "tests", "bench", "examples")
 RUN_LOCK = os.path.join(ROOT, "requirements-run.lock")
 
 
@@ -78,10 +80,11 @@ def install() -> None:
     )
     exactly = ["--no-deps", "--no-build-isolation"]
     pip_install("packages", [*exactly, "--require-hashes", "-r", LOCK], pinned(LOCK))
-    pip_install("causeway", [*exactly, "--editable", ROOT], 1)
+    for name, folder in (("causeway", ROOT), ("causeway-producer", PRODUCER)):
+        pip_install(name, [*exactly, "--editable", folder], 1)
     # pip compiles all packages but those that can be edited.
     python = os.path.join(VENV, "bin", "python")
-    sources = [os.path.join(ROOT, folder) for folder in ("src", "tests", "bench", "examples")]
+    sources = [os.path.join(ROOT, folder) for folder in SOURCES]
     run([python, "-m", "compileall", "-q", *sources], "compile causeway")
     print("Starting Spark once, to prepare for quick starts", flush=True)
     # Without what this makes all works as well, a bit slower: so its failure is no matter.

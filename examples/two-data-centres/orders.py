@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from causeway.producer import DualProducer
+from causeway_producer import DualProducer
 
 _CLIENT = {"linger.ms": 5, "compression.type": "lz4"}
 

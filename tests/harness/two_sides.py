@@ -1,30 +1,34 @@
-"""Doubles of two clusters and of librdkafka's producer, for `causeway.producer`: they answer when a
-test says so, break as it says, and lose nothing that they have appended."""
+"""Doubles of confluent-kafka's clients for two clusters, for tests of causeway_producer.
+
+They answer when a test says so, break as it says, and lose no record that they have appended."""
 
 from __future__ import annotations
 
 import random
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import confluent_kafka
+import confluent_kafka.admin
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from causeway.producer import core, ids, look_back, opening, options, rd_client, side, topics
-from causeway.producer.ledger import Place
-from causeway.producer.look_back import Partition
+from causeway_producer import ID_HEADER, cluster, side, topics
 
 Sent = tuple[str, Any, Any, int, Any, Any, int, list[tuple[str, bytes | None]]]
+Where = tuple[str, int]
 
 
 @dataclass(eq=False, repr=False)
 class Cluster:
-    """`up`: it answers. `refuses`: values that it will not have, `MSG_SIZE_TOO_LARGE` it says;
-    `denies`: topics that may not be written to; `lacks`: that are not there."""
+    """`up`: it answers. `refuses`: values for which it answers MSG_SIZE_TOO_LARGE; `denies`: topics
+    that may not be written to; `lacks`: topics that do not exist. `error_of`: what a question about
+    a topic's partitions is answered with."""
 
     name: str
     partitions: int = 2
@@ -32,31 +36,60 @@ class Cluster:
     refuses: frozenset[bytes] = frozenset()
     denies: set[str] = field(default_factory=set)
     lacks: set[str] = field(default_factory=set)
-    logs: dict[Partition, list[Sent]] = field(default_factory=lambda: defaultdict(list))
-    clients: list[Client] = field(default_factory=list)
+    error_of: dict[str, int] = field(default_factory=dict)
+    logs: dict[Where, list[Sent]] = field(default_factory=lambda: defaultdict(list))
+    clients: list[FakeProducer] = field(default_factory=list)
 
-    def values(self) -> dict[Partition, list[bytes]]:
+    def values(self) -> dict[Where, list[bytes]]:
         return {where: [sent[1] for sent in log] for where, log in self.logs.items()}
 
     def ids(self) -> list[bytes]:
-        return [dict(sent[7])[ids.ID_HEADER] or b"" for log in self.logs.values() for sent in log]
+        return [dict(sent[7])[ID_HEADER] or b"" for log in self.logs.values() for sent in log]
+
+    def check_up(self) -> None:
+        if not self.up:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def metadata(self, topic: str | None) -> Any:
+        self.check_up()
+        names = {where[0] for where in self.logs} if topic is None else {topic}
+        found = {}
+        for name in names:
+            code = self.error_of.get(name)
+            if code == KafkaError._TRANSPORT:
+                raise KafkaException(KafkaError(code))
+            if code is None and name in self.lacks:
+                code = KafkaError.UNKNOWN_TOPIC_OR_PART
+            found[name] = SimpleNamespace(
+                error=None if code is None else KafkaError(code),
+                partitions=dict.fromkeys(range(0 if code else self.partitions)),
+            )
+        return SimpleNamespace(topics=found, cluster_id=self.name)
 
 
-class Client:
-    """Answers in order, some at a time; after an error to none but by errors, as a client does
-    that guarantees that there are no gaps."""
+class FakeProducer:
+    """Answers in order, some records at a time; after an error it answers all others with it, as
+    librdkafka does with `enable.gapless.guarantee`. `interrupt`: Ctrl-C comes when the main thread
+    calls this method the next time. `before_produce`, `poll_raises`: what happens there once."""
 
-    def __init__(self, cluster: Cluster, most: int) -> None:
-        self.cluster = cluster
-        self.most = most
-        self.cut = False
+    def __init__(self, of: Cluster, sides: TwoSides) -> None:
+        self.cluster = of
+        self.most = sides.most
+        self.cut = sides.cut
         self.broken: KafkaError | None = None
-        self.said = False
+        self.interrupt = ""
+        self.before_produce: Callable[[], None] | None = None
+        self.poll_raises: Exception | None = None
+        self._said = False
+        self._first_error: KafkaError | None = None
         self._queue: deque[Sent] = deque()
-        self._lock = threading.Lock()
-        cluster.clients.append(self)
+        self._lock = threading.RLock()
+        of.clients.append(self)
 
     def produce(self, *sent: Any) -> None:
+        if (before := self.before_produce) is not None:
+            self.before_produce = None
+            before()
         with self._lock:
             if self.cut:
                 return
@@ -65,11 +98,16 @@ class Client:
             if len(self._queue) >= self.most:
                 raise BufferError("Local: Queue full")
             self._queue.append(sent)
+        self._interrupted("produce")
 
     def poll(self, timeout: float) -> int:
-        """Raises once after it gave up, as confluent-kafka does."""
-        if self.broken is not None and not self.said:
-            self.said = True
+        """Raises once after it gave up, as confluent-kafka's does."""
+        self._interrupted("poll")
+        if (raised := self.poll_raises) is not None:
+            self.poll_raises = None
+            raise raised
+        if self.broken is not None and not self._said:
+            self._said = True
             raise KafkaException(self.broken)
         for _ in range(random.randint(1, 50)):
             with self._lock:
@@ -78,114 +116,182 @@ class Client:
                 if self.broken is None and not self.cluster.up:
                     break
                 sent = self._queue.popleft()
-                if self.broken is None and sent[1] in self.cluster.refuses:
-                    self.broken = KafkaError(KafkaError._FATAL)
-                    error: KafkaError | None = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
-                elif self.broken is None and sent[0] in self.cluster.denies:
-                    self.broken = KafkaError(KafkaError._FATAL)
+                error, self._first_error = self._first_error or self.broken, None
+                if error is None and sent[1] in self.cluster.refuses:
+                    error = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+                elif error is None and sent[0] in self.cluster.denies:
                     error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-                else:
-                    error = self.broken
                 if error is None:
                     self.append(sent)
+                elif self.broken is None:
+                    self._queue.appendleft(sent)
+                    self._first_error = error
+                    self.broken = KafkaError(KafkaError._FATAL)
+                    self._said = True
+                    raise KafkaException(self.broken)
             if sent[4] is not None:
-                at = len(self.log(sent)) - 1
-                sent[4](error, SimpleNamespace(offset=lambda a=at: a, topic=lambda s=sent: s[0]))
+                offset = len(self._log(sent)) - 1
+                answer = SimpleNamespace(
+                    offset=lambda at=offset: at, timestamp=lambda at=sent[6]: (1, at)
+                )
+                sent[4](error, answer)
         return 0
 
     def purge(self) -> None:
         self.broken = KafkaError(KafkaError._PURGE_QUEUE)
 
     def arrive(self, count: int) -> None:
-        """The first ones of the queue are appended, and nobody hears of it; none behind one that
-        was given up, whose sequence the broker would miss."""
+        """The first records of the queue are appended, and it gets no answer; none behind one that
+        was refused, whose sequence the broker would miss."""
         with self._lock:
             for _ in range(0 if self.broken else min(count, len(self._queue))):
                 if (sent := self._queue.popleft())[1] in self.cluster.refuses:
                     break
                 self.append(sent)
 
-    def append(self, sent: Sent) -> None:
-        self.log(sent).append(sent)
+    def forget(self) -> None:
+        """Its process is dead."""
+        with self._lock:
+            self.cut = True
+            self._queue.clear()
 
-    def log(self, sent: Sent) -> list[Sent]:
-        return self.cluster.logs[sent[0], sent[3]]
+    def append(self, sent: Sent) -> None:
+        self._log(sent).append(sent)
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        return self.cluster.metadata(topic)
 
     def __len__(self) -> int:
         return len(self._queue)
 
+    def _log(self, sent: Sent) -> list[Sent]:
+        return self.cluster.logs[sent[0], sent[3]]
+
+    def _interrupted(self, method: str) -> None:
+        if self.interrupt == method and threading.current_thread() is threading.main_thread():
+            self.interrupt = ""
+            raise KeyboardInterrupt
+
+
+class FakeConsumer:
+    """Reads what was assigned to it, and says where each partition ends."""
+
+    def __init__(self, of: Cluster, sides: TwoSides) -> None:
+        self._cluster = of
+        self._at: dict[Where, int] = {}
+        self._ended: dict[Where, int] = {}
+        self._sides = sides
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        assert self._sides.reads_logs.wait(60)
+        return self._cluster.metadata(topic)
+
+    def assign(self, partitions: Sequence[Any]) -> None:
+        self._at = {(each.topic, each.partition): each.offset for each in partitions}
+
+    def consume(self, count: int, timeout: float) -> list[Any]:
+        self._cluster.check_up()
+        found = []
+        if self._sides.denies_groups:
+            code = KafkaError.GROUP_AUTHORIZATION_FAILED
+            found.append(_message(("", -1), -1, None, code))
+        for where, offset in self._at.items():
+            log = self._cluster.logs[where]
+            found += [_message(where, at, log[at][7], None) for at in range(offset, len(log))]
+            self._at[where] = len(log)
+            if self._ended.get(where) != len(log):
+                self._ended[where] = len(log)
+                found.append(_message(where, len(log), None, KafkaError._PARTITION_EOF))
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+def _message(where: Where, offset: int, headers: Any, code: int | None) -> Any:
+    error = None if code is None else KafkaError(code)
+    return SimpleNamespace(
+        topic=lambda: where[0],
+        partition=lambda: where[1],
+        offset=lambda: offset,
+        headers=lambda: headers,
+        error=lambda: error,
+    )
+
+
+class FakeAdmin:
+    def __init__(self, of: Cluster) -> None:
+        self._cluster = of
+
+    def list_offsets(self, asked: Mapping[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        return {
+            at: self._answer(
+                SimpleNamespace(offset=len(self._cluster.logs[at.topic, at.partition]))
+            )
+            for at in asked
+        }
+
+    def describe_topics(self, asked: Any, **_: Any) -> dict[str, Future[Any]]:
+        answers = {}
+        for topic in asked.topic_names:
+            if topic in self._cluster.lacks:
+                answers[topic] = self._answer(
+                    KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+                )
+            else:
+                operation = confluent_kafka.admin.AclOperation
+                allowed = operation.READ if topic in self._cluster.denies else operation.WRITE
+                answers[topic] = self._answer(SimpleNamespace(authorized_operations=[allowed]))
+        return answers
+
+    def _answer(self, content: Any) -> Future[Any]:
+        answer: Future[Any] = Future()
+        if not self._cluster.up:
+            content = KafkaException(KafkaError(KafkaError._TRANSPORT))
+        if isinstance(content, BaseException):
+            answer.set_exception(content)
+        else:
+            answer.set_result(content)
+        return answer
+
 
 @dataclass(repr=False)
 class TwoSides:
-    """`cut`: what is made now is of a dead process, and reaches nobody."""
+    """`most`: records that a client's queue holds. `cut`: clients that are made now are of a dead
+    process, and reach no cluster. `denies_groups`: consumers may not use their group. `reads_logs`:
+    cleared, it holds up the reading of logs."""
 
     east: Cluster = field(default_factory=lambda: Cluster("east"))
     west: Cluster = field(default_factory=lambda: Cluster("west"))
     most: int = 1000
     cut: bool = False
+    denies_groups: bool = False
+    reads_logs: threading.Event = field(default_factory=threading.Event)
 
     @property
     def both(self) -> tuple[Cluster, Cluster]:
         return self.east, self.west
 
-    def client(self, settings: Mapping[str, Any]) -> Client:
-        client = Client(getattr(self, settings["bootstrap.servers"]), self.most)
-        client.cut = client.cut or self.cut
-        return client
-
-    def look(self, client: Any, topic: str, **_: float) -> topics.Seen:
-        cluster = client._producer.cluster
-        if not cluster.up:
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-        if topic in cluster.lacks:
-            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        return topics.Seen(partitions=cluster.partitions, cluster_id=cluster.name)
-
-    def ends(self, settings: Mapping[str, Any], topic: str, count: int) -> dict[int, int]:
-        cluster = getattr(self, settings["bootstrap.servers"])
-        if not cluster.up:
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-        return {partition: len(cluster.logs[topic, partition]) for partition in range(count)}
-
-    def look_back(
-        self,
-        settings: Mapping[str, Any],
-        name: str,
-        places: Mapping[Partition, Place],
-        *,
-        settle_s: float,
-        going_on: Callable[[], bool],
-    ) -> tuple[dict[Partition, Place], dict[str, KafkaError]]:
-        cluster = getattr(self, settings["bootstrap.servers"])
-        if not cluster.up:
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-        found, failed = {}, {}
-        for where, place in places.items():
-            if where[0] in cluster.lacks:
-                failed[where[0]] = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-                continue
-            log = cluster.logs[where]
-            tail = [ids.position_of(name, sent[7]) or 0 for sent in log[place.offset :]]
-            found[where] = Place(position=max([place.position, *tail]), offset=len(log))
-        return found, failed
-
-    def writable(self, settings: Mapping[str, Any], topic: str) -> bool:
-        cluster = getattr(self, settings["bootstrap.servers"])
-        return topic not in cluster.denies | cluster.lacks
+    def of(self, settings: Mapping[str, Any]) -> Cluster:
+        found: Cluster = getattr(self, settings["bootstrap.servers"])
+        return found
 
 
 @pytest.fixture
 def two_sides(monkeypatch: pytest.MonkeyPatch) -> TwoSides:
     sides = TwoSides()
-    monkeypatch.setattr(rd_client, "Producer", sides.client)
-    monkeypatch.setattr(options, "wire_settings", lambda *_: None)  # these are librdkafka's
-    monkeypatch.setattr(opening, "look", sides.look)
-    monkeypatch.setattr(core, "look", sides.look)
-    monkeypatch.setattr(opening, "ends", sides.ends)
-    monkeypatch.setattr(opening, "writable", sides.writable)
-    monkeypatch.setattr(opening, "_LEAST_PAUSE_S", 0.02)
-    monkeypatch.setattr(side, "look_back", sides.look_back)
-    assert look_back.look_back is not sides.look_back
-    for name in ("_RETRY_S", "_IDLE_S", "_FULL_S"):
+    sides.reads_logs.set()
+    monkeypatch.setattr(
+        confluent_kafka, "Producer", lambda given: FakeProducer(sides.of(given), sides)
+    )
+    monkeypatch.setattr(
+        confluent_kafka, "Consumer", lambda given: FakeConsumer(sides.of(given), sides)
+    )
+    monkeypatch.setattr(
+        confluent_kafka.admin, "AdminClient", lambda given: FakeAdmin(sides.of(given))
+    )
+    monkeypatch.setattr(topics, "MIN_PAUSE_S", 0.02)
+    monkeypatch.setattr(cluster, "CONSUME_S", 0.0)
+    for name in ("RETRY_S", "IDLE_S", "FULL_S"):
         monkeypatch.setattr(side, name, 0.002)
     return sides

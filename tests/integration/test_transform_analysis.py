@@ -400,11 +400,11 @@ def test_what_no_record_can_have_is_refused_record_by_record(session: Any) -> No
         ("SELECT monotonically_increasing_id() AS timestamp FROM records", "another result"),
         ("SELECT spark_partition_id() AS partition FROM records", "another result"),
         ("SELECT input_file_name() AS key FROM records", "another result"),
-        ("SELECT current_timestamp() AS timestamp FROM records", "depends on when"),
-        ("SELECT now() AS timestamp FROM records", "depends on when"),
-        ("SELECT localtimestamp() AS timestamp FROM records", "depends on when"),
-        ("SELECT current_date() AS timestamp FROM records", "depends on when"),
-        ("SELECT 1000 * unix_timestamp() AS timestamp FROM records", "depends on when"),
+        ("SELECT current_timestamp() AS timestamp FROM records", "depends on the time"),
+        ("SELECT now() AS timestamp FROM records", "depends on the time"),
+        ("SELECT localtimestamp() AS timestamp FROM records", "depends on the time"),
+        ("SELECT current_date() AS timestamp FROM records", "depends on the time"),
+        ("SELECT 1000 * unix_timestamp() AS timestamp FROM records", "depends on the time"),
         ("SELECT current_user() AS key FROM records", "by whom"),
         ("SELECT reflect('java.util.UUID', 'randomUUID') AS key FROM records", "another result"),
         (
@@ -490,7 +490,7 @@ def test_the_time_of_day_is_refused_however_it_is_spelled(session: Any, time: st
         "|> SELECT key",
     ):
         said = refusal(session, sql, value_format="string")
-        assert "depends on when" in said or "another result" in said
+        assert "depends on the time" in said or "another result" in said
 
 
 def test_times_that_are_whole_are_not_refused(session: Any) -> None:
@@ -855,8 +855,8 @@ def test_user_defined_functions_are_asked_about_records_only(session: Any) -> No
         ("my_functions:joined", "my_functions:joined: "),
         ("my_functions:other", "something else than the view `records`"),
         ("my_functions:without_headers", "`headers` is left out"),
-        ("my_functions:today", "depends on when it is asked"),
-        ("my_functions:cast_now", "depends on when it is asked"),
+        ("my_functions:today", "depends on the time of evaluation"),
+        ("my_functions:cast_now", "depends on the time of evaluation"),
         ("my_functions:crossed", "a join cannot be used"),
         ("my_functions:broken", "my_functions:broken: "),
         ("my_functions:random_udf", "gives another result each time"),

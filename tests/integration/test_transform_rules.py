@@ -334,8 +334,8 @@ def test_with_a_schema_its_fields_come_out(session: Any) -> None:
     ("path", "cause"),
     [
         ("value.$.nam", "the value's schema has no field nam there"),
-        ("value.$.name.first", "no object where .first stands"),
-        ("value.$.name[*]", "no array where [*] stands"),
+        ("value.$.name.first", "no object where .first is"),
+        ("value.$.name[*]", "no array where [*] is"),
         ("value.$.tags[*].u", "no field u there"),
         ("value.$.*.*.x", "no "),
     ],

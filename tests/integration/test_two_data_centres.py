@@ -1,4 +1,4 @@
-"""causeway.producer under fire: an application is killed in the midst again and again, and so are
+"""causeway_producer under fire: an application is killed in the midst again and again, and so are
 the brokers of either side; in the end both sides have the same records, each once, in the same
 order in the same partition, and every record that was reported as delivered."""
 
@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 )
 
 from causeway.dev import LocalCluster, start_all
-from causeway.producer import ID_HEADER, DualProducer
+from causeway_producer import ID_HEADER, DualProducer
 from tests.harness.command import command_environment
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record

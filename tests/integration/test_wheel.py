@@ -1,5 +1,5 @@
-"""A wheel, installed as people install it, far from its sources: local clusters, a mirror between
-them, its page, its manual."""
+"""The wheels, installed as people install them, far from their sources: local clusters, a mirror
+between them, its page, its manual; and the producer, without Causeway."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from causeway import __version__
 from causeway.dev import cache_directory, spawn
 from causeway.formats import read_properties
 from tests.harness.kafka_tools import KafkaTools
@@ -117,3 +118,28 @@ def test_an_installed_wheel_mirrors_and_shows_it(machine: Machine, port: int) ->
         assert run.exit_code == 0, log.read_text()
     finally:
         run.kill()
+
+
+def test_the_producer_s_wheel_brings_confluent_kafka_and_nothing_else(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT / "producer", check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("causeway_producer-*.whl")
+    python = str(tmp_path / "venv" / "bin" / "python")
+
+    def uv(*words: str) -> str:
+        command = [sys.executable, "-m", "uv", *words]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
+        return done.stdout
+
+    uv("venv", "--quiet", "--python", sys.executable, str(tmp_path / "venv"))
+    constraints = str(ROOT / "requirements.lock")
+    uv("pip", "install", "--python", python, "--constraints", constraints, str(wheel))
+    installed = uv("pip", "freeze", "--python", python).splitlines()
+    assert sorted(re.split("[=@ ]", each)[0] for each in installed) == [
+        "causeway-producer",
+        "confluent-kafka",
+    ]
+    program = "import causeway_producer as it; print(it.DualProducer.__name__, it.__version__)"
+    words = [python, "-c", program]
+    said = subprocess.run(words, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert said.split() == ["DualProducer", __version__]

@@ -3,7 +3,7 @@
 from causeway.schemas.client import RegistryClient, UnansweredError, check_registry
 from causeway.schemas.ids import IdLookup, Ids, SchemaId, Unknown, find_schema_id, with_schema_id
 from causeway.schemas.link import TASK, Due, LinkSchemas
-from causeway.schemas.registry import CircularError, SchemaRegistry, Trail
+from causeway.schemas.registry import CircularError, Schema, SchemaRegistry, Trail
 
 __all__ = [
     "TASK",
@@ -13,6 +13,7 @@ __all__ = [
     "Ids",
     "LinkSchemas",
     "RegistryClient",
+    "Schema",
     "SchemaId",
     "SchemaRegistry",
     "Trail",

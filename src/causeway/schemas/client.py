@@ -1,10 +1,8 @@
-"""HTTP to a schema registry, by what Confluent's, Karapace's and Apicurio's have in common.
+"""HTTP client of a schema registry, for the common interface of Confluent's, Karapace's and
+Apicurio's.
 
-What it does not know it says with 404 and a code of its own; any other 404 is that of somebody
-between. What it refuses it says with 409 or 422 and its reason.
-
-A registry's silence, as people are told of it.
-"""
+A registry reports an unknown object by 404 and its own code; any other 404 comes from a proxy. It
+reports a refusal by 409 or 422 and a reason."""
 
 from __future__ import annotations
 
@@ -30,9 +28,10 @@ _ACCEPT = f"{_JSON}, application/json"
 
 
 class UnansweredError(Exception):
-    """The registry did not answer a question; `reason` says why, and holds no secret. `passing`: it
-    is out of reach or out of order, which says nothing of the settings. `missing`: there is no such
-    path, as of a registry that has not all of the interface. `url`: the registry's, once known."""
+    """The registry did not answer a question; `reason` says why, and holds no secret. `passing`:
+    the registry is unreachable or out of order, which says nothing about the settings. `missing`:
+    the path does not exist, as in a registry without all of the interface. `url`: the registry's,
+    once known."""
 
     url = ""
 
@@ -47,8 +46,8 @@ class UnansweredError(Exception):
 
 
 class RegistryRefusedError(Exception):
-    """The registry does not do what it was asked: `code` as it names it (409 or 422 and more
-    digits), `reason` in its words, shortened."""
+    """The registry refuses a request: `code` is its own (409 or 422 and more digits), `reason` its
+    message, shortened."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -57,7 +56,7 @@ class RegistryRefusedError(Exception):
 
 
 class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
-    """Who redirects might lead to somebody who is not to have the password."""
+    """A redirect could lead to a server that must not get the password."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -81,14 +80,14 @@ class RegistryClient:
         self._opener = urllib.request.build_opener(handler, _RefuseRedirects)
 
     def get(self, path: str) -> Any:
-        """The JSON of the answer, None for what it does not know. Raises UnansweredError."""
+        """The JSON of the answer, None for an unknown object. Raises UnansweredError."""
         try:
             return self.ask("GET", path)
         except RegistryRefusedError as error:
             raise UnansweredError(f"it answered (error {error.code})") from None
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The same of any method. Raises UnansweredError and RegistryRefusedError."""
+        """As `get`, for any method. Raises UnansweredError and RegistryRefusedError."""
         try:
             return self._ask(method, path, body)
         except UnansweredError as error:
@@ -124,8 +123,8 @@ class RegistryClient:
 
 def _unanswered(status: int) -> UnansweredError:
     denied, missing = status in (401, 403), status in (404, 405, 501)
-    why = "it does not let us in" if denied else "it answered"
-    why = "there is none" if status == 404 else why
+    why = "it denies access" if denied else "it answered"
+    why = "it was not found" if status == 404 else why
     passing = not missing and (status == _TOO_MANY or status >= _OUT_OF_ORDER)
     return UnansweredError(
         f"{why} (HTTP {status})", denied=denied, passing=passing, missing=missing
@@ -133,7 +132,7 @@ def _unanswered(status: int) -> UnansweredError:
 
 
 def _said_in(error: urllib.error.HTTPError) -> tuple[int, str]:
-    """The registry's own code (the status where it has none) and words."""
+    """The registry's own code (else the status) and message."""
     try:
         answer = json.loads(error.read(_ANSWER_BYTES))
     except (OSError, HTTPException, ValueError):
@@ -155,8 +154,8 @@ def _said(reason: object) -> str:
 
 
 def check_registry(settings: RegistrySettings) -> None:
-    """Raises ConfigError for a registry that does not let us in, or is none; `retriable` for one
-    that is out of reach."""
+    """Raises ConfigError for a registry that denies access, or a URL without a registry;
+    `retriable` for one that is unreachable."""
     subject = settings.place or settings.url
     try:
         answer = RegistryClient(settings.as_json()).get("/subjects")
@@ -164,13 +163,14 @@ def check_registry(settings: RegistrySettings) -> None:
         remedy = "see registry.username and registry.password" if error.denied else ""
         cause = f"the schema registry {settings.url}: {error.reason}"
         raise ConfigError("use", subject, cause, remedy=remedy, retriable=error.passing) from None
-    # Some say null of nothing.
+    # Some registries answer null if they have no subjects.
     if answer is not None and not isinstance(answer, list):
         cause = f"there is no schema registry at {settings.url}: it does not know /subjects"
         raise ConfigError("use", subject, cause)
 
 
 def unanswered(operation: str, error: UnansweredError) -> CausewayError:
+    """The error for people if a registry does not answer."""
     kind = AuthenticationError if error.denied else UnreachableError
     remedy = "see causeway.registry.username, .password and .token" if error.denied else ""
     subject = f"by the registry {error.url}"

@@ -1,4 +1,5 @@
-"""Carrying out what copying.py decides: one round looks at both registries and does what is due."""
+"""Carries out the changes that copying.py decides. One round reads both registries and applies
+them."""
 
 from __future__ import annotations
 
@@ -20,10 +21,8 @@ from causeway.schemas.copying import (
 )
 from causeway.schemas.registry import CircularError, Schema, SchemaRegistry, SubjectVersion, Trail
 
-FRESH_S = 600.0  # so long what was found of the target, and of versions, is not asked for again
-AGAIN_S = (
-    60.0  # so often a subject of the source is looked at in full, though no version came or went
-)
+FRESH_S = 600.0  # how long answers of the target, and versions, are cached
+AGAIN_S = 60.0  # how often a subject of the source is read in full, although no version changed
 _NO_IDS = (
     "the target's registry gives ids of its own, also in the mode IMPORT:"
     " set causeway.schemas = translate"
@@ -32,8 +31,8 @@ _NO_IDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRound:
-    """What came of one. `items`: subjects that are not copied, and why; `clashing`: those of them
-    that a person must decide about. `waiting`: those that may do when tried again."""
+    """The result of a round. `items`: subjects that are not copied, and why; `clashing`: those of
+    them that an operator must decide about; `waiting`: those that may succeed at the next try."""
 
     copied: int = 0
     waiting: frozenset[str] = frozenset()
@@ -51,8 +50,8 @@ class _SeenSubject:
 
 
 class Copier:
-    """Keeps what it has found for a while. Not thread-safe. What a whole registry does not answer
-    is raised as UnansweredError."""
+    """Caches its answers for a while. Not thread-safe. Raises UnansweredError if a registry as a
+    whole does not answer."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class Copier:
         self.forget()
 
     def forget(self) -> None:
-        """Others may have written since."""
+        """Drops the cache: other clients may have written since."""
         self._since = self._clock()
         self._versions: dict[tuple[int, str, int], SubjectVersion] = {}  # by registry
         self._done: dict[SubjectPair, Subject] = {}  # the source's, as they were copied
@@ -74,8 +73,8 @@ class Copier:
     def plans(
         self, pairs: Iterable[SubjectPair]
     ) -> tuple[list[SubjectPlan], dict[SubjectPair, Subject], CopyRound]:
-        """What is to be done for `pairs` and all that they refer to, how these are on the source,
-        and what could not be looked at."""
+        """The plans for `pairs` and all subjects that they refer to, these subjects on the source,
+        and the subjects that could not be read."""
         if self._clock() - self._since > FRESH_S:
             self.forget()
         sources: dict[str, Subject] = {}
@@ -106,7 +105,7 @@ class Copier:
         return plans, found, CopyRound(items=failed, waiting=frozenset(failed))
 
     def run(self, pairs: Iterable[SubjectPair]) -> CopyRound:
-        """Does what is due."""
+        """Carries out the plans."""
         plans, sources, looked = self.plans(pairs)
         items = dict(looked.items)
         waiting = set(looked.waiting)
@@ -166,8 +165,8 @@ class Copier:
         return copying.plan(pair, source, target, taken)
 
     def _look_again(self, name: str) -> Subject:
-        """At one of the source's. One question says whether a version came or went, or was deleted
-        softly; what else may have changed, its level, is asked for less often."""
+        """Reads a subject of the source. One question shows whether a version was added, deleted or
+        deleted softly; the level, which may have changed too, is read less often."""
         seen, now = self._seen.get(name), self._clock()
         recent = seen is not None and now - seen.at < AGAIN_S
         if seen is not None and recent and self._source.versions(name) == seen.active:
@@ -194,7 +193,7 @@ class Copier:
     def _version(
         self, registry: SchemaRegistry, subject: str, number: int
     ) -> SubjectVersion | None:
-        """What a version says never changes."""
+        """Cached for ever, because the content of a version never changes."""
         key = (id(registry), subject, number)
         found = self._versions.get(key) or registry.version(subject, number)
         if found is not None:
@@ -220,6 +219,8 @@ class Copier:
         )
         if given != version.id:
             stray = self._target.find(change.subject, version.schema)
-            if stray is not None and stray.number not in before:  # else it is somebody's
+            if (
+                stray is not None and stray.number not in before
+            ):  # otherwise another client registered it
                 self._target.delete(change.subject, stray.number)
             raise RegistryRefusedError(0, _NO_IDS)

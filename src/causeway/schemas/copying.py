@@ -1,19 +1,17 @@
-"""Which subjects belong to a link, and what they are called on its target.
-
-By TopicNameStrategy, a topic's are `TOPIC-key` and `TOPIC-value`. They follow the topic: that of
-`orders`, which is `A.orders` on the target, is `A.orders-value` there. Subjects of other strategies
-are named by patterns, and keep their names; so do those that others refer to.
-
-Keeping a registry's subjects copied into another, with their ids: decided purely.
+"""Decides, without I/O, how a registry's subjects are copied into another registry with their ids.
 
     missing on the target        ->  registered as the same version with the same id (mode IMPORT)
     deleted softly on the source ->  the same on the target
     its own compatibility level  ->  the same
 
-A subject of the target is taken for a copy as long as each version that both have is the same, with
-the same id. Nothing else there is ever changed: not a subject in which somebody else registers, and
-no id that means another schema. What is deleted for good on the source stays on the target.
-"""
+A subject of the target counts as a copy as long as each version that both have is the same, with
+the same id. Nothing else is changed: no subject in which other clients register, and no id of
+another schema. A version that is deleted for good on the source stays on the target.
+
+By TopicNameStrategy, a topic's subjects are `TOPIC-key` and `TOPIC-value`. They follow the topic:
+the subject of `orders`, which is `A.orders` on the target, is `A.orders-value` there. Subjects of
+other strategies are chosen by patterns and keep their names, as do subjects that others refer
+to."""
 
 from __future__ import annotations
 
@@ -43,8 +41,8 @@ def subject_of(topic: str, part: str) -> str:
 def chosen(
     settings: SchemaSettings, topics: Iterable[tuple[str, str]], subjects: Iterable[str]
 ) -> list[SubjectPair]:
-    """Of the source's `subjects` those that belong to mirrored `topics` (name on the source, on the
-    target) or to the patterns of `settings`."""
+    """The source's `subjects` that belong to mirrored `topics` (name on the source, on the target)
+    or to the patterns of `settings`."""
     known = frozenset(subjects)
     found: set[SubjectPair] = set()
     for source, target in topics:
@@ -63,8 +61,8 @@ def chosen(
 
 
 def names(kind: str, own: str, mirrors: str) -> Iterator[str]:
-    """What a topic's subject `own` is called on the target, where its mirror's is `mirrors`, by
-    `SchemaSettings.names`; the first is the one that records are translated by."""
+    """The names on the target of a topic's subject `own`, if the mirror's subject is `mirrors`, by
+    `SchemaSettings.names`. The first name is the one by which records are translated."""
     if kind in ("mirror", "both"):
         yield mirrors
     if kind == "source" or (kind == "both" and own != mirrors):
@@ -79,8 +77,8 @@ _NO_MODES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One as a registry has it. `deleted`: the versions that were deleted softly; `mode`: the one
-    in force, None where the registry knows of none; `level`: its own, None where it has none."""
+    """A subject in a registry. `deleted`: the versions that were deleted softly; `mode`: the mode
+    in force, None if the registry has no modes; `level`: its own compatibility level, if any."""
 
     versions: Mapping[int, SubjectVersion] = field(default_factory=dict)
     deleted: frozenset[int] = frozenset()
@@ -94,43 +92,44 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What to do in the target's registry with `subject`."""
+    """A change of `subject` in the target's registry."""
 
     subject: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import(Change):
-    """Put the subject into the mode IMPORT. `force`: though it has versions that were deleted
-    softly, which the registry would take for a reason to delete them for good."""
+    """Sets the mode IMPORT. `force`: although the subject has versions that were deleted softly,
+    which the registry would otherwise want deleted for good."""
 
     force: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register(Change):
-    """`version` as on the source."""
+    """Registers `version` as on the source."""
 
     version: SubjectVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete(Change):
-    """Softly."""
+    """Deletes softly."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLevel(Change):
-    """None: the registry's own counts again."""
+    """None: the registry's own level applies again."""
 
     level: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectPlan:
-    """Of one subject. `clash`: why it cannot be copied, and what to do; then nothing is changed."""
+    """The plan for one subject. `clash`: why it cannot be copied, and the remedy; then nothing is
+    changed."""
 
     pair: SubjectPair
     changes: tuple[Change, ...] = ()
@@ -140,12 +139,12 @@ class SubjectPlan:
 def plan(
     pair: SubjectPair, source: Subject, target: Subject, taken: Mapping[int, Schema | None]
 ) -> SubjectPlan:
-    """`taken`: what the target's registry has under each id of the source's versions."""
+    """`taken`: the target's schema under each id of the source's versions."""
     if not source.versions:
-        return SubjectPlan(pair=pair)  # gone for good by now
+        return SubjectPlan(pair=pair)  # deleted for good
     reason = _differs(source, target) or _taken(source, target, taken)
     if target.mode is None and source.versions.keys() - target.versions.keys():
-        reason = _NO_MODES  # nor has it contexts
+        reason = _NO_MODES  # such a registry has no contexts either
     if reason is not None:
         return SubjectPlan(pair=pair, clash=reason)
     to_register = [
@@ -174,7 +173,7 @@ def _differs(source: Subject, target: Subject) -> str | None:
         if ours.id != theirs.id or not ours.schema.same_as(theirs.schema):
             return (
                 f"version {number} is another schema there (id {theirs.id}, on the source"
-                f" {ours.id}): delete the subject there for good if nobody needs it, copy into a"
+                f" {ours.id}): delete the subject there for good if it is not needed, copy into a"
                 f" context (causeway.schemas.context), {TRANSLATE}"
             )
     return None
@@ -192,7 +191,7 @@ def _taken(source: Subject, target: Subject, taken: Mapping[int, Schema | None])
 
 
 def _importing(pair: SubjectPair, target: Subject) -> tuple[tuple[Import, ...], str | None]:
-    """How versions can be written with their ids, or why not."""
+    """How versions can be registered with their ids, or why not."""
     if target.mode is None:
         return (), _NO_MODES
     if target.mode == IMPORT:
@@ -206,14 +205,14 @@ def _importing(pair: SubjectPair, target: Subject) -> tuple[tuple[Import, ...], 
 
 
 def _levels(pair: SubjectPair, source: Subject, target: Subject) -> Iterator[SetLevel]:
-    """Only of what is surely a copy: others may have given theirs another level."""
+    """Only for a certain copy: other clients may have set the level of their subjects."""
     if source.level != target.level and target.mode == IMPORT:
         yield SetLevel(subject=pair.target, level=source.level)
 
 
 def in_order(plans: Iterable[SubjectPlan]) -> list[tuple[SubjectPlan, Change]]:
-    """All changes, each after those that it needs: a subject's mode before its versions, a schema
-    after those that it refers to, deletions and levels after all versions."""
+    """All changes in an order that is possible: a subject's mode before its versions, a schema
+    after the schemas that it refers to, deletions and levels after all versions."""
     plans = list(plans)
     modes = [(p, c) for p in plans for c in p.changes if isinstance(c, Import)]
     registers: dict[tuple[str, int], tuple[SubjectPlan, Register]] = {}

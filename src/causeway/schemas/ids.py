@@ -1,17 +1,14 @@
-"""Where a record says which schema it was written with.
+"""Schema ids in records, and their translation to the target's registry, for the threads of a lane.
 
     0 | id, 4 bytes | data                  at the beginning of key or value
     0 | id, 4 bytes |  …                    in a header `__key_schema_id`, `__value_schema_id`
-    1 | GUID, 16 bytes | …                  there, as newer clients write it: a hash of the schema
+    1 | GUID, 16 bytes | …                  in that header, from newer clients: a hash of the schema
 
-The last header of that name counts; where it is null, the part itself. In Protobuf the indexes of
-the message follow the id; they are the same for the same schema.
+The last header of that name counts; if it is null, the part itself counts. In Protobuf the indexes
+of the message follow the id; they are the same for the same schema.
 
-What schemas are called in the target's registry, for the threads of a lane.
-
-Looking is quick and asks nobody; what it lacks it notes, and `find_out` asks the registries for it.
-What was found is for ever. What the source's registry does not know is asked for again.
-"""
+`get` is quick and does no I/O. It notes unknown ids, and `find_out` asks the registries for them.
+Answers are cached for ever. An id that the source's registry does not know is asked for again."""
 
 from __future__ import annotations
 
@@ -34,15 +31,15 @@ Header = tuple[str, bytes | None]
 
 
 class SchemaId(NamedTuple):
-    """`name`: an id, or a GUID as text. `header`: which of the record's headers says it, None where
-    the part itself does."""
+    """`name`: an id, or a GUID as text. `header`: the index of the record's header with it, None if
+    it is in the part itself."""
 
     name: int | str
     header: int | None
 
 
 def find_schema_id(part: str, data: bytes | None, headers: Sequence[Header]) -> SchemaId | None:
-    """What the key or value `data` was written with; None: it has no such format."""
+    """The schema id of the key or value `data`; None if it has none."""
     at = _header(HEADERS[part], headers) if headers else None
     if at is not None:
         told = headers[at][1] or b""
@@ -53,14 +50,15 @@ def find_schema_id(part: str, data: bytes | None, headers: Sequence[Header]) -> 
 
 
 def with_schema_id(data: bytes, name: int | str) -> bytes:
-    """`data`, a part or header that `find` has found a name in, with another of its kind."""
+    """`data`, a part or header in which `find_schema_id` has found an id, with another id of the
+    same kind."""
     if isinstance(name, int):
         return _ID.pack(0, name) + data[_ID.size :]
     return b"\1" + uuid.UUID(name).bytes + data[_GUID_BYTES:]
 
 
 def _id(data: bytes) -> int | None:
-    """No registry gives the id 0, which small numbers of 8 bytes look like."""
+    """No registry gives the id 0, which small numbers of 8 bytes would have."""
     if len(data) < _ID.size or data[0]:
         return None
     return _ID.unpack_from(data)[1] or None
@@ -73,16 +71,16 @@ def _header(name: str, headers: Sequence[Header]) -> int | None:
     return None
 
 
-LATE_S = (0.2, 0.4, 0.8, 1.6)  # before what it does not know is asked for again: see below
+LATE_S = (0.2, 0.4, 0.8, 1.6)  # before each further question for an unknown id
 LATE_EVERY_S = 60.0
-_LONG_S = 2.0  # before a registry counts as one that keeps others waiting
-_MOST = 10_000  # made-up ids that are remembered
+_LONG_S = 2.0  # before a registry counts as slow
+_MOST = 10_000  # unknown ids that are cached
 _OPERATION = "translate the ids of schemas"
 _OF_TOPICS = tuple(subject_of("", part) for part in PARTS)
 
 
 class IdLookup(NamedTuple):
-    """An id or GUID, of the key or value (`part`) of a record of a topic (its name on both
+    """An id or GUID in the key or value (`part`) of a record of a topic (its name on both
     sides)."""
 
     source: str
@@ -107,8 +105,8 @@ class Ids:
         self._translator = IdTranslator(self._source, target)
         self._found: dict[IdLookup, int | str] = {}
         self._unknown: dict[IdLookup, Unknown] = {}
-        self._unknown_before: dict[IdLookup, Unknown] = {}  # the last ones, when they were too many
-        self._lacking: dict[IdLookup, None] = {}  # in the order in which they were met
+        self._unknown_before: dict[IdLookup, Unknown] = {}  # the generation before
+        self._lacking: dict[IdLookup, None] = {}  # in the order of `get`
         self._lock = threading.Lock()  # of these
         self._asking = threading.Lock()
         self._late_at = -LATE_EVERY_S
@@ -116,8 +114,8 @@ class Ids:
         self._silent_until = 0.0
 
     def get(self, asked: IdLookup, *, settled: bool = False) -> int | str | Unknown | None:
-        """None: nobody has found out yet. That is noted, and what is unknown, but where it is
-        `settled` what is to become of ids that are known nowhere."""
+        """None: not looked up yet. This is noted, as is an unknown id. With `settled`, the
+        treatment of unknown ids is decided, and an id that is known nowhere is not noted."""
         found = self._found.get(asked)
         if found is not None:
             return found
@@ -128,10 +126,9 @@ class Ids:
             return unknown
 
     def find_out(self) -> None:
-        """What is noted. Raises CausewayError where a registry does not answer: then it stays so,
-        and where that took long, nobody is asked for as long again: many flows' places are found
-        one after the other, and each would wait for it. What it says of a single id is for `get`.
-        """
+        """Looks up the noted ids. Raises CausewayError if a registry does not answer. If that took
+        long, the next calls fail at once for as long: many flows recover one after the other, and
+        each would wait. The registry's answer about a single id is for `get`."""
         with self._asking:
             self._forget_some()
             while True:
@@ -160,8 +157,8 @@ class Ids:
                     self._lacking.pop(asked, None)
 
     def _forget_some(self) -> None:
-        """Not what was found out just now: a batch waits until it knows of all its ids at once,
-        however many they are."""
+        """Keeps the latest answers: a batch waits until all its ids are known at once, however many
+        they are."""
         with self._lock:
             if len(self._unknown) >= _MOST:
                 self._unknown_before, self._unknown = self._unknown, {}
@@ -185,8 +182,9 @@ class Ids:
         return version.guid or Unknown("the target's registry has no GUIDs")
 
     def _version(self, asked: IdLookup) -> SubjectVersion | None:
-        """On the target. One of several instances of a registry may hear late of what was
-        registered a moment ago; but who makes ids up is not to hold up the others."""
+        """The version on the target. An instance of a registry may learn late of a schema that was
+        just registered, so unknown ids are repeated; but invented ids must not delay other
+        records."""
         found = self._there(asked)
         if found is None and time.monotonic() - self._late_at >= LATE_EVERY_S:
             for pause in LATE_S:
@@ -209,15 +207,15 @@ class Ids:
             pair = SubjectPair(source=subject, target=called if subject == own else other)
             if (found := self._translator.there(pair, number, id=id)) is not None:
                 return found
-        # No subject has it any more, but its id is for ever.
+        # No subject has the schema any more, but its id stays valid.
         schema = self._source.by_id(id)
         return None if schema is None else self._translator.of(called, schema)
 
 
 def _of_other(called: str, subject: str, asked: IdLookup) -> str:
-    """What `subject` is called there, which is not the topic's own. As that of another topic, whose
-    records were put into this one, it follows that topic, as far as names tell; on the target there
-    may be one of its own that is called as on the source."""
+    """The name there of `subject`, which is not the topic's own. A subject of another topic, whose
+    records were put into this one, follows that topic, as its name shows; the target may have its
+    own subject of the same name as on the source."""
     prefix = asked.target.removesuffix(asked.source)
     if prefix == asked.target or not subject.endswith(_OF_TOPICS):
         return subject

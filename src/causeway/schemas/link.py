@@ -1,4 +1,4 @@
-"""The schemas of one link: what is due in the registry of its target, planned or done."""
+"""The schemas of one link: plans or makes the changes in the registry of its target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Topics = Iterable[tuple[str, str]]  # names on the source and on the target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What a run would do with a subject: `changes` in words; `clash`: why it cannot."""
+    """What a run would do with a subject: `changes` as text; `clash`: why it cannot."""
 
     pair: SubjectPair
     changes: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Due:
 
 
 class LinkSchemas:
-    """Not thread-safe. Raises a CausewayError where a registry as a whole does not answer."""
+    """Not thread-safe. Raises a CausewayError if a registry as a whole does not answer."""
 
     def __init__(self, settings: SchemaSettings) -> None:
         self._settings = settings
@@ -38,19 +38,19 @@ class LinkSchemas:
         self._translator = IdTranslator(self._source, target)
 
     def forget(self) -> None:
-        """Others may have written since."""
+        """Drops caches: other clients may have written since."""
         self._translator.forget()
         if self._copier is not None:
             self._copier.forget()
 
     def run(self, topics: Topics) -> CopyRound:
-        with _told(self._settings.mode):
+        with _answered(self._settings.mode):
             pairs = self._chosen(topics)
             return (self._copier or self._translator).run(pairs)
 
     def due(self, topics: Topics) -> list[Due]:
-        """Nothing is written."""
-        with _told(self._settings.mode):
+        """The same without writing."""
+        with _answered(self._settings.mode):
             pairs = self._chosen(topics)
             if self._copier is None:
                 return [self._to_register(pair) for pair in pairs]
@@ -92,7 +92,7 @@ def _in_words(change: object) -> str:
 
 
 @contextmanager
-def _told(mode: str) -> Iterator[None]:
+def _answered(mode: str) -> Iterator[None]:
     try:
         yield
     except UnansweredError as error:

@@ -1,10 +1,8 @@
-"""A schema registry's nouns: subjects, versions, ids, references, levels, modes.
+"""A schema registry's objects: subjects, versions, ids, references, compatibility levels, modes.
 
-Where it lies in a context (`http://registry/contexts/.NAME`), subjects are called there without it:
-what others see as `:.NAME:orders-value` is `orders-value` here.
-
-References of schemas that form a circle: they define no schema.
-"""
+Within a context (`http://registry/contexts/.NAME`), subjects have no prefix: the subject
+`:.NAME:orders-value` of other clients is `orders-value` here. References that form a circle define
+no schema."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from urllib.parse import quote
 from causeway.config import RegistrySettings
 from causeway.schemas.client import RegistryClient, UnansweredError
 
-NOT_PERMITTED = 42205  # as of a mode that forbids it, or an id that is another schema's
+NOT_PERMITTED = 42205  # a mode forbids it, or the id belongs to another schema
 INCOMPATIBLE = range(40900, 41000)
 IMPORT = "IMPORT"
 _AVRO = "AVRO"
@@ -26,7 +24,7 @@ _AVRO = "AVRO"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Another schema: that one calls it `name` (in Protobuf the path that it imports)."""
+    """A reference to another schema, by `name` (in Protobuf the path that it imports)."""
 
     name: str
     subject: str
@@ -38,7 +36,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """What a schema says. `more`: metadata and rules, of registries that have such."""
+    """The content of a schema. `more`: metadata and rules, of registries that have them."""
 
     text: str = field(repr=False)
     kind: str = _AVRO  # AVRO, JSON, PROTOBUF
@@ -54,7 +52,7 @@ class Schema:
         return found
 
     def same_as(self, other: Schema) -> bool:
-        """Whether both say the same, however they are laid out."""
+        """Whether both have the same content, apart from layout."""
         if (self.kind, sorted(self.references, key=str)) != (
             other.kind,
             sorted(other.references, key=str),
@@ -65,7 +63,8 @@ class Schema:
         )
 
     def with_references(self, versions: Mapping[tuple[str, int], int]) -> Schema:
-        """The same with references to other versions: of each that is named, the one here."""
+        """The same schema with references to other versions: for each named version, the one
+        here."""
         moved = (
             replace(each, version=versions.get((each.subject, each.version), each.version))
             for each in self.references
@@ -84,7 +83,7 @@ def _parsed(kind: str, text: str) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectVersion:
-    """One of a subject. `guid`: as newer registries have it."""
+    """A version of a subject. `guid`: in newer registries."""
 
     subject: str
     number: int
@@ -97,7 +96,7 @@ class SchemaRegistry:
     """Raises UnansweredError and RegistryRefusedError. Thread-safe."""
 
     def __init__(self, settings: RegistrySettings | Mapping[str, Any], context: str = "") -> None:
-        """`context`: of its subjects, without the dot; "" for those of the URL."""
+        """`context`: of its subjects, without the dot; "" for the context of the URL."""
         values = dict(settings if isinstance(settings, Mapping) else settings.as_json())
         if context:
             values["url"] = f"{values['url']}/contexts/.{quote(context, safe='')}"
@@ -107,39 +106,40 @@ class SchemaRegistry:
         self._prefix = f":{inside}:" if inside else ""
 
     def subjects(self) -> list[str]:
-        """All, also those that were deleted softly."""
+        """All subjects, also deleted softly."""
         found = self._client.get("/subjects?deleted=true")
-        if found is None:  # so some say that there are none
+        if found is None:  # some registries answer so if they have no subjects
             return []
         if not isinstance(found, list):
             raise UnansweredError("it does not list its subjects")
         return sorted(str(each).removeprefix(self._prefix) for each in found)
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
-        """Their numbers, the oldest first; none of a subject that it does not know. `deleted`: also
-        those that were deleted softly."""
-        found = self._client.get(f"{_at(subject)}/versions{'?deleted=true' if deleted else ''}")
+        """Version numbers, the oldest first; none for an unknown subject. `deleted`: also those
+        that were deleted softly."""
+        found = self._client.get(f"{_at(subject)}/versions{_also(deleted)}")
         return sorted(found or ())
 
-    def version(self, subject: str, number: int) -> SubjectVersion | None:
-        """Also one that was deleted softly."""
-        found = self._client.get(f"{_at(subject)}/versions/{number}?deleted=true")
+    def version(self, subject: str, number: int, *, deleted: bool = True) -> SubjectVersion | None:
+        """`deleted`: also a version that was deleted softly."""
+        found = self._client.get(f"{_at(subject)}/versions/{number}{_also(deleted)}")
         return None if found is None else self._version(found)
 
     def by_id(self, id: int) -> Schema | None:
         found = self._client.get(f"/schemas/ids/{id}")
         return None if found is None else _schema(found)
 
-    def subjects_of(self, id: int) -> list[tuple[str, int]]:
-        """The subjects and versions that have the schema `id`, also those deleted softly."""
-        found = self._client.get(f"/schemas/ids/{id}/versions?deleted=true") or ()
+    def subjects_of(self, id: int, *, deleted: bool = True) -> list[tuple[str, int]]:
+        """The subjects and versions that have the schema `id`. `deleted`: also those that were
+        deleted softly."""
+        found = self._client.get(f"/schemas/ids/{id}/versions{_also(deleted)}") or ()
         return sorted(
             (str(each["subject"]).removeprefix(self._prefix), int(each["version"]))
             for each in found
         )
 
     def id_of_guid(self, guid: str) -> int | None:
-        """None: it does not know it here, or is too old to know any. A GUID is the same in every
+        """None: the GUID is unknown here, or the registry has no GUIDs. A GUID is the same in every
         context, an id is not."""
         try:
             found = self._client.get(f"/schemas/guids/{guid}/ids")
@@ -156,14 +156,14 @@ class SchemaRegistry:
         return ids[0] if ids else None
 
     def find(self, subject: str, schema: Schema) -> SubjectVersion | None:
-        """The version of `subject` that says the same as `schema`."""
+        """The version of `subject` with the content of `schema`."""
         found = self._client.ask("POST", f"{_at(subject)}?deleted=true", schema.as_json())
         return None if found is None else self._version(found)
 
     def register(
         self, subject: str, schema: Schema, *, id: int | None = None, number: int | None = None
     ) -> int:
-        """The schema's id. With `id` and `number`: as that version, in the mode IMPORT."""
+        """Returns the schema's id. With `id` and `number`: as that version, in the mode IMPORT."""
         body = schema.as_json()
         if id is not None:
             body |= {"id": id, "version": number}
@@ -173,11 +173,11 @@ class SchemaRegistry:
         return int(found["id"])
 
     def delete(self, subject: str, number: int) -> None:
-        """Softly: its id is still known."""
+        """Deletes softly: the id stays known."""
         self._client.ask("DELETE", f"{_at(subject)}/versions/{number}")
 
     def mode(self, subject: str) -> str | None:
-        """The one in force, None where the registry knows of none."""
+        """The mode in force, None if the registry has no modes."""
         try:
             found = self._client.get(f"/mode/{_name(subject)}?defaultToGlobal=true")
         except UnansweredError as error:
@@ -191,12 +191,12 @@ class SchemaRegistry:
         self._client.ask("PUT", path, {"mode": mode})
 
     def level(self, subject: str) -> str | None:
-        """Compatibility, where the subject has a level of its own."""
+        """The compatibility level, if the subject has its own."""
         found = self._client.get(f"/config/{_name(subject)}")
         return None if found is None else found.get("compatibilityLevel")
 
     def set_level(self, subject: str, level: str | None) -> None:
-        """None: the registry's own counts again."""
+        """None: the registry's own level applies again."""
         path = f"/config/{_name(subject)}"
         if level is None:
             self._client.ask("DELETE", path)
@@ -229,6 +229,10 @@ def _name(subject: str) -> str:
     return quote(subject, safe="")
 
 
+def _also(deleted: bool) -> str:
+    return "?deleted=true" if deleted else ""
+
+
 def _at(subject: str) -> str:
     return f"/subjects/{_name(subject)}"
 
@@ -238,12 +242,12 @@ _SHOWN: Final = 6  # versions, in a message
 
 
 class CircularError(UnansweredError):
-    """A schema refers to itself through others, or through more than `MOST_LEVELS` of them. A
-    person must change it on the source: no later try can succeed."""
+    """A schema refers to itself through others, or through more than `MOST_LEVELS` of them. An
+    operator must change it on the source: no later try can succeed."""
 
 
 class Trail:
-    """The path of versions, each of which the one before refers to. `url`: of their registry."""
+    """The path of versions, each of which refers to the next. `url`: of their registry."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -251,7 +255,7 @@ class Trail:
 
     @contextmanager
     def into(self, subject: str, number: int) -> Iterator[None]:
-        """Raises CircularError if version `number` of `subject` is followed already."""
+        """Raises CircularError if version `number` of `subject` is on the path already."""
         key = (subject, number)
         if key in self._followed:
             circle = [*self._followed[self._followed.index(key) :], key]

@@ -1,10 +1,10 @@
-"""The id that a schema has in another registry.
+"""Translates the id of a schema to its id in another registry.
 
-A schema is registered there as it says, under the subject that it has on the source or that of the
-mirrored topic, after the versions before it and all that it refers to. What it is called there is
-then what that registry says of the same text: registering twice gives the same id, whoever does it,
-in whatever order, after any crash. So nothing needs to be remembered but for speed.
-"""
+The schema is registered in the other registry with the same content, under the subject's name on
+the source or that of the mirrored topic, after the versions before it and after all schemas that it
+refers to. That registry's id of the same content is then the translation: registering twice gives
+the same id, for any client, in any order, after any crash. So nothing is stored, and answers are
+cached only for speed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from causeway.schemas.registry import CircularError, Schema, SchemaRegistry, Sub
 
 
 class IdTranslator:
-    """Keeps its answers, because an id never changes. Not thread-safe. Raises UnansweredError (a
+    """Caches its answers, because an id never changes. Not thread-safe. Raises UnansweredError (a
     CircularError for references that form a circle) and RegistryRefusedError."""
 
     def __init__(self, source: SchemaRegistry, target: SchemaRegistry) -> None:
@@ -26,7 +26,7 @@ class IdTranslator:
         self.forget()
 
     def forget(self) -> None:
-        """Others may have written since."""
+        """Drops the cache: other clients may have written since."""
         self._there: dict[
             tuple[SubjectPair, int], tuple[int, SubjectVersion]
         ] = {}  # with the source's id
@@ -34,9 +34,9 @@ class IdTranslator:
     def there(
         self, pair: SubjectPair, number: int, *, id: int | None = None
     ) -> SubjectVersion | None:
-        """The target's version that says what `number` of the source says, registered if it is not
-        there; None where the source has no such version, or by `id` another one: a subject that is
-        deleted for good and made anew has its first version again."""
+        """The target's version with the content of version `number` of the source, registered if it
+        is missing. None if the source has no such version, or with `id` another one: a subject that
+        is deleted for good and recreated has a first version again."""
         known = self._there.get((pair, number))
         if known is not None and id in (None, known[0]):
             return known[1]
@@ -52,14 +52,14 @@ class IdTranslator:
         return found
 
     def of(self, subject: str, schema: Schema) -> SubjectVersion:
-        """The version of the target's `subject` that says what `schema` of the source does,
-        registered if it is not there."""
+        """The version of the target's `subject` with the content of the source's `schema`,
+        registered if it is missing."""
         schema = self._moved(schema)
         return self._target.find(subject, schema) or self._register(subject, schema)
 
     def run(self, pairs: Iterable[SubjectPair]) -> CopyRound:
-        """Registers all versions of `pairs` that are not there. What is deleted there, or has a
-        level of compatibility, is the business of those who register there."""
+        """Registers all missing versions of `pairs`. Deletions and compatibility levels there
+        belong to the clients that register there."""
         items: dict[str, str] = {}
         waiting, clashing, copied = set(), set(), 0
         for pair in pairs:
@@ -87,7 +87,7 @@ class IdTranslator:
         )
 
     def missing(self, pair: SubjectPair) -> list[int]:
-        """The source's versions that are not on the target; nothing is written."""
+        """The source's versions that are not on the target; writes nothing."""
         known: dict[tuple[str, int], SubjectVersion | None] = {}
         found = []
         for number in self._source.versions(pair.source):
@@ -99,7 +99,7 @@ class IdTranslator:
     def _find(
         self, subject: str, schema: Schema, known: dict[tuple[str, int], SubjectVersion | None]
     ) -> SubjectVersion | None:
-        """`known`: what was found of references, which many schemas may share."""
+        """`known`: the results for references, which many schemas may share."""
         versions = {}
         for one in schema.references:
             key = (one.subject, one.version)
@@ -114,7 +114,7 @@ class IdTranslator:
         return self._target.find(subject, schema.with_references(versions))
 
     def _moved(self, schema: Schema) -> Schema:
-        """With its references as the target numbers them, which are registered there."""
+        """The schema with the target's numbers of its references, which are registered there."""
         versions = {}
         for one in schema.references:
             found = self.there(SubjectPair(source=one.subject, target=one.subject), one.version)
@@ -136,5 +136,7 @@ class IdTranslator:
         self._target.register(subject, schema)
         found = self._target.find(subject, schema)
         if found is None:
-            raise UnansweredError("it does not find what was just registered", passing=True)
+            raise UnansweredError(
+                "it does not find the schema that was just registered", passing=True
+            )
         return found

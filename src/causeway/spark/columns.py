@@ -1,7 +1,5 @@
-"""Records as Arrow, in the columns of Spark's own Kafka source.
-
-Arrow batches of a query as records to be written, and a digest of them.
-"""
+"""Records as Arrow, in the columns of Spark's own Kafka source; and Arrow batches of a query as
+records to be written, with a digest of them."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ from causeway.records import PlainRecord, Record
 from causeway.spark.log import Run
 from causeway.spark.options import ReadOptions
 
-# Of one Arrow batch; so much a task holds at a time, besides the fetch answer it came in.
+# Limits of one Arrow batch. A task holds one batch and one fetch answer at a time.
 ROWS = 10_000
 BYTES = 8 * 1024 * 1024
 _LAST = (2**63 - 1) // 1000  # ms: Spark's timestamps are in µs
@@ -43,7 +41,7 @@ def header_type(keys: str = "string") -> ArrayType:
 
 
 def whole_schema(options: ReadOptions) -> StructType:
-    """Every column there is; `headers` only where they are asked for."""
+    """All columns; `headers` only if the options ask for them."""
     schema = (
         StructType()
         .add("key", BinaryType())
@@ -58,7 +56,7 @@ def whole_schema(options: ReadOptions) -> StructType:
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:
-    """`schema` may leave columns out, and then they are not built. Raises ConfigError."""
+    """`schema` may omit columns; these are not built. Raises ConfigError."""
     known = {field.name: field.dataType for field in whole_schema(options).fields}
     for field in schema.fields:
         if field.name not in known:
@@ -79,7 +77,7 @@ def _shape(kind: Any) -> str:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """As Spark expects it of a data source."""
+    """The Arrow schema that Spark expects of a data source."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")
@@ -172,7 +170,7 @@ def _times(tp: TopicPartition, records: Sequence[Record], late_is_null: bool) ->
 
 
 def _headers(records: Sequence[Record], kind: pa.ListType) -> pa.Array:
-    """Null where a record has none, as Spark's own source."""
+    """Null if a record has none, as in Spark's own source."""
     places: list[int | None] = []
     keys: list[Any] = []
     values: list[bytes | None] = []
@@ -181,7 +179,7 @@ def _headers(records: Sequence[Record], kind: pa.ListType) -> pa.Array:
         places.append(len(keys) if record.headers else None)
         for key, value in record.headers:
             name = key.encode(errors="surrogateescape")
-            # What is not UTF-8 becomes U+FFFD in a string, as Java has it.
+            # Bytes that are not UTF-8 become U+FFFD in a string, as in Java.
             keys.append(name if as_bytes else name.decode(errors="replace"))
             values.append(value)
     struct = kind.value_type
@@ -204,8 +202,8 @@ _MASK = 2**64 - 1
 
 
 class OutgoingRow(NamedTuple):
-    """One record and where it is to go; None: by the option, by the key. `timed`: its time is its
-    own, not the present one."""
+    """One record and its destination; None: by the option, by the key. `timed`: the row has a time;
+    otherwise the record has the present time."""
 
     topic: str | None
     partition: int | None
@@ -214,7 +212,7 @@ class OutgoingRow(NamedTuple):
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Raises ConfigError where rows of this kind cannot be written."""
+    """Raises ConfigError if rows of this schema cannot be written."""
     kinds = {field.name: field.dataType for field in schema.fields}
     if "value" not in kinds:
         raise ConfigError("write", "column value", f"there is none, only {', '.join(kinds)}")
@@ -233,7 +231,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 
 def rows(batch: pa.RecordBatch) -> Iterator[OutgoingRow]:
-    """Its rows in order; a record without a time gets the present one."""
+    """The rows of a batch, in order; a row without a time gets the present time."""
     count = batch.num_rows
     nothing = [None] * count
 
@@ -269,8 +267,8 @@ def _header_pairs(found: object) -> list[tuple[str, bytes | None]]:
 
 
 class RowsDigest:
-    """Of rows, whatever their order: tells whether a task is given again what it was given before.
-    No guard against those who mean to deceive."""
+    """A digest of rows in any order: shows whether a task gets the same rows again. No protection
+    against forgery."""
 
     __slots__ = ("count", "total")
 
@@ -279,19 +277,19 @@ class RowsDigest:
         self.total = 0
 
     def add(self, row: OutgoingRow) -> None:
-        """Without the present time, which differs each time."""
+        """The present time is left out, because it differs each time."""
         record = row.record
         key, value = record.key, record.value
         check = zlib.crc32(value or b"", zlib.crc32(key or b""))
         if record.headers:
             check = zlib.crc32(repr(record.headers).encode(errors="surrogateescape"), check)
-        # Where one part ends and the next begins stands in what is checked, too, as does what is
-        # null: were that mixed into the sum itself, the next byte could undo it.
+        # The checksum covers the lengths of the parts, and which are null. Mixed into the sum
+        # instead, the next byte could undo them.
         ends = f"{-1 if key is None else len(key)} {-1 if value is None else len(value)}"
         where = f"{record.timestamp if row.timed else ''} {row.topic} {row.partition}"
         check = zlib.crc32(f"{ends} {where}".encode(), check)
         self.count += 1
-        # Spread to 64 bits, so that what two records lose and gain does not cancel out.
+        # Spread to 64 bits, so that opposite changes of two records do not cancel out.
         self.total = (self.total + (check + 1) * (check ^ 0x9E3779B97F4A7C15)) & _MASK
 
     def __str__(self) -> str:

@@ -1,20 +1,18 @@
-"""What was written by whom, kept on the cluster, so that a batch is written once.
+"""Notes on the cluster which batches were written, so that each batch is written once.
 
-Task `p` of a write named `w` writes batch `b` in a transaction of its own, whose id is `w.p`. Part
-of that transaction is a **mark**: offset `b + 1` of the group `w.p`, with a digest of the rows. So
-the records are there exactly where the mark is. Whoever writes the batch again, be it another
-attempt or another driver, first takes over the transactional id, which rolls back what was left
-open and fences its writer, and then looks for the mark: where it stands, nothing is written again,
-and the rows must be those that the digest tells of.
+Task `p` of a write named `w` writes batch `b` in its own transaction, with the id `w.p`. Part of
+that transaction is a **mark**: offset `b + 1` of the group `w.p`, with a digest of the rows. So the
+records exist exactly if the mark does. Another attempt, or another driver, that writes the batch
+again first takes over the transactional id, which aborts an open transaction and fences its writer,
+and then reads the mark: if it exists, nothing is written again, and the rows must match the digest.
 
-Before the driver commits the first transaction of a batch it notes, in the group `w`, the batch
-and how many tasks it has: rows that were in a task which is missing, or empty, when the batch is
-written again would otherwise be doubled by the task that has them now.
+Before the driver commits the first transaction of a batch, it notes in the group `w` the batch and
+its number of tasks. If a task is missing or empty when the batch is written again, its rows would
+otherwise be doubled by the task that has them now.
 
-Groups without members forget offsets after the brokers' `offsets.retention.minutes` (a week). Their
-names begin with `__`, so that mirrors leave them alone: a mark is true of its own cluster only. One
-that was translated all the same is found out, since its note has the batch, too.
-"""
+Groups without members lose their offsets after the brokers' `offsets.retention.minutes` (a week).
+Their names begin with `__`, so that mirrors skip them: a mark is valid for its own cluster only. A
+translated mark is detected, because its note contains the batch, too."""
 
 from __future__ import annotations
 
@@ -30,14 +28,15 @@ PREFIX = "__causeway-spark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerMark:
-    """`batch`: the last one that is there. `note`: the digest (of a task), or how many tasks."""
+    """`batch`: the last one that is written. `note`: the digest (of a task), or the number of
+    tasks."""
 
     batch: int
     note: str
 
 
 def write_name(name: str) -> str:
-    """Of groups and transactional ids: `name` is a query's id, or what option id says."""
+    """The prefix of groups and transactional ids. `name`: a query's id, or the option id."""
     return f"{PREFIX}.{name}"
 
 
@@ -46,8 +45,8 @@ def task_name(write: str, task: int) -> str:
 
 
 def marks(cluster: Cluster, names: Collection[str]) -> dict[str, LedgerMark]:
-    """The mark of each group that has one. Raises CausewayError: DivergedError for one that is no
-    mark of this cluster's."""
+    """The mark of each group that has one. Raises CausewayError: DivergedError for a mark that was
+    not written on this cluster."""
     found: dict[str, LedgerMark] = {}
     if not names:
         return found
@@ -88,7 +87,7 @@ def note_batch(cluster: Cluster, write: str, batch: int, tasks: int, topics: Ite
 
 
 def check_same(write: str, batch: int, before: str, now: str) -> None:
-    """Raises DivergedError where a task has other rows than it had when they were written."""
+    """Raises DivergedError if a task has other rows than when they were written."""
     if before != now:
         raise DivergedError(
             "write",
@@ -102,7 +101,7 @@ def check_same(write: str, batch: int, before: str, now: str) -> None:
 def check_none_missing(
     cluster: Cluster, write: str, batch: int, filled: Collection[int], tasks: int
 ) -> None:
-    """Raises DivergedError where a task that has no rows now had written some of this batch."""
+    """Raises DivergedError if a task that has no rows now had written some of this batch."""
     before = marks(cluster, [write]).get(write)
     if before is None or before.batch != batch:
         return

@@ -1,7 +1,5 @@
-"""Which partitions are read, from where to where, and how that is cut into tasks.
-
-Reads a range of a partition's log as its records: what a consumer would be given.
-"""
+"""Reads ranges of partitions as records: resolves the offsets to read, cuts them into tasks, and
+decodes what a consumer would get."""
 
 from __future__ import annotations
 
@@ -50,8 +48,8 @@ class OffsetRange:
 
 
 def partitions_of(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
-    """Those that `options` select, in order. Raises CausewayError: a topic that is named and is
-    not there, or may not be seen."""
+    """The partitions that `options` select, in order. Raises CausewayError for a named topic that
+    does not exist or may not be described."""
     if options.partitions is not None:
         return sorted(options.partitions)
     if options.topics is not None:
@@ -76,8 +74,8 @@ def _of_topic(topic: TopicMetadata) -> list[TopicPartition]:
 def looked_up(
     cluster: Cluster, tps: Collection[TopicPartition], timestamp: int, read_committed: bool
 ) -> Offsets:
-    """Of each the offset at `timestamp` (ms, EARLIEST or LATEST), -1 where no record is as late.
-    Raises the first CausewayError."""
+    """The offset of each partition at `timestamp` (ms, EARLIEST or LATEST), -1 if no record is as
+    late. Raises the first CausewayError."""
     found: Offsets = {}
     for tp, answer in cluster.list_offsets(tps, timestamp, read_committed).items():
         if isinstance(answer, CausewayError):
@@ -89,8 +87,8 @@ def looked_up(
 def resolved(
     cluster: Cluster, tps: Collection[TopicPartition], bound: Bound, options: ReadOptions
 ) -> Offsets:
-    """Where `bound` lies in each of `tps`. Raises ConfigError for partitions that it names and that
-    are not read, or does not name."""
+    """The offset of `bound` in each of `tps`. Raises ConfigError for partitions that it names and
+    that are not read, or does not name."""
     committed = options.read_committed
     if bound.all_at is not None:
         return looked_up(cluster, tps, bound.all_at, committed)
@@ -123,7 +121,7 @@ def resolved(
 
 
 def split(ranges: Collection[OffsetRange], least: int | None) -> list[OffsetRange]:
-    """At least `least` of them, where there are as many offsets, each about equally long."""
+    """At least `least` ranges, if there are as many offsets, of about equal length."""
     ranges = [part for part in ranges if part.end > part.start]
     if least is None or len(ranges) >= least:
         return list(ranges)
@@ -142,7 +140,8 @@ def split(ranges: Collection[OffsetRange], least: int | None) -> list[OffsetRang
 
 
 def limited(start: Mapping[TopicPartition, int], end: Offsets, most: int) -> Offsets:
-    """`end`, or so much less that about `most` offsets lie between, shared by what each has."""
+    """`end`, or lower offsets so that about `most` offsets are read, in proportion to each
+    partition."""
     sizes = {tp: max(0, at - start[tp]) for tp, at in end.items()}
     total = sum(sizes.values())
     if total <= most:
@@ -150,7 +149,7 @@ def limited(start: Mapping[TopicPartition, int], end: Offsets, most: int) -> Off
     shares = {}
     for tp, size in sizes.items():
         share = most * size / total
-        # At least one, or a small partition beside large ones would never be read.
+        # At least one, otherwise a small partition next to large ones would never be read.
         shares[tp] = start[tp] + min(size, math.ceil(share) if share < 1 else math.floor(share))
     return shares
 
@@ -158,8 +157,8 @@ def limited(start: Mapping[TopicPartition, int], end: Offsets, most: int) -> Off
 def limited_by_bytes(
     cluster: Cluster, start: Mapping[TopicPartition, int], end: Offsets, most: int
 ) -> Offsets:
-    """`end`, or so much less that about `most` bytes of the log lie between; what an offset takes
-    is told from the first SAMPLE_BYTES of each partition. At least one offset of each."""
+    """`end`, or lower offsets so that about `most` bytes of the log are read. Estimates the bytes
+    of an offset from the first SAMPLE_BYTES of each partition. At least one offset of each."""
     behind = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
     each = {tp: bytes_an_offset(cluster, tp, start[tp]) for tp in behind}
     total = sum(behind[tp] * each[tp] for tp in behind)
@@ -180,7 +179,7 @@ CREATE_TIME, APPEND_TIME, NO_TIME = 0, 1, -1  # Kafka's TimestampType
 
 class Run(NamedTuple):
     """Records of one batch. `size`: about how many bytes they take. `next`: the offset after the
-    batch. `timestamp_type` as Kafka numbers it."""
+    batch. `timestamp_type`: Kafka's number."""
 
     records: Sequence[Record]
     size: int
@@ -199,9 +198,8 @@ def read_range(
 ) -> Iterator[Run]:
     """The records at offsets `start` up to, not including, `end`, which the log has reached.
 
-    Holds one fetch answer and one unpacked batch in memory. Raises CausewayError where the log
-    does not hold that range any more, unless not `fail_on_data_loss`: then what is left is read.
-    """
+    Holds one fetch answer and one unpacked batch in memory. Raises CausewayError if the log does
+    not have that range any more, unless not `fail_on_data_loss`: then the rest is read."""
     position = start
     deadline = Deadline(cluster.timeout_s)
     while position < end:
@@ -232,14 +230,14 @@ def read_range(
 def _after_loss(
     cluster: Cluster, tp: TopicPartition, position: int, end: int, fail_on_data_loss: bool
 ) -> int:
-    """Where to go on if offset `position` is not in the log."""
+    """The next offset to read if offset `position` is not in the log."""
     ends = [cluster.list_offsets([tp], which)[tp] for which in (EARLIEST, LATEST)]
     for answer in ends:
         if isinstance(answer, CausewayError):
             raise answer
     first, last = (answer.offset for answer in ends if not isinstance(answer, CausewayError))
     if first <= position <= last:
-        return position  # the leader has moved meanwhile
+        return position  # the leader has changed meanwhile
     if fail_on_data_loss:
         raise BrokerError(
             "read",
@@ -255,8 +253,9 @@ def _after_loss(
 def runs(
     data: memoryview, position: int, end: int, aborted: Sequence[tuple[int, int]], subject: str
 ) -> Iterator[Run]:
-    """What a Fetch answer's batches hold of the offsets `position` up to `end`. A batch cut off
-    at its end is left out; one without such records gives an empty run. Raises ProtocolError."""
+    """The records of a Fetch answer at the offsets `position` up to `end`. A batch that is cut off
+    at the end is left out; a batch without such records gives an empty run. Raises
+    ProtocolError."""
     upcoming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
     aborting: set[int] = set()
     at, stop_at = 0, len(data)

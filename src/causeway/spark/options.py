@@ -1,9 +1,8 @@
-"""The options of `format("causeway")`, under the names that Spark's own Kafka source has.
+"""The options of `format("causeway")`, with the names of Spark's own Kafka source.
 
-Options travel in plans, pages and event logs, so secrets may not stand in them: they are named
-by `${env:NAME}`, `${file:PATH:KEY}` or `${dir:PATH:FILE}`, and looked up where a broker is to be
-reached, on the driver and on each executor. No resolved secret is part of a plan or a task.
-"""
+Spark shows options in plans, pages and event logs, so they may not contain secrets: they name them
+by `${env:NAME}`, `${file:PATH:KEY}` or `${dir:PATH:FILE}`. The driver and each executor resolve
+them when they connect to a broker. No resolved secret is part of a plan or a task."""
 
 from __future__ import annotations
 
@@ -56,14 +55,14 @@ Side = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """Where a range begins or ends. One is set: `all_at` (an offset, EARLIEST or LATEST),
-    `offsets` (of each partition), `all_from` or `times` (ms: the first record at or after)."""
+    """The begin or end of a range. One is set: `all_at` (an offset, EARLIEST or LATEST), `offsets`
+    (of each partition), `all_from` or `times` (ms: the first record at or after)."""
 
     all_at: int | None = None
     offsets: Mapping[TopicPartition, int] | None = None
     all_from: int | None = None
     times: Mapping[TopicPartition, int] | None = None
-    name: str = ""  # the option that says so
+    name: str = ""  # the option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +131,8 @@ def read_options(options: Options, *, streaming: bool) -> ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """`topic`: for rows without one of their own. `id`: names a batch write, so that it can be
-    done again without doubling; a stream has its query's. `codec`: Kafka's number."""
+    """`topic`: for rows without a topic. `id`: names a batch write, so that it can be repeated
+    without doubling; a stream has its query's id. `codec`: Kafka's number."""
 
     topic: str | None
     id: str | None
@@ -147,7 +146,7 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 def lowered(options: Options) -> dict[str, str]:
-    """Names of options have no case in Spark; Kafka's have none but the lower one."""
+    """Option names have no case in Spark; Kafka's are lower case."""
     return {name.lower(): value for name, value in options.items()}
 
 
@@ -164,8 +163,8 @@ def write_options(options: Options) -> WriteOptions:
         id=name,
         batch=(get.count("batch", least=0) or 0),
         codec=_CODECS[codec],
-        # As long as a broker allows unless it is told otherwise: the slowest task of a batch holds
-        # the transactions of all others open.
+        # A broker's default maximum: the slowest task of a batch keeps the transactions of all
+        # others open.
         transaction_timeout_ms=get.count("kafka.transaction.timeout.ms") or 900_000,
     )
 
@@ -173,7 +172,7 @@ def write_options(options: Options) -> WriteOptions:
 def connection(
     options: Options, side: Side, environment: Mapping[str, str] | None = None
 ) -> ClientSettings:
-    """How to reach the cluster. Raises ConfigError."""
+    """The settings of the connection to the cluster. Raises ConfigError."""
     options = lowered(options)
     file, alias = options.get("config"), options.get("cluster")
     if file is not None:
@@ -203,7 +202,7 @@ def connection(
 
 
 def refuse_secrets(options: Options) -> None:
-    """Raises ConfigError for a secret that stands in an option: Spark shows options."""
+    """Raises ConfigError for a secret in an option: Spark shows options."""
     for name, value in lowered(options).items():
         key = name.removeprefix(_PREFIX)
         if "${" in value and key != "sasl.jaas.config":
@@ -226,7 +225,7 @@ def _clear_in_jaas(value: str) -> bool:
     try:
         found = parse_jaas(value).options
     except ConfigError:
-        # One reference may stand for the whole of it.
+        # The whole value may be one reference.
         return not re.fullmatch(r"\s*\$\{[^}]*\}\s*", value)
     return any(_SECRET_PARTS.search(name) and "${" not in part for name, part in found.items())
 
@@ -238,7 +237,7 @@ def _from_file(path: Path, alias: str, side: Side) -> ClientSettings:
     by_alias: dict[str, ClientSettings] = {}
     for link in settings.links:
         ends = (link.source, link.target) if side == "write" else (link.target, link.source)
-        for client in ends:  # the later one wins: who reads as a reader, who writes as a writer
+        for client in ends:  # the later one wins: readers connect as a source, writers as a target
             by_alias[client.alias] = client
     if alias not in by_alias:
         raise ConfigError(
@@ -292,7 +291,8 @@ class _OptionReader:
             raise ConfigError("use", f"option {name}", f"is not JSON: {error}") from None
 
     def bound(self, side: str, default: int) -> Bound:
-        """Of `starting` or `ending`; a time for all goes before times, and those before offsets."""
+        """For `starting` or `ending`. A time for all partitions overrides times, and these override
+        offsets."""
         every, each, at = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
         if self.text(every):
             return Bound(all_from=self.count(every, least=0), name=every)
@@ -327,7 +327,7 @@ class _OptionReader:
             close = difflib.get_close_matches(name.lower(), _KNOWN, 1, 0.85)
             if close:
                 raise ConfigError(
-                    "use", f"option {name}", f"there is none; {_KNOWN[close[0]]} is meant?"
+                    "use", f"option {name}", f"it is not known; is {_KNOWN[close[0]]} meant?"
                 )
         for name in self.options:
             key = name.removeprefix(_PREFIX)

@@ -1,7 +1,5 @@
-"""Reading for `spark.read` and `spark.readStream`.
-
-`format("causeway")`.
-"""
+"""Spark's data source `format("causeway")`: reading for `spark.read` and `spark.readStream`, and
+the entry to writing."""
 
 from __future__ import annotations
 
@@ -50,14 +48,15 @@ Nested = Mapping[str, Mapping[str, int]]  # topic -> partition (as text) -> offs
 
 
 class ReadTask(InputPartition):  # type: ignore[misc]
-    """What one task reads; None where there is nothing at all."""
+    """What one task reads; None if there is nothing at all."""
 
     def __init__(self, value: OffsetRange | None) -> None:
         super().__init__(value)
 
 
 class _SparkReader:
-    """What both kinds share. Pickled to executors: holds options, never what they resolve to."""
+    """The common part of batch and stream readers. Pickled to executors, so it has options and
+    never resolved secrets."""
 
     def __init__(self, options: Options, schema: StructType, *, streaming: bool) -> None:
         self._raw = dict(options)
@@ -87,7 +86,7 @@ class _SparkReader:
 
 
 class BatchReader(_SparkReader, DataSourceReader):  # type: ignore[misc]
-    """The offsets that there are when the query is planned."""
+    """Reads the offsets that exist when the query is planned."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema, streaming=False)
@@ -101,7 +100,7 @@ class BatchReader(_SparkReader, DataSourceReader):  # type: ignore[misc]
         options = self._options
         with self._open() as cluster:
             tps = ranges.partitions_of(cluster, options)
-            # Of all of them: options name each partition, whatever the query filters.
+            # For all partitions: options name each partition, whatever the query filters.
             start = ranges.resolved(cluster, tps, options.start, options)
             end = ranges.resolved(cluster, tps, options.end, options)
             tps = [tp for tp in tps if all(_may_hold(tp, one) for one in self._filters)]
@@ -119,8 +118,8 @@ class BatchReader(_SparkReader, DataSourceReader):  # type: ignore[misc]
 
 
 class FilteringReader(BatchReader):
-    """Where Spark hands filters on (`spark.sql.python.filterPushdown.enabled`), partitions, offsets
-    and times that cannot match are not read. Spark still looks at each record."""
+    """If Spark pushes filters down (`spark.sql.python.filterPushdown.enabled`), partitions, offsets
+    and times that cannot match are not read. Spark still filters each record."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's
         self._filters = list(filters)
@@ -157,8 +156,8 @@ def _narrowed(part: OffsetRange, filters: Iterable[Filter]) -> OffsetRange:
 
 
 def _earliest_time(filters: Iterable[Filter]) -> int | None:
-    """No record before the first one of this time (ms) can match: what a broker looks up is the
-    first record that is as late, so all before it are earlier."""
+    """No record before the first one of this time (ms) can match: a broker finds the first record
+    that is as late, so all records before it are earlier."""
     found = [
         int(one.value.timestamp() * 1000)
         for one in filters
@@ -176,7 +175,7 @@ class StreamReader(_SparkReader, DataSourceStreamReader, SupportsTriggerAvailabl
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema, streaming=True)
         self._cluster: Cluster | None = None
-        self._most: Offsets | None = None  # of a query that reads what is there now
+        self._most: Offsets | None = None  # for a query that reads the present records only
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_cluster": None}
@@ -215,7 +214,7 @@ class StreamReader(_SparkReader, DataSourceStreamReader, SupportsTriggerAvailabl
             raise BrokerError(
                 "read",
                 str(gone[0]),
-                "it was read, and is there no more",
+                "it was read, and does not exist any more",
                 code=3,
                 name="UNKNOWN_TOPIC_OR_PARTITION",
                 remedy="set option failOnDataLoss to false to go on with what is left",
@@ -223,7 +222,7 @@ class StreamReader(_SparkReader, DataSourceStreamReader, SupportsTriggerAvailabl
         short = {tp: begun[tp] for tp, at in ends.items() if at < begun[tp]}
         if short and self._options.fail_on_data_loss:
             self._await_ends(short)
-        ends |= short  # never back
+        ends |= short  # offsets never decrease
         if isinstance(limit, ReadMaxRows):
             ends = ranges.limited(begun, ends, limit.max_rows)
         most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes
@@ -232,8 +231,8 @@ class StreamReader(_SparkReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return _nested({tp: at for tp, at in begun.items() if tp in gone and self._most} | ends)
 
     def _await_ends(self, least: Offsets) -> None:
-        """A leader that was elected a moment ago may not know its end yet. Raises BrokerError where
-        the log goes on to end before `least`: what comes up to there would never be read."""
+        """Waits for the ends, because a new leader may not know its end yet. Raises BrokerError if
+        the log still ends before `least`: records up to there would never be read."""
         cluster = self._driver()
 
         def look() -> None:
@@ -244,7 +243,7 @@ class StreamReader(_SparkReader, DataSourceStreamReader, SupportsTriggerAvailabl
                         "read",
                         str(tp),
                         f"it was read up to offset {least[tp]}, and its log ends at {at} by now:"
-                        " it was cut off, or made anew",
+                        " it was truncated or recreated",
                         code=-1,
                         name="BEHIND",
                         retriable=True,
@@ -287,11 +286,11 @@ def _flat(offsets: Nested) -> Offsets:
 
 
 class CausewayDataSource(DataSource):  # type: ignore[misc]
-    """Records of Kafka topics, and where rows become such.
+    """Records of Kafka topics as rows, and rows as records.
 
-    `spark.dataSource.register(CausewayDataSource)`, then `format("causeway")`; the options stand in
-    docs/how-to/spark-sources.md. Errors are CausewayErrors; ConfigError names the option.
-    """
+    `spark.dataSource.register(CausewayDataSource)`, then `format("causeway")`.
+    docs/spark-sources.md describes the options. Errors are CausewayErrors; ConfigError names the
+    option."""
 
     @classmethod
     def name(cls) -> str:
@@ -299,7 +298,7 @@ class CausewayDataSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         refuse_secrets(self.options)
-        # Which of both kinds asks is not known here, and makes no difference to the columns.
+        # The columns are the same for batches and streams, which cannot be distinguished here.
         return columns.whole_schema(read_options(self.options, streaming=False))
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -1,7 +1,5 @@
-"""Sends a task's records in one transaction: batches, sequences, partitions.
-
-Writing for `df.write` and `writeStream`. How it is exactly once stands in ledger.py.
-"""
+"""Writing for `df.write` and `writeStream`: one transaction for each task. ledger.py explains
+exactly-once delivery."""
 
 from __future__ import annotations
 
@@ -34,16 +32,16 @@ from causeway.wire import codes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_BYTES = 256 * 1024  # not compressed; such a batch is sent at once
+BATCH_BYTES = 256 * 1024  # uncompressed; a batch of this size is sent at once
 BUFFER_BYTES = 32 * 1024 * 1024  # of all partitions together
 SENDERS = 4
-_RECORD_BYTES = 30  # what a record takes besides what it holds, about
+_RECORD_BYTES = 30  # about the size of a record without key, value and headers
 
 _hash = lru_cache(maxsize=100_000)(murmur2)
 
 
 class _PartitionBuffer:
-    """The records of one partition that are not sent yet, and the batch that is on its way."""
+    """The records of one partition that are not sent yet, and the batch in flight."""
 
     __slots__ = ("flight", "records", "sequence", "size")
 
@@ -55,12 +53,14 @@ class _PartitionBuffer:
 
 
 class TransactionSender:
-    """One thread's. Records of a partition are appended in the order in which they were put."""
+    """Sends a task's records in one transaction. For one thread. Records of a partition are
+    appended in the order of `put`."""
 
     def __init__(
         self, cluster: Cluster, transaction: Transaction, topic: str | None, codec: int, turn: int
     ) -> None:
-        """`turn`: where records without a key begin, so that tasks don't all begin alike."""
+        """`turn`: the first partition for records without a key, so that tasks do not begin with
+        the same one."""
         self._cluster, self._transaction = cluster, transaction
         self._topic, self._codec, self._turn = topic, codec, turn
         self._waiting: dict[TopicPartition, _PartitionBuffer] = {}
@@ -71,7 +71,7 @@ class TransactionSender:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """All that was put lies in the log once the block has ended. Raises CausewayError."""
+        """At the end of the block all records are in the log. Raises CausewayError."""
         with ThreadPoolExecutor(SENDERS, thread_name_prefix="send") as self._pool:
             yield
             for tp in list(self._waiting):
@@ -82,11 +82,11 @@ class TransactionSender:
 
     @property
     def topics(self) -> list[str]:
-        """Those that anything was sent to."""
+        """The topics that have records."""
         return sorted({tp.topic for tp in self._added})
 
     def put(self, row: OutgoingRow) -> None:
-        """Raises CausewayError, also for what was put before."""
+        """Raises CausewayError, also for earlier records."""
         topic = row.topic or self._topic
         if topic is None:
             raise ConfigError("write", "a row", "it has no topic, and option topic is not set")
@@ -123,7 +123,8 @@ class TransactionSender:
         return self._turn % count if key is None else (_hash(key) & 0x7FFFFFFF) % count
 
     def _send(self, tp: TopicPartition) -> None:
-        """One batch of a partition at a time: its sequence is known once the last one is there."""
+        """One batch of a partition at a time: the next sequence is valid once the last batch is
+        written."""
         waiting = self._waiting[tp]
         if not waiting.records:
             return
@@ -171,8 +172,8 @@ _ENDING_CONNECTIONS = 16
 
 @dataclass(frozen=True)
 class TaskCommit(WriterCommitMessage):  # type: ignore[misc]
-    """What one task has done. `transaction`: its rows wait there for their commit; None: it had
-    none, or they had been written before. `rows` counts them in any case."""
+    """The result of one task. `transaction`: has the rows and waits for its commit; None: the task
+    had no rows, or they had been written before. `rows` counts them in either case."""
 
     write: str
     batch: int
@@ -183,12 +184,13 @@ class TaskCommit(WriterCommitMessage):  # type: ignore[misc]
 
 
 class _SparkWriter:
-    """What both kinds share. Pickled to executors: holds options, never what they resolve to."""
+    """The common part of batch and stream writers. Pickled to executors, so it has options and
+    never resolved secrets."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._raw = dict(options)
         self._options = write_options(self._raw)
-        # A write without a name is never done again, only tasks of it are.
+        # A write without a name is never repeated, only its tasks are.
         self._marks = True
         check_columns(schema, self._options.topic)
 
@@ -227,7 +229,9 @@ class _SparkWriter:
                 if self._marks:
                     ledger.mark(cluster, own, batch, str(digest), outbox.topics)
             except BaseException:
-                with suppress(CausewayError):  # the next attempt, or the broker in time, does it
+                with suppress(
+                    CausewayError
+                ):  # otherwise the next attempt, or a timeout of the broker, aborts it
                     transactions.give_up(cluster, own)
                 raise
             return TaskCommit(
@@ -257,14 +261,14 @@ class _SparkWriter:
             raise PartitionsFailedError(
                 "commit",
                 f"batch {batch} of {write}",
-                f"{len(errors)} of {len(open_ones)} transactions were not: {errors[0]}",
-                remedy="run it again: what is there is not written again"
+                f"{len(errors)} of {len(open_ones)} transactions were not committed: {errors[0]}",
+                remedy="run it again: rows that were committed are not written again"
                 if self._marks
-                else "the others' rows are there; option id names a write that can be completed",
+                else "the other rows are committed; with option id a write can be completed",
             )
 
     def _note(self, cluster: Cluster, done: Sequence[TaskCommit], tasks: int) -> None:
-        """Raises CausewayError where the batch must not be committed."""
+        """Raises CausewayError if the batch must not be committed."""
         write, batch = done[0].write, done[0].batch
         filled = {message.task for message in done if message.rows}
         ledger.check_none_missing(cluster, write, batch, filled, tasks)
@@ -301,7 +305,7 @@ def _end_each(
 
 
 class BatchWriter(_SparkWriter, DataSourceArrowWriter):  # type: ignore[misc]
-    """Made once for each time that a frame is written."""
+    """One for each write of a frame."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -319,7 +323,7 @@ class BatchWriter(_SparkWriter, DataSourceArrowWriter):  # type: ignore[misc]
 
 
 class StreamWriter(_SparkWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """A query is known by its id, which its checkpoint keeps; a batch by its number."""
+    """A query is identified by its id, which its checkpoint keeps; a batch by its number."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)

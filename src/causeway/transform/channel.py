@@ -1,38 +1,35 @@
-"""What a lane and a stage say to each other: chunks of source records, and what became of them.
+"""Frames between a lane and a stage: source records in chunks, and what they became.
 
     lane ──Setup, Chunk, …──► source worker ─► Spark SQL ─► sink worker ──ChunkOutcome, …──► lane
-                                          └──ChunkOutcome, …──► lane
-    lane ──Open, …, Chunk, Chunk, …──► direct worker ──ChunkOutcome or NeedsSpark, …──► lane
+                                   └──ChunkOutcome, …──► lane
+    lane ──Open, …, Chunk, …──► direct worker ──ChunkOutcome or NeedsSpark, …──► lane
 
-A stage is one Spark task with a Python worker at each end. Both connect to the lane's listener, a
-Unix socket in local mode, and say who they are (Greeting). The source worker answers what it can
-treat itself (direct.py). The direct worker is the lane's own process, and does so for all of its
-transforms. What each worker says comes in the order of chunks.
-All frames: 4-byte big-endian length of a JSON head, 4-byte length of the body, head, body.
+A stage is one Spark task with a Python worker at each end. Both workers connect to the lane's
+listener, a Unix socket in local mode, and send a Greeting first. The source worker answers the
+chunks that it can treat without Spark (direct.py). The direct worker is a process of the lane and
+does this for all transforms of the lane. Each worker answers chunks in their order.
 
-The socket between a lane and a stage's workers: frames of `channel`, sealed.
-
+    frame       = 4-byte big-endian length, MessagePack of (kind, field, …)
     connection  = 16 random bytes each way, then pieces
     piece       = 4-byte big-endian length, AES-256-GCM of a piece of the stream of frames
 
-Each connection and direction has a key of its own (HKDF of the control secret and both ends' random
-bytes) and counts its pieces, so a piece can be neither read nor made without the secret, nor
-replayed. An address is `@` and the name of an abstract Unix socket, or host:port.
+Each connection and direction has its own key, from HKDF of the control secret and the random bytes
+of both ends, and counts its pieces. So nobody without the secret can read, make or replay a piece.
+An address is `@` and the name of an abstract Unix socket, or host:port.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import socket
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from struct import Struct
+from dataclasses import astuple, dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -40,13 +37,19 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from causeway.records import Batch, read
 
-_LENGTHS = Struct(">II")
-FRAME_LIMIT = 1 << 30
+FRAME_LIMIT = 1 << 30  # bytes
+_LENGTH = struct.Struct(">I")
+_RANDOM = 16
+_PIECE = 1 << 20
+_TAG = 16
+_FIRST_PIECE = 64 * 1024  # the limit until the peer has proved that it has the secret
+_TO_LANE, _TO_WORKER = b"causeway stage to lane", b"causeway lane to stage"
+_CONNECT_S = 10.0
 
 
 class Greeting(NamedTuple):
-    """A worker's first word. `stage`: the key of the stage that it is an end of; `attempt` tells a
-    relaunched stage's workers from those of the one before. A direct worker is of no stage."""
+    """The first frame of a worker. `stage`: the key of its stage, empty for a direct worker;
+    `attempt` distinguishes the workers of a relaunched stage from the workers before."""
 
     stage: str
     attempt: str
@@ -55,11 +58,11 @@ class Greeting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The lane's first word to a source worker: what must not stand in a closure or a plan.
+    """The lane's first frame to a worker of a stage: what a closure or a plan must not contain.
 
-    `secrets` become the fields of the hidden column `secrets`; `registry` is a RegistrySettings in
-    JSON's types, or None. To a sink worker it says the same. `routes`: a pickled Routes in base 64,
-    by which the sink worker refuses records without a valid destination; None: the driver checks.
+    `secrets` become the fields of the hidden column `secrets`. `registry`: a RegistrySettings in
+    JSON's types. `routes`: a pickled Routes in base 64, by which the sink worker refuses records
+    without a valid destination; None: the driver checks destinations.
     """
 
     secrets: dict[str, str] = field(repr=False)
@@ -69,7 +72,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """To a direct worker: chunks of `stage` may come. `shortcut`: a pickled Shortcut."""
+    """To a direct worker: chunks of `stage` may follow. `shortcut`: a pickled Shortcut."""
 
     stage: str
     shortcut: bytes = field(repr=False)
@@ -77,9 +80,9 @@ class Open:
 
 
 class Chunk(NamedTuple):
-    """Source records of one partition, in order. `topic` is the source's name. `next`: the source
-    offset after all that the chunk stands for. `number` counts a lane's chunks of one stage, or all
-    that it sends to its direct worker, which is told the `stage`."""
+    """Source records of one partition, in order. `topic`: its name on the source. `next`: the
+    source offset after the chunk. `number` counts a lane's chunks of one stage, or all chunks that
+    the lane sends to its direct worker. `stage`: for a direct worker only."""
 
     number: int
     topic: str
@@ -90,10 +93,10 @@ class Chunk(NamedTuple):
 
 
 class OutletBatch(NamedTuple):
-    """Transformed records for one target partition, in the order of the source. `topic` None: the
-    mirror's own; else a name as on the source, to which the replication policy applies. `partition`
-    None: the source's. `batch.offsets` has the source offset of each record, several times the same
-    where one record became several; all that one record became lies in one batch."""
+    """Transformed records for one target partition, in the order of the source. `topic`: a name as
+    on the source, to which the replication policy applies; None: the mirror's own topic.
+    `partition` None: the source's. `batch.offsets` has the source offset of each record; an offset
+    is repeated if one record became several, and these are all in one batch."""
 
     topic: str | None
     partition: int | None
@@ -101,18 +104,17 @@ class OutletBatch(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A record that the transform cannot treat. `reason` never quotes what is in the record."""
+    """A record that the transform cannot treat. `reason` never quotes the record."""
 
     offset: int
     reason: str
 
 
 class ChunkOutcome(NamedTuple):
-    """What became of a chunk. No batch of `outputs` reaches over a refused offset.
+    """What a chunk became. No batch of `outputs` contains offsets on both sides of a refused one.
 
-    `without_spark`: how many of the incoming records a worker treated itself; Spark treated the
-    others. `found`, `missing`: in how many records each rule found its path, and how many lacked it
-    (see rule_counts)."""
+    `without_spark`: how many of the incoming records a worker treated itself. `found`, `missing`:
+    for each rule, how many records had its path, and how many lacked it (see rows.py)."""
 
     number: int
     outputs: tuple[OutletBatch, ...]
@@ -126,66 +128,53 @@ class ChunkOutcome(NamedTuple):
 
 
 class NeedsSpark(NamedTuple):
-    """From a direct worker: only Spark can treat all of that chunk."""
+    """From a direct worker: the chunk has records that only Spark can treat."""
 
     number: int
 
 
 class WaitingForRegistry(NamedTuple):
-    """From a worker that waits for the schema registry, again and again: it is not dead. `reason`
-    says why."""
+    """From a worker that waits for the schema registry, sent before each try: the worker lives."""
 
     reason: str
 
 
 Frame = Greeting | Setup | Open | Chunk | ChunkOutcome | NeedsSpark | WaitingForRegistry
+_KINDS: tuple[type[Frame], ...] = (
+    *(Greeting, Setup, Open, Chunk),
+    *(ChunkOutcome, NeedsSpark, WaitingForRegistry),
+)
 
 
-def encode(frame: Frame) -> list[bytes]:
-    """The frame as buffers to be written one after the other."""
-    body: list[bytes] = []
-    head: dict[str, Any]
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=array.tobytes)
+
+
+def encode(frame: Frame) -> bytearray:
+    fields: Sequence[Any]
     match frame:
-        case Greeting():
-            head = {"t": "greeting", "stage": frame.stage, "attempt": frame.attempt}
-            head["end"] = frame.end
-        case Setup():
-            head = {"t": "setup", "secrets": frame.secrets, "registry": frame.registry}
-            head["routes"] = frame.routes
-        case Open():
-            head = {"t": "open", "stage": frame.stage, "secrets": frame.secrets}
-            body.append(frame.shortcut)
+        case Setup() | Open():
+            fields = astuple(frame)
         case Chunk():
-            head = {
-                "t": "chunk",
-                "n": frame.number,
-                "topic": frame.topic,
-                "partition": frame.partition,
-                "next": frame.next,
-                "batches": [_batch_head(batch, body) for batch in frame.batches],
-                "stage": frame.stage,
-            }
-        case NeedsSpark():
-            head = {"t": "odd", "n": frame.number}
-        case WaitingForRegistry():
-            head = {"t": "waiting", "reason": frame.reason}
+            fields = frame._replace(batches=tuple(map(_readable, frame.batches)))
         case ChunkOutcome():
-            head = {
-                "t": "outcome",
-                "n": frame.number,
-                "outputs": [
-                    [out.topic, out.partition, _batch_head(out.batch, body)]
-                    for out in frame.outputs
-                ],
-                "refused": [list(refusal) for refusal in frame.refused],
-                "counts": list(frame[3:]),
-            }
-    text = json.dumps(head, separators=(",", ":")).encode()
-    return [_LENGTHS.pack(len(text), sum(map(len, body))), text, *body]
+            outputs = (one._replace(batch=_readable(one.batch)) for one in frame.outputs)
+            fields = frame._replace(outputs=tuple(outputs))
+        case _:
+            fields = frame
+    data = bytearray(_LENGTH.size)
+    _ENCODER.encode_into((_KINDS.index(type(frame)), *fields), data, _LENGTH.size)
+    _LENGTH.pack_into(data, 0, len(data) - _LENGTH.size)
+    return data
 
 
-class FrameReader:
-    """Frames out of a stream of bytes, however it is cut."""
+def _readable(batch: Batch) -> Batch:
+    """Raises ProtocolError for a damaged payload. Offsets become an array, sent as bytes."""
+    offsets = None if batch.offsets is None else array("q", batch.offsets)
+    return batch._replace(payload=read(batch), offsets=offsets, unread=None)
+
+
+class FrameStream:
+    """Decodes frames from a stream of bytes that arrives in pieces of any size."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -194,89 +183,47 @@ class FrameReader:
         self._data += data
 
     def frames(self) -> Iterator[Frame]:
-        """Those that are complete. Raises ValueError for what is none."""
-        while len(self._data) >= _LENGTHS.size:
-            head_size, body_size = _LENGTHS.unpack_from(self._data)
-            if head_size + body_size > FRAME_LIMIT:
+        """The frames that are complete. Raises ValueError for bytes that are not a frame."""
+        while len(self._data) >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(self._data)
+            if size > FRAME_LIMIT:
                 raise ValueError("a frame is too long")
-            start = _LENGTHS.size + head_size
-            if len(self._data) < start + body_size:
+            end = _LENGTH.size + size
+            if len(self._data) < end:
                 return
-            head = bytes(self._data[_LENGTHS.size : start])
-            body = bytes(self._data[start : start + body_size])
-            del self._data[: start + body_size]
-            yield _decode(json.loads(head), memoryview(body))
+            with memoryview(self._data) as view:
+                kind, *fields = msgspec.msgpack.decode(view[_LENGTH.size : end])
+            del self._data[:end]
+            yield _frame(_KINDS[kind], fields)
 
 
-def _decode(head: dict[str, Any], body: memoryview) -> Frame:
-    match head["t"]:
-        case "greeting":
-            return Greeting(head["stage"], head["attempt"], head["end"])
-        case "setup":
-            return Setup(head["secrets"], head["registry"], head["routes"])
-        case "chunk":
-            batches = _batches(head["batches"], body)
-            place = head["topic"], head["partition"], head["next"]
-            return Chunk(head["n"], *place, batches, head["stage"])
-        case "open":
-            return Open(head["stage"], bytes(body), head["secrets"])
-        case "odd":
-            return NeedsSpark(head["n"])
-        case "waiting":
-            return WaitingForRegistry(head["reason"])
-        case "outcome":
-            batches = _batches([output[2] for output in head["outputs"]], body)
-            outputs = tuple(
-                OutletBatch(output[0], output[1], batch)
-                for output, batch in zip(head["outputs"], batches, strict=True)
-            )
-            refused = tuple(Refusal(offset, reason) for offset, reason in head["refused"])
-            *counts, found, missing = head["counts"]
-            rules = tuple(found), tuple(missing)
-            return ChunkOutcome._make((head["n"], outputs, refused, *counts, *rules))
-        case other:
-            raise ValueError(f"a frame of an unknown kind: {other}")
+def _frame(kind: type[Frame], fields: list[Any]) -> Frame:
+    if kind is Chunk:
+        fields[4] = tuple(map(_batch, fields[4]))
+    elif kind is ChunkOutcome:
+        fields[1] = tuple(OutletBatch(topic, at, _batch(batch)) for topic, at, batch in fields[1])
+        fields[2] = tuple(Refusal(*refusal) for refusal in fields[2])
+        fields[-2:] = map(tuple, fields[-2:])
+    return kind(*fields)
 
 
-def _batch_head(batch: Batch, body: list[bytes]) -> list[int]:
-    """The batch's fields; its payload and offsets go to `body`."""
-    offsets = b"" if batch.offsets is None else array("q", batch.offsets).tobytes()
-    payload = read(batch)
-    body += (payload, offsets)
-    return [len(payload), len(offsets), *batch[1:8]]
-
-
-def _batches(heads: Sequence[list[int]], body: memoryview) -> tuple[Batch, ...]:
-    found, at = [], 0
-    for payload_size, offsets_size, *fields in heads:
-        middle = at + payload_size
-        end = middle + offsets_size
-        offsets: array[int] | None = None
-        if offsets_size:
-            offsets = array("q")
-            offsets.frombytes(body[middle:end])
-        found.append(Batch._make((bytes(body[at:middle]), *fields, offsets, None)))
-        at = end
-    return tuple(found)
-
-
-_RANDOM = 16
-_LENGTH = struct.Struct(">I")
-_PIECE = 1 << 20
-_TAG = 16
-_FIRST_PIECE = 64 * 1024  # of somebody who has not proved yet to have the secret
-_TO_LANE, _TO_WORKER = b"causeway stage to lane", b"causeway lane to stage"
-_CONNECT_S = 10.0
+def _batch(fields: list[Any]) -> Batch:
+    offsets: array[int] | None = None
+    if fields[8] is not None:
+        offsets = array("q")
+        offsets.frombytes(fields[8])
+    return Batch._make((*fields[:8], offsets, None))
 
 
 def path_of(address: str) -> str:
-    """What the system calls the abstract Unix socket `address`."""
+    """The system's name of the abstract Unix socket `address`."""
     return "\0" + address[1:]
 
 
 class SealedConnection:
-    """One end, non-blocking; belongs to one thread. Sending and receiving raise ConnectionError
-    once the peer is gone, or has sent what the secret does not vouch for."""
+    """One end of a sealed connection, non-blocking; for one thread. Sending and receiving raise
+    ConnectionError once the peer has closed, or has sent a piece that was not sealed by the
+    secret."""
 
     def __init__(self, sock: socket.socket, secret: str, *, lane: bool) -> None:
         """`lane`: whether this is the lane's end."""
@@ -288,9 +235,9 @@ class SealedConnection:
         self._lane = lane
         self._random = os.urandom(_RANDOM)
         self._out = bytearray(self._random)
-        self._queued: list[Frame] = []  # until the peer's random bytes are here
+        self._queued: list[Frame] = []  # until the peer's random bytes arrive
         self._in = bytearray()
-        self._reader = FrameReader()
+        self._reader = FrameStream()
         self._seal: AESGCM | None = None
         self._unseal: AESGCM | None = None
         self._sent = self._received = 0
@@ -312,7 +259,7 @@ class SealedConnection:
 
     @property
     def authenticated(self) -> bool:
-        """Whether a piece has arrived, and with it the proof that the peer has the secret."""
+        """Whether the peer has proved, by a piece, that it has the secret."""
         return self._received > 0
 
     @property
@@ -325,7 +272,7 @@ class SealedConnection:
         return len(self._out)
 
     def send(self, frame: Frame) -> None:
-        """Queues `frame` and sends what the socket takes now; `flush` sends the rest."""
+        """Queues `frame` and sends as much as the socket takes now; `flush` sends the rest."""
         if self._seal is None:
             self._queued.append(frame)
         else:
@@ -333,7 +280,7 @@ class SealedConnection:
         self.flush()
 
     def flush(self) -> bool:
-        """Sends what the socket takes now; True when nothing is left."""
+        """Sends as much as the socket takes now; True if nothing is left."""
         while self._out:
             try:
                 with memoryview(self._out) as view:
@@ -346,8 +293,8 @@ class SealedConnection:
         return True
 
     def receive(self) -> list[Frame]:
-        """All frames that are complete by now, in order; never blocks. At the peer's end of stream:
-        the frames before it first, ConnectionError on the next call."""
+        """All complete frames, in order; never blocks. Once the peer has closed: the frames before
+        that first, ConnectionError on the next call."""
         closed = self._read()
         frames: list[Frame] = []
         if self._begin():
@@ -358,8 +305,7 @@ class SealedConnection:
         return frames
 
     def wait(self, timeout_s: float | None) -> list[Frame]:
-        """As `receive`, but blocks for up to `timeout_s` until there is something to read, and
-        sends meanwhile what waits to be sent."""
+        """As `receive`, but waits up to `timeout_s` for data, and sends queued bytes meanwhile."""
         writing = [self._socket] if self._out else []
         readable, writable, _ = select.select([self._socket], writing, [], timeout_s)
         if writable:
@@ -367,7 +313,7 @@ class SealedConnection:
         return self.receive() if readable else []
 
     def send_all(self, frame: Frame) -> None:
-        """Blocks until all of `frame`, and what was queued before, is sent."""
+        """Blocks until all of `frame`, and all frames queued before it, are sent."""
         self.send(frame)
         while self._queued or not self.flush():
             if self._queued:
@@ -396,7 +342,7 @@ class SealedConnection:
                 return False
 
     def _begin(self) -> bool:
-        """Whether both ends' random bytes are known, and with them the keys."""
+        """Whether the random bytes of both ends, and so the keys, are known."""
         if self._seal is not None:
             return True
         if len(self._in) < _RANDOM:
@@ -416,7 +362,7 @@ class SealedConnection:
         return True
 
     def _put(self, seal: AESGCM, frame: Frame) -> None:
-        data = b"".join(encode(frame))
+        data = encode(frame)
         for at in range(0, len(data), _PIECE):
             sealed = seal.encrypt(self._sent.to_bytes(12, "big"), data[at : at + _PIECE], None)
             self._sent += 1

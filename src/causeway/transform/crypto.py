@@ -1,6 +1,6 @@
-"""What the rules `encrypt`, `hash` and `tokenise` make of keys and fields, and how to read it back.
+"""The formats of the rules `encrypt`, `hash` and `tokenise` in keys and fields, and decryption.
 
-A field that is encrypted, and what a reader needs besides the key (all text is UTF-8):
+An encrypted field, and what a reader needs besides the key (all text is UTF-8):
 
     field  = "cw1:" key id ":" base64 of box      (id in the field)
            | base64 of box                        (id in a header, for fields within JSON)
@@ -12,10 +12,10 @@ A field that is encrypted, and what a reader needs besides the key (all text is 
     place  = topic, partition, offset and path, a zero byte after each
     text   = the field's JSON text; the bytes of a whole value, key or header
 
-So the same record always becomes the same bytes, which exactly once needs, and no key and IV come
-twice but for the same text at the same place. Paths are as in rules, `value.$.items[*].name`, with
-`[*]` for every index. A header `causeway-encrypted` says `key id path` of what has no id itself.
-"""
+So the same record always becomes the same bytes, which exactly-once delivery needs, and a pair of
+key and IV repeats only for the same text at the same place. Paths are as in rules,
+`value.$.items[*].name`, with `[*]` for every index. A header `causeway-encrypted` contains `key id
+path` for each place that has no id itself."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _INDEX = re.compile(r"\[[0-9]+\]")
 
 
 def is_hex(key: str) -> bool:
-    """Whether a key's text is read as hex; else it is base64."""
+    """Whether the text of a key is hex; otherwise it is base64."""
     return _HEX.fullmatch(key) is not None
 
 
 def aes_key(text: str) -> bytes:
-    """A key as people write it, hex or base64. Raises ValueError, which does not quote it: for what
-    is neither, or has not 128, 192 or 256 bits."""
+    """Decodes a key that is written in hex or base64. Raises ValueError, which does not quote it:
+    for other texts, and for keys that have not 128, 192 or 256 bits."""
     try:
         key = bytes.fromhex(text) if is_hex(text) else base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -62,7 +62,7 @@ def aes_key(text: str) -> bytes:
 
 
 class Keys:
-    """Keys by their ids, the names of the secrets. `repr` shows the ids alone."""
+    """Keys by id; the id is the name of the secret. `repr` shows only the ids."""
 
     def __init__(self, keys: Mapping[str, str | bytes]) -> None:
         """Texts are hex or base64. Raises ValueError."""
@@ -84,15 +84,15 @@ class Keys:
 
 
 def decrypt_field(text: str, keys: Keys, path: str, key_id: str | None = None) -> Any:
-    """What a field within JSON was: text, a number, an object … `path`: as in rules, like
-    `value.$.name`. `key_id`: from the header, where the field has none. Raises DecryptError."""
+    """The original JSON value of a field: text, a number, an object … `path`: as in rules, like
+    `value.$.name`. `key_id`: from the header, if the field has none. Raises DecryptError."""
     if text.startswith(PREFIX):
         key_id, _, text = text.removeprefix(PREFIX).partition(":")
     return json.loads(_open(_unbase64(text, path), keys, path, key_id))
 
 
 def decrypt_value(data: bytes, keys: Keys, path: str = "value", key_id: str | None = None) -> bytes:
-    """The bytes that a whole value, key or header was; as `decrypt_field`."""
+    """The original bytes of a whole value, key or header; as `decrypt_field`."""
     prefix = PREFIX.encode()
     if data.startswith(prefix):
         name, _, text = data.removeprefix(prefix).decode(errors="replace").partition(":")
@@ -101,15 +101,15 @@ def decrypt_value(data: bytes, keys: Keys, path: str = "value", key_id: str | No
 
 
 def common_path(path: str) -> str:
-    """With `[*]` for each index, as the additional data has it."""
+    """`path` with `[*]` for each index, as in the additional data."""
     return _INDEX.sub("[*]", path)
 
 
 def decrypt_json(
     document: Any, keys: Keys, part: str = "value", announced: Mapping[str, str] | None = None
 ) -> Any:
-    """`document`, as `json.loads` gives it, with all in plain that bears its key's id, and what
-    lies at the paths of `announced` (path: key id, from headers). `part`: value, key, or like
+    """Decrypts all fields of `document` (from `json.loads`) that contain their key's id, and the
+    fields at the paths of `announced` (path: key id, from headers). `part`: value, key, or like
     `headers.user`. Raises DecryptError."""
     patterns = [(re.compile(_pattern(path)), key_id) for path, key_id in (announced or {}).items()]
 
@@ -145,7 +145,7 @@ def _member(name: str) -> str:
 
 
 def _pattern(path: str) -> str:
-    """A regular expression for the paths that a rule's path stands for."""
+    """A regular expression for the paths that a rule's path covers."""
     text = re.escape(common_path(path))
     return text.replace(r"\.\*", r"(?:\.[A-Za-z0-9_-]+|\[\"[^\"]*\"\])")
 

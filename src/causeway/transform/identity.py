@@ -1,13 +1,11 @@
-"""A hash of all that decides what a transform makes of a record; it stands in claims.
+"""The identity of a transform: a hash of all that decides what it makes of a record.
 
-Another hash: what is in the target was made by another transform, and counting on from there would
-lose or double records.
+Claims contain it. If the hash differs, another transform wrote the target's records, and to
+continue from their offsets would lose or double records.
 
-The source of a transform's function, and of the modules that lie beside its own.
-
-What it imports is read off the text, as nothing of it may run here: `import` and `from` anywhere in
-it. Not seen are modules that are imported by a text, and files that a module reads.
-"""
+The sources of a Python function count, with the modules next to it that it imports. Nothing may run
+here, so imports are read from the text: `import` and `from`, anywhere. Imports by name at run time,
+and files that a module reads, are not seen."""
 
 from __future__ import annotations
 
@@ -34,11 +32,10 @@ _WRITTEN_BY = {"avro": "fastavro", "protobuf": "protobuf"}
 def identity_of(
     transform: TransformSettings, spark_conf: Mapping[str, str | Secret], java: int | None = None
 ) -> str:
-    """Hexadecimal. Neither topics, dead letters nor lanes matter to it; of secrets it has names and
-    fingerprints. `java`: the feature number of the one that Spark runs on. What else runs a
-    transform counts by the part of its version that is to change what it does: an upgrade of no
-    more than patches is to stop nobody. Raises ConfigError where there is no module of that name,
-    or rules cannot be read."""
+    """A hexadecimal hash. Topics, dead letters and lanes do not matter; of secrets the names and
+    fingerprints count. `java`: the feature version of Spark's Java. Libraries count by major
+    version, so that a patch upgrade stops nothing. Raises ConfigError if the module does not exist
+    or the rules cannot be read."""
     settings = {
         key: value.reveal() if isinstance(value, Secret) else value
         for key, value in spark_conf.items()
@@ -68,7 +65,7 @@ def _fingerprint(secret: Secret) -> str:
 
 
 def _of_rules(transform: TransformSettings) -> list[str] | None:
-    """What they become, which another version of Causeway may do in another way."""
+    """The SQL of the rules, which another version of Causeway may write differently."""
     if transform.rules is None:
         return None
     from causeway.transform import rules
@@ -84,7 +81,7 @@ def _of_json(transform: TransformSettings) -> dict[str, str]:
 
 
 def _libraries(transform: TransformSettings) -> dict[str, str | None]:
-    """Those that this transform uses. Their absence is told where they are needed."""
+    """The libraries that the transform uses; None for one that is missing."""
     formats = (transform.key_format, transform.value_format)
     names = {_WRITTEN_BY[format] for format in formats if format in _WRITTEN_BY}
     if transform.python is None:
@@ -128,9 +125,9 @@ _LIBRARIES = ("site-packages", "dist-packages")
 
 
 def sources(module: str, path: Path) -> dict[str, str]:
-    """By name, a hash of the source of `module`, which lies at `path`, and of each that it needs of
-    those beside it: in its own package, or in the folder that this lies in unless libraries do,
-    too."""
+    """Hashes of the source of `module`, at `path`, and of the modules that it needs, by name. Those
+    are the modules of its own package, and of the folder of that package unless libraries are
+    installed there."""
     found = {module: _hash(path.read_bytes())}
     root = _root(module, path)
     if root is None:
@@ -153,7 +150,7 @@ def _hash(data: bytes) -> str:
 
 
 def _root(module: str, path: Path) -> Path | None:
-    """The folder of the outermost package; None where files do not lie as modules are named."""
+    """The folder of the outermost package; None if the folders do not match the module's name."""
     parts = module.split(".")
     depth = len(parts) if path.name == "__init__.py" else len(parts) - 1
     if depth >= len(path.parents) or _place(path.parents[depth], module) != path:
@@ -174,18 +171,18 @@ def _place(root: Path, name: str) -> Path | None:
 
 
 def _parents(name: str) -> Iterator[str]:
-    """The packages that it lies in, which are imported with it."""
+    """The packages around it, which Python imports with it."""
     while "." in name:
         name = name.rpartition(".")[0]
         yield name
 
 
 def _needs(module: str, path: Path) -> Iterator[str]:
-    """What its text imports, by whole names; of `from a import b` both `a` and `a.b`."""
+    """The full names of its imports; for `from a import b` both `a` and `a.b`."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
-        return  # to import it says so
+        return  # the import reports it
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

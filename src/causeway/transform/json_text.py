@@ -1,30 +1,26 @@
-"""The one definition of JSON for rules and SQL, as Spark SQL.
+"""The definition of JSON for rules and SQL, in three forms: strict (Spark SQL), plain (Python) and
+without huge numbers.
 
-A text is JSON if it is UTF-8, holds exactly one value of RFC 8259 and nothing else but white space,
-and no object in it has a name twice, however the name is escaped. Readers disagree about all other
-texts: one takes the first of two names and another the last, so a filter might see another value
-than the consumer. The session keeps `spark.sql.variant.allowDuplicateKeys` off, see session.py.
-
-Spark's `parse_json` is strict, but does not look behind the end of the first value. Spark's other
-functions do not look there either. So the text is read within an object and within an array:
+Strict: a text is JSON if it is UTF-8, holds exactly one value of RFC 8259 and otherwise only white
+space, and no object in it repeats a name, however the name is escaped. Readers disagree about all
+other texts: one takes the first of two names and another the last, so a filter might see another
+value than the consumer. The session keeps `spark.sql.variant.allowDuplicateKeys` off, see
+session.py. Spark's `parse_json` is strict but ignores text after the first value, as Spark's other
+functions do. So the text is read within an object and within an array:
 
     {"v":TEXT}    [TEXT]    the latter with one element
 
-If TEXT went on behind its first value, both could only go on with a comma, and the array would have
-a second element.
+If TEXT had more than one value, only a comma could follow the first value, and then the array would
+have a second element.
 
-JSON objects of a plain form: of those it is sure what Spark reads in them.
+Plain: objects for which it is certain what Spark reads. They have no backslash, no repeated name
+and nothing near a limit of Spark's parser, and a strict decoder accepts them. Only Spark knows what
+it makes of all others.
 
-They have no backslash and no name twice in an object, nothing in them is near a bound of Spark's
-parser, and a strict decoder takes them. All others are odd: only Spark knows what it makes of them.
-
-Numbers with so many digits that reading them would take hours.
-
-`1e99999999` has ten characters. Java's BigDecimal reads it at once, but writes out a hundred
-million digits when it gets a scale. Spark gives a scale to each DECIMAL, from a number in JSON or
-from a text in its place. A cast looks at the exponent first. But for the digits of a long text Java
-takes time in proportion to the square of its length.
-"""
+Huge numbers: `1e99999999` has ten characters. Java's BigDecimal reads it at once, but writes a
+hundred million digits when it gets a scale, and Spark gives a scale to each DECIMAL, from a number
+in JSON or from a text in its place. For the digits of a long text Java takes time in proportion to
+the square of its length."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ NOT_JSON = "{} is not JSON, or an object in it has a name twice"
 
 
 def reading(text: str) -> str:
-    """SQL for a variant of an object with the value of `text` as its only field, or NULL."""
+    """SQL for a variant: an object with the value of `text` as its only field, or NULL."""
     return f"try_parse_json(concat('{{\"{NAME}\":', {text}, '}}'))"
 
 
@@ -49,21 +45,21 @@ def is_json(text: str, read: str) -> str:
     return f"({read} IS NOT NULL AND coalesce({alone}, false))"
 
 
-# Bytes. Spark minds names of 50,000 characters, numbers of 1,000, and 1,000 brackets in brackets:
-# what is this short has none of these …
+# Bytes. Spark refuses names of 50,000 characters, numbers of 1,000 digits and 1,000 nested
+# brackets. A text of at most SHORT bytes has none of these …
 SHORT, _LONGEST = 1_000, 48 * 1024
-_DEEPEST = 200  # … longer ones are odd with more brackets than this …
+_DEEPEST = 200  # … a longer text goes to Spark if it has more brackets …
 _DIGITS, _STEP = 50, 250  # … or more than 300 digits in a row
-_LEAST, _MOST = -(2**63), 2**63 - 1  # of a whole number that is one to Spark as well
+_LEAST, _MOST = -(2**63), 2**63 - 1  # of a number that Spark reads as a whole number
 
 
 class NeedsSparkError(ValueError):
-    """Only Spark knows what becomes of the record."""
+    """Only Spark knows what the record becomes."""
 
 
 def plain_objects() -> Callable[[bytes], dict[str, Any]]:
-    """A function that decodes such objects, and raises NeedsSparkError, or another
-    ValueError, for all else."""
+    """A decoder of plain objects, which raises NeedsSparkError or another ValueError for all
+    others."""
     import msgspec
 
     decode = msgspec.json.Decoder().decode
@@ -73,7 +69,7 @@ def plain_objects() -> Callable[[bytes], dict[str, Any]]:
             raise NeedsSparkError
         try:
             document = decode(text)
-        except msgspec.DecodeError:  # to msgspec before 0.22 that is no ValueError
+        except msgspec.DecodeError:  # not a ValueError before msgspec 0.22
             raise NeedsSparkError from None
         if type(document) is not dict:
             raise NeedsSparkError
@@ -89,9 +85,9 @@ def check_whole(x: int) -> None:
 
 
 def _check(text: bytes, document: dict[str, Any]) -> None:
-    """Raises NeedsSparkError for what has a name twice, or might be too much for Spark. Without
-    backslashes each string has two quotes, so a field that another of its name has pushed out of
-    `document` shows in their number."""
+    """Raises NeedsSparkError for a repeated name, or for a text that might exceed a limit of Spark.
+    Without backslashes each string has two quotes, so the number of quotes shows a field that
+    another field of the same name has replaced."""
     quotes = text.count(b'"')
     flat = [*map(type, document.values())].count(str)
     if quotes != 2 * (len(document) + flat) and quotes != 2 * _strings(document):
@@ -116,19 +112,18 @@ LARGE = "a number in the {} has too many digits, or an exponent of more than thr
 MOST_DIGITS = 1_000  # the limit of Spark's parser of JSON for digits that are written out
 _EXPONENT = re.compile(r"[eE][+-]?\d{4}")
 _MAYBE = re.compile(rb"[eE][+-]?[0-9]{4}")  # in hardly any record
-# Why a key or value cannot be read; None: its numbers can be read.
+# Gives the reason why a key or value cannot be read, or None.
 Check = Callable[[bytes], str | None]
 
 
 def check_of(part: str, *types: Any) -> Check | None:
-    """For JSON that is read as DataTypes; None if these have no DECIMAL. All else is left to
-    Spark."""
+    """The check for JSON that is read as DataTypes; None if these have no DECIMAL."""
     each = [found for type_ in types if (found := _of(type_)) is not None]
     if not each:
         return None
 
     def check(data: bytes) -> str | None:
-        # Digits may be Unicode's, and an `e` may be escaped.
+        # Digits may be other Unicode digits, and an `e` may be escaped.
         plain = len(data) <= MOST_DIGITS and data.isascii() and b"\\" not in data
         if plain and _MAYBE.search(data) is None:
             return None
@@ -144,18 +139,18 @@ def check_of(part: str, *types: Any) -> Check | None:
 
 
 def checks_of(types: Mapping[str, Sequence[Any]]) -> dict[str, Check]:
-    """By part; only parts with such a type."""
+    """Checks by part, for the parts with a DECIMAL."""
     found = {part: check_of(part, *each) for part, each in types.items()}
     return {part: check for part, check in found.items() if check is not None}
 
 
 class _Object(list[tuple[str, Any]]):
-    """An object with all its names, also those that it has twice."""
+    """An object with all its names, also repeated ones."""
 
 
 def _of(type_: Any) -> Callable[[Any], bool] | None:
-    """Whether a document has such a number where `type_` has a DECIMAL. Spark takes an object for
-    an array with one element, and the reverse."""
+    """Whether a document has a huge number where `type_` has a DECIMAL. Spark takes an object for
+    an array of one element, and the reverse."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
     match type_:

@@ -1,10 +1,8 @@
-"""The columns that a stage's rows have, into Spark SQL and out of it; see docs/decisions/0012.
+"""The columns of a stage's rows, into Spark SQL and out of it (docs/decisions/0012), and how often
+each rule found its path.
 
-In how many records each rule found its path, and in how many it did not.
-
-Each record has two numbers of 64 bits, `_seen` and `_missing` in Spark. Bit N - 1 belongs to rule
-N. One bit belongs to no rule. In `_seen` this bit says that a rule drops the record.
-"""
+Each record has two 64-bit numbers, `_seen` and `_missing`. Bit N - 1 belongs to rule N. Bit 63
+belongs to no rule; in `_seen` it says that a rule drops the record."""
 
 from __future__ import annotations
 
@@ -15,23 +13,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK, MARK, REASON, SECRETS = "_chunk", "_mark", "_reason", "secrets"
-# Bits of the rules whose path a record has, and whose path it lacks; see rule_counts.
+# Bits of the rules whose path a record has, and whose path it lacks.
 SEEN, MISSING = "_seen", "_missing"
 # Bits of the rules whose path the schemas of a record's key and value lack.
 LACKING = "_lacking"
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
-SCHEMA_FORMATS = ("avro", "protobuf")  # of a key or value: with the id of a registry's schema
+SCHEMA_FORMATS = ("avro", "protobuf")  # of parts with the id of a registry
 TEXTS = {"key": "_key_text", "value": "_value_text"}
 VISIBLE = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-# MARK is null on records. On other rows it is '', or JSON that closes a chunk: then `value` holds
-# those of its records that the source worker has treated, as `packed` makes it.
+# MARK is null on records. On other rows it is '', or JSON that closes a chunk. In that case `value`
+# holds the records that the source worker has treated itself, serialised by `packed`.
 
 _RECORD = (
     "topic string, `partition` int, `offset` bigint, `timestamp` timestamp, "
     f"key binary, value binary, headers {HEADERS_TYPE}"
 )
-# As Spark DDL. INPUT lacks `secrets`, whose fields depend on the transform, and TEXTS, the JSON of
-# parts in a registry's wire format.
+# Spark DDL. INPUT lacks `secrets`, whose fields depend on the transform, and TEXTS, the JSON of
+# keys and values with a registry's schema.
 INPUT = f"{CHUNK} bigint, {MARK} string, {REASON} string, {_RECORD}"
 OUTPUT = (
     f"{CHUNK} bigint, {MARK} string, {REASON} string, {SEEN} bigint, {MISSING} bigint, {_RECORD}"
@@ -39,7 +37,7 @@ OUTPUT = (
 
 
 def packed(records: pa.RecordBatch) -> bytes:
-    """Records that need no Spark, for the marker that closes their chunk."""
+    """Serialises records that need no Spark, for the marker that closes their chunk."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -49,7 +47,7 @@ def packed(records: pa.RecordBatch) -> bytes:
 
 
 def unpacked(data: bytes) -> pa.RecordBatch:
-    """The records from a value that `packed` made."""
+    """The records that `packed` serialised."""
     import pyarrow as pa
 
     with pa.ipc.open_stream(data) as stream:
@@ -66,7 +64,8 @@ NONE: Found = ((), ())
 
 
 def by_rule(bits: Iterable[tuple[int, int]]) -> Counts:
-    """`bits`: pairs of a number of bits and how many records have it."""
+    """Counts records by rule. `bits`: pairs of a number of bits and the number of records with
+    it."""
     counts: list[int] = []
     for each, records in bits:
         left = each & _RULES
@@ -79,14 +78,14 @@ def by_rule(bits: Iterable[tuple[int, int]]) -> Counts:
 
 
 def plus(one: Sequence[int], other: Sequence[int]) -> Counts:
-    """The sum of both, rule by rule."""
+    """The sums, rule by rule."""
     if len(one) < len(other):
         one, other = other, one
     return (*map(sum, zip(one, other, strict=False)), *one[len(other) :])
 
 
 def counted(rows: pa.RecordBatch) -> Found:
-    """Of rows as `rows.OUTPUT` has them, one for each record."""
+    """The counts over rows of OUTPUT, one row for each record."""
     import pyarrow.compute as pc
 
     found = []
@@ -101,7 +100,7 @@ def counted(rows: pa.RecordBatch) -> Found:
 
 
 def staying(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Those that no rule drops."""
+    """The rows that no rule drops."""
     import pyarrow.compute as pc
 
     gone = pc.less(rows.column(SEEN), 0).fill_null(False)

@@ -1,4 +1,4 @@
-"""The Spark that a transform runs on, and the settings it has there, whatever the file says."""
+"""Spark's settings for transforms. They override the settings of the file."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ MEANING: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    # What stands behind IF, AND or OR is evaluated only where those lead to it, so that markers
-    # and refused records never meet what could throw.
+    # Evaluate the operands of IF, AND and OR only if needed. So an expression that could throw is
+    # never evaluated for markers and refused records.
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
 }
-# The definition of JSON, see strict_json.py: a second field of a name would hide the first one.
+# The definition of JSON, see json_text.py: a repeated name would hide the first field.
 JSON: Mapping[str, str] = {"spark.sql.variant.allowDuplicateKeys": "false"}
-# And what rules mean besides: their query has backslashes in its literals and a column named
-# `offset`.
+# For rules also: their query has backslashes in literals and a column named `offset`.
 OF_RULES: Mapping[str, str] = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.ansi.enforceReservedKeywords": "false",
 }
-# How it runs, which changes nothing of what comes out.
+# How a query runs. These settings do not change results.
 RUNNING: Mapping[str, str] = {
-    # A filter that is pushed below a projection asks for all that the projection computes a second
-    # time: for JSON parsed twice or more.
+    # A filter that is pushed below a projection evaluates the projection again: JSON would be
+    # parsed twice.
     "spark.sql.optimizer.excludedRules": ",".join(
         f"org.apache.spark.sql.catalyst.optimizer.{rule}"
         for rule in ("PushDownPredicates", "PushPredicateThroughNonJoin")
     ),
-    # Without each of these rows stay where they are until more follow.
+    # Without each of these settings rows wait until more rows follow.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
-    # Any bound would have Spark add up the columns' sizes for each row, which takes longer than all
-    # else that it does with one; see source_worker, which bounds batches in another way.
+    # With a bound Spark adds up column sizes for each row, which takes longer than all other work
+    # on a row. The source worker bounds batches in another way.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.python.udf.buffer.size": "64",
 }
@@ -53,7 +52,7 @@ SESSION: Mapping[str, str] = {**MEANING, **JSON, **RUNNING}
 
 
 def require_spark() -> None:
-    """Raises PrerequisiteError for one that is too old for transforms."""
+    """Raises PrerequisiteError if Spark is too old for transforms."""
     import pyspark
 
     if tuple(map(int, pyspark.__version__.split(".")[:2])) < _LEAST:

@@ -1,8 +1,8 @@
-"""User-defined functions in Python, asked only about records.
+"""User-defined functions in Python, called for records only.
 
-Spark calls them for each row before it evaluates what stands around them. So each gets one more
-argument, whether the row is a record that it may see, and answers null by itself where it is not.
-"""
+Spark calls them for each row before it evaluates the expressions around them. So Causeway gives
+each function one more argument, whether the row is a record that it may see, and the function
+returns null without a call if it is not."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PICKLED, _ARROW = 100, 101  # row by row
 _ROW_BY_ROW = {_PICKLED, _ARROW}
 _SERIES, _ARRAYS = 200, 250  # pandas and Arrow scalar functions
 _DIGITS = 1_000  # of a decimal: no useful number has more
-_TELL = "handle_worker_exception"  # of PySpark's worker: writes an exception for the JVM
+_REPORT = "handle_worker_exception"  # of PySpark's worker: writes an exception for the JVM
 Check = Callable[[Any], None]  # raises for a value that must not leave the worker
 
 
 def cannot_guard(udf: Any) -> str | None:
-    """Why the function of a PythonUDF cannot be used."""
+    """Why the function of a PythonUDF cannot be used; None if it can."""
     if int(udf.evalType()) not in {*_ROW_BY_ROW, _SERIES, _ARRAYS}:
         return "only functions from value to value, or from series to series, can be used"
     try:
@@ -33,7 +33,7 @@ def cannot_guard(udf: Any) -> str | None:
 
 
 def guarded(udf: Any) -> Any:
-    """The function of a PythonUDF with one argument more, before its own: a JVM PythonFunction."""
+    """The function of a PythonUDF with one more argument, before its own: a JVM PythonFunction."""
     from pyspark import SparkContext
     from pyspark.sql.udf import _wrap_function
 
@@ -59,38 +59,37 @@ def _unpickled(udf: Any) -> tuple[Callable[..., Any], Any]:
 
 
 class FunctionError(Exception):
-    """A user's function failed. It says with which exception, and nothing of what that said, which
-    may quote the record: Spark shows it in its log, its pages and its event log."""
+    """A user's function failed. The message is the class of the exception only: its text may quote
+    the record, and Spark shows it in its log, its pages and its event log."""
 
 
 def discreet_worker() -> None:
     """Makes this process, if it is a Python worker of Spark, report only the class of an exception.
 
     Spark converts arguments and results outside the function. Exceptions that Arrow, pandas and
-    PySpark raise there quote them. The traceback is left out too, because it shows them with
-    SPARK_TRACEBACK_WITH_LOCALS.
-    """
+    PySpark raise there quote them. The traceback is left out too, because
+    SPARK_TRACEBACK_WITH_LOCALS would add local variables."""
     for module in ("pyspark.worker", "__main__"):  # the latter without Spark's daemon of workers
         worker = sys.modules.get(module)
-        tell = getattr(worker, _TELL, None)
-        if tell is not None and not isinstance(tell, _Discreet):
-            setattr(worker, _TELL, _Discreet(tell))
+        report = getattr(worker, _REPORT, None)
+        if report is not None and not isinstance(report, _Discreet):
+            setattr(worker, _REPORT, _Discreet(report))
 
 
 class _Discreet:
-    """PySpark's `handle_worker_exception`, given a FunctionError instead of other exceptions."""
+    """PySpark's `handle_worker_exception`, with a FunctionError in place of other exceptions."""
 
-    def __init__(self, tell: Callable[..., None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[..., None]) -> None:
+        self._report = report
 
     def __call__(self, error: BaseException, *given: Any, **_: Any) -> None:
         if not isinstance(error, FunctionError):
             error = FunctionError(type(error).__name__)
-        self._tell(error, *given[:1], hide_traceback=True)
+        self._report(error, *given[:1], hide_traceback=True)
 
 
 class _Arrival:
-    """Makes a worker discreet as it unpickles a function, so before the first record is there."""
+    """Makes a worker discreet when it unpickles a function, before the first record arrives."""
 
     def __reduce__(self) -> tuple[Callable[[], _Arrival], tuple[()]]:
         return _arrive, ()
@@ -105,8 +104,8 @@ _ARRIVAL = _Arrival()
 
 
 def _discreet(function: Callable[..., Any], check: Check | None = None) -> Callable[..., Any]:
-    """`function`, whose exceptions are FunctionErrors; so are those of `check`, which gets the
-    result."""
+    """`function`, with a FunctionError in place of its exceptions and those of `check`, which gets
+    the result."""
 
     @wraps(function)
     def asked(*args: Any, **named: Any) -> Any:
@@ -125,9 +124,9 @@ def _discreet(function: Callable[..., Any], check: Check | None = None) -> Calla
 
 
 def check_of(type_: Any) -> Check | None:
-    """Raises ValueError for a decimal that is too large for its type, at any depth. Otherwise
-    Spark's JVM would quote the decimal of a pickled result, or count its digits for hours. None if
-    `type_` has no decimals."""
+    """A check that raises ValueError for a decimal that is too large for its type, at any depth.
+    Otherwise Spark's JVM would quote the decimal of a pickled result, or count its digits for
+    hours. None if `type_` has no decimals."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
     match type_:
@@ -206,8 +205,8 @@ def _of_series(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _exact(kept: Any) -> Any:
-    """A series, or a frame of them, whose integers stay such where others are missing: pandas would
-    make floats of them, which do not hold them all."""
+    """A series or frame whose integers stay integers if values are missing. pandas would convert
+    them to floats, which cannot hold all integers."""
     if hasattr(kept, "columns"):
         whole = [name for name, dtype in kept.dtypes.items() if dtype.kind in "iu"]
         return kept.astype(dict.fromkeys(whole, object))

@@ -120,5 +120,5 @@ def test_a_registry_that_lets_nobody_in(target: RegistryStandIn) -> None:
         settings = SchemaSettings(mode="copy", source=target.settings, target=target.settings)
         object.__setattr__(settings, "source", closed.settings)
         closed._token = "another" * 4
-        with pytest.raises(AuthenticationError, match="does not let us in"):
+        with pytest.raises(AuthenticationError, match="denies access"):
             task(settings, topics).run()

@@ -10,19 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from causeway.producer.journal import Chunk, Cursor, Journal
+from causeway_producer.journal import Journal, JournalCursor
+from causeway_producer.records import Chunk, Record
 
 MOST = 1 << 20
 
 
-def append(journal: Journal, first: int, count: int, size: int = 10) -> bytes:
-    content = b"%d %b" % (first, b"v" * size * count)
-    journal.append(first, first + count - 1, content)
-    return content
+def append(journal: Journal, first: int, count: int, size: int = 10) -> list[Record]:
+    records: list[Record] = [
+        (position, 1, 1, None, b"v" * size, None) for position in range(first, first + count)
+    ]
+    journal.append(Chunk(records))
+    return records
 
 
 def read(journal: Journal) -> Iterator[Chunk]:
-    cursor = Cursor()
+    cursor = JournalCursor()
     while (chunk := journal.read(cursor)) is not None:
         yield chunk
     cursor.close()
@@ -30,29 +33,31 @@ def read(journal: Journal) -> Iterator[Chunk]:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path, most=MOST, durable=False)
+    return Journal(tmp_path, max_bytes=MOST, durable=False)
 
 
 def positions(journal: Journal) -> list[int]:
-    return [each for chunk in read(journal) for each in range(chunk.first, chunk.last + 1)]
+    return [record[0] for chunk in read(journal) for record in chunk.records]
 
 
 def test_what_was_written_is_read_also_after_a_restart(journal: Journal, tmp_path: Path) -> None:
-    written = [Chunk(1, 5, append(journal, 1, 5)), Chunk(6, 12, append(journal, 6, 7))]
-    assert list(read(journal)) == written
-    again = Journal(tmp_path, most=MOST, durable=True)
-    assert list(read(again)) == written
+    written = [append(journal, 1, 5), append(journal, 6, 7)]
+    assert [chunk.records for chunk in read(journal)] == written
+    again = Journal(tmp_path, max_bytes=MOST, durable=True)
+    assert [chunk.records for chunk in read(again)] == written
     append(again, 20, 1)
     assert positions(again) == [*range(1, 13), 20]
     assert again.size == sum(path.stat().st_size for path in tmp_path.glob("*.log"))
 
 
 def test_a_reader_goes_on_where_it_was(journal: Journal) -> None:
-    cursor = Cursor()
+    cursor = JournalCursor()
     assert journal.read(cursor) is None
     append(journal, 1, 2)
     assert journal.behind(cursor) == journal.size
-    assert (journal.read(cursor) or ())[:2] == (1, 2)
+    chunk = journal.read(cursor)
+    assert chunk is not None
+    assert (chunk.first, chunk.last) == (1, 2)
     assert journal.read(cursor) is None
     assert journal.behind(cursor) == 0
     for first in range(3, 60):  # several files
@@ -70,8 +75,8 @@ def test_files_go_when_nothing_in_them_is_wanted(journal: Journal, tmp_path: Pat
     assert 30 < left[0] <= 50
     assert left[-1] == 100
     assert len(list(tmp_path.glob("*.log"))) < files
-    journal.trim(101, all_of_it=True)
-    assert journal.empty
+    journal.trim(101, everything=True)
+    assert journal.size == 0
     assert list(tmp_path.glob("*.log")) == []
     append(journal, 101, 1)
     assert positions(journal) == [101]
@@ -84,7 +89,7 @@ def test_a_chunk_that_was_cut_short_is_cut_off(journal: Journal, tmp_path: Path,
     append(journal, 4, 3)
     (path,) = tmp_path.glob("*.log")
     os.truncate(path, whole + cut)
-    again = Journal(tmp_path, most=MOST, durable=False)
+    again = Journal(tmp_path, max_bytes=MOST, durable=False)
     assert again.size == whole
     append(again, 9, 1)
     assert positions(again) == [1, 2, 3, 9]
@@ -98,7 +103,7 @@ def test_zeros_behind_the_last_chunk_are_cut_off(
     append(journal, 1, 3)
     (path,) = tmp_path.glob("*.log")
     os.truncate(path, journal.size + zeros)
-    again = Journal(tmp_path, most=MOST, durable=True)
+    again = Journal(tmp_path, max_bytes=MOST, durable=True)
     assert again.size == journal.size
     append(again, 9, 1)
     assert positions(again) == [1, 2, 3, 9]
@@ -114,7 +119,7 @@ def test_damage_in_the_midst_takes_no_more_than_its_chunk_and_is_told_once(
 ) -> None:
     """In the file that was written to last, which is cut where it ends, as in others."""
     told: list[str] = []
-    journal = Journal(tmp_path, most=64 << 20, durable=False, on_damage=told.append)
+    journal = Journal(tmp_path, max_bytes=64 << 20, durable=False, on_damage=told.append)
     at = []
     for first in range(1, 11):
         at.append(journal.size)
@@ -124,19 +129,19 @@ def test_damage_in_the_midst_takes_no_more_than_its_chunk_and_is_told_once(
     content[at[4] + where] ^= 0xFF
     path.write_bytes(content)
     if restarted:
-        journal = Journal(tmp_path, most=64 << 20, durable=False, on_damage=told.append)
+        journal = Journal(tmp_path, max_bytes=64 << 20, durable=False, on_damage=told.append)
     append(journal, LIFE + 11, 1)
     for _ in range(2):
         assert positions(journal) == [LIFE + each for each in range(1, 12) if each != 5]
     assert told == [
-        f"spool file {path} is damaged: records in its bytes {at[4]} to {at[5]} are lost to a side"
-        " that has not got them"
+        f"spool file {path} is damaged: a side that has not got the records in its bytes"
+        f" {at[4]} to {at[5]} will not get them"
     ]
 
 
 def test_a_file_whose_end_is_damaged_leads_to_the_next(tmp_path: Path) -> None:
     told: list[str] = []
-    journal = Journal(tmp_path, most=MOST, durable=False, on_damage=told.append)
+    journal = Journal(tmp_path, max_bytes=MOST, durable=False, on_damage=told.append)
     for first in range(1, 101):
         append(journal, LIFE + first, 1, 10_000)
     path = min(tmp_path.glob("*.log"))

@@ -9,16 +9,26 @@ import shutil
 import threading
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from causeway.producer import AsyncDualProducer, DualProducer, look_back, opening, side
+from causeway_producer import AsyncDualProducer, DualProducer
 from tests.harness.two_sides import TwoSides, two_sides
 from tests.harness.waiting import await_until
-from tests.unit.producer.test_dual import Open, alike, crash, make, opened, settled, told, until
+from tests.unit.producer.test_dual import (
+    Open,
+    alike,
+    caught_up,
+    crash,
+    make,
+    opened,
+    settled,
+    side_of,
+    told,
+    until,
+)
 
 __all__ = ["opened", "two_sides"]
 
@@ -61,7 +71,7 @@ def test_one_cluster_under_two_addresses_gets_each_record_once(
 
 
 def test_a_cluster_that_has_not_said_who_it_is_gets_nothing_yet(
-    two_sides: TwoSides, opened: Open, monkeypatch: pytest.MonkeyPatch
+    two_sides: TwoSides, opened: Open
 ) -> None:
     """A topic that was deleted holds up no others, once any has said it."""
     producer = opened(policy="any")
@@ -69,21 +79,17 @@ def test_a_cluster_that_has_not_said_who_it_is_gets_nothing_yet(
         producer.produce(topic, b"")
     settled(producer)
     producer.close()
-    answers = {"gone": KafkaError.UNKNOWN_TOPIC_OR_PART, "orders": KafkaError._TRANSPORT}
-
-    def look(client: Any, topic: str, **_: float) -> Any:
-        if client._producer.cluster is two_sides.west and topic in answers:
-            raise KafkaException(KafkaError(answers[topic]))
-        return two_sides.look(client, topic)
-
-    monkeypatch.setattr(opening, "look", look)
+    two_sides.west.error_of = {
+        "gone": KafkaError.UNKNOWN_TOPIC_OR_PART,
+        "orders": KafkaError._TRANSPORT,
+    }
     producer = opened(policy="any")
     producer.produce("orders", b"1")
     until(producer, lambda: len(two_sides.east.ids()) == 3)
     for _ in range(50):
         producer.poll(0.005)
     assert len(two_sides.west.ids()) == 2
-    del answers["orders"]
+    del two_sides.west.error_of["orders"]
     settled(producer)
     alike(two_sides)
 
@@ -108,9 +114,9 @@ def test_spools_with_one_name_do_not_take_each_other_s_records_for_their_own(
         settled(one)
     one.close()
     two_sides.west.up = False
-    crash(other, two_sides, (0, 0), tmp_path / "image")
+    crash(other, two_sides)
     two_sides.west.up = True
-    other = make(tmp_path / "image")
+    other = make(tmp_path / "other")
     settled(other)
     other.close()
     assert {b"2", b"4"} <= set(two_sides.west.values()["orders", 0])
@@ -124,9 +130,8 @@ def test_an_old_copy_of_a_spool_is_found_out(two_sides: TwoSides, tmp_path: Path
     two_sides.west.up = False
     told(producer, 2, [])
     until(producer, lambda: len(two_sides.east.ids()) == 2)
-    with producer._core.lock:
-        shutil.copytree(tmp_path / "spool", tmp_path / "copy")
     producer.close(timeout=0)
+    shutil.copytree(tmp_path / "spool", tmp_path / "copy")
     two_sides.west.up = True
     producer = make(tmp_path / "spool", policy="any")
     for number in range(4, 60, 2):
@@ -153,6 +158,7 @@ def test_what_follows_a_damaged_place_of_the_spool_arrives_and_the_rest_is_told(
             {"bootstrap.servers": "west"},
             spool=tmp_path,
             policy="any",
+            settle_s=0,
         )
 
     producer = opened()
@@ -179,6 +185,10 @@ def test_what_follows_a_damaged_place_of_the_spool_arrives_and_the_rest_is_told(
     assert {0, 1, 9} <= arrived
 
 
+def spooled(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.glob("*.log"))
+
+
 @pytest.mark.parametrize("policy", ["both", "primary"])
 def test_a_record_whose_place_in_the_spool_is_damaged_before_a_side_got_it_is_not_delivered(
     policy: str, two_sides: TwoSides, tmp_path: Path
@@ -189,16 +199,14 @@ def test_a_record_whose_place_in_the_spool_is_damaged_before_a_side_got_it_is_no
     settled(producer)
     two_sides.west.clients[-1].most = 10
     two_sides.west.up = False
-    for number in range(1, 50):
-        told(producer, number, reports)
-        with producer._core.lock:
-            producer._core.turn()  # a chunk for each
+    for number in range(1, 50):  # a write for each; a file is not read ahead by so many bytes
+        before = spooled(tmp_path)
+        told(producer, number, reports, key=b"k" * 20_000)
+        until(producer, lambda: spooled(tmp_path) > before)  # noqa: B023
     (log,) = tmp_path.glob("*.log")
     content = bytearray(log.read_bytes())
-    content[content.index(b"\x0430")] ^= 1  # a value, behind its length
-    with producer._core.lock:
-        log.write_bytes(content)
-        producer._core.sides[1]._cursor.close()  # it may have read on
+    content[content.index(b"s\x02\0\0\x0030")] ^= 1  # a value, behind its length
+    log.write_bytes(content)
     two_sides.west.up = True
     settled(producer)
     producer.close()
@@ -232,13 +240,12 @@ def test_a_topic_that_a_side_will_not_have_holds_up_no_other(
         told(producer, number, [])
     if not two_sides.west.up:
         until(producer, lambda: two_sides.east.values()["bad", 1][-1:] == [b"59"])
-        with producer._core.lock:
-            two_sides.west.clients[-1].broken = KafkaError(KafkaError._FATAL)
-            two_sides.west.up = True
+        two_sides.west.clients[-1].broken = KafkaError(KafkaError._FATAL)
+        two_sides.west.up = True
     good = two_sides.west.logs
     until(producer, lambda: len(good["orders", 0]) + len(good["orders", 1]) == 60)
     until(producer, lambda: list(producer.stats()["sides"]["west"]["waiting"]) == ["bad"])
-    assert not producer._core.whole()
+    assert not caught_up(producer)
     bad.clear()
     settled(producer)
     assert producer.stats()["sides"]["west"]["waiting"] == {}
@@ -295,16 +302,22 @@ def test_a_refusal_counts_where_the_policy_asks_that_side(
     assert refused == ({"east", "west"} if refuses == "both" else {refuses})
 
 
-def test_who_may_not_use_a_group_reads_the_logs_all_the_same() -> None:
-    """Its clients ask after the group that they are given, and are told no: that is of no account,
-    as nothing is committed."""
-
-    def said(code: int | None) -> Any:
-        error = None if code is None else KafkaError(code)
-        return SimpleNamespace(error=lambda: error)
-
-    codes = [None, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED]
-    assert [look_back._counts(said(code)) for code in codes] == [True, False, True]
+def test_an_application_that_may_not_use_a_group_reads_the_logs_all_the_same(
+    two_sides: TwoSides, opened: Open
+) -> None:
+    """Its consumer asks for its group, and gets an error. Nothing is committed there."""
+    producer = opened()
+    told(producer, 0, [])
+    settled(producer)
+    two_sides.west.up = False
+    told(producer, 2, [])
+    until(producer, lambda: len(two_sides.east.ids()) == 2)
+    crash(producer, two_sides, (0, 1))
+    two_sides.west.up = True
+    two_sides.denies_groups = True
+    producer = opened()
+    settled(producer)
+    assert alike(two_sides)["orders", 0] == [b"0", b"2"]
 
 
 def test_closed_is_closed(two_sides: TwoSides, opened: Open) -> None:
@@ -333,25 +346,27 @@ def test_a_partitioner_that_names_no_partition_is_refused(
         producer.produce("orders", b"")
 
 
-def test_records_go_on_their_way_whatever_befell_the_clerk(
-    two_sides: TwoSides, opened: Open, monkeypatch: pytest.MonkeyPatch
+def test_records_are_sent_though_the_application_makes_no_calls(
+    two_sides: TwoSides, opened: Open
 ) -> None:
-    producer = opened(policy="primary", failover_after_s=60)
+    producer = opened()
     producer.produce("orders", b"")
     settled(producer)
-    fails = iter([True])
-    watch = producer._core.roles.watch
+    producer.produce("orders", b"")
+    await_until(lambda: len(two_sides.west.ids()) == 2, 30)  # no poll
 
-    def watched(now: float) -> None:
-        if next(fails, False):
-            raise ValueError("nobody thought of it")
-        watch(now)
 
-    monkeypatch.setattr(producer._core.roles, "watch", watched)
-    await_until(lambda: "nobody thought of it" in producer.stats()["full"], 30)
+def test_an_error_in_the_background_thread_is_shown_and_does_not_end_it(
+    two_sides: TwoSides, opened: Open
+) -> None:
+    producer = opened()
+    producer.produce("orders", b"")
+    settled(producer)
+    two_sides.west.clients[-1].poll_raises = ValueError("unforeseen")
+    await_until(lambda: "unforeseen" in producer.stats()["full"], 30)
     await_until(lambda: not producer.stats()["full"], 30)
     producer.produce("orders", b"")
-    await_until(lambda: len(two_sides.west.ids()) == 2, 30)  # nobody polls
+    await_until(lambda: len(two_sides.west.ids()) == 2, 30)
 
 
 def test_deliveries_are_told_of_though_a_callback_raises(
@@ -386,29 +401,23 @@ def test_a_signal_s_handler_amid_a_call_gets_nothing_ahead_of_what_that_has_begu
     producer = opened()
     told(producer, 0, reports)
     settled(producer)
-    until(producer, lambda: {s.state.value for s in producer._core.sides} == {"direct"})
-    client: Any = two_sides.east.clients[-1]
-    real = client.produce
 
-    def handled(*arguments: Any) -> None:
-        del client.produce
+    def handle() -> None:
         if what == "close":
             assert producer.close() is False
         else:
-            with pytest.raises(RuntimeError, match="interrupted amid its work"):
+            with pytest.raises(RuntimeError, match="interrupted within a call"):
                 told(producer, 100, reports) if what == "produce" else producer.flush()
-        real(*arguments)
 
-    with producer._core.lock:
-        for number in range(2, 20, 2):
-            told(producer, number, reports)
-        client.produce = handled
-        producer._core.turn()
+    for number in range(2, 1024, 2):  # so many are written at once
+        told(producer, number, reports)
+    two_sides.east.clients[-1].before_produce = handle
+    told(producer, 1024, reports)
     assert producer.close() is False
     producer = opened()
     settled(producer)
     written = [int(value) for value in alike(two_sides)["orders", 0]]
-    assert written == list(range(0, 20, 2))
+    assert written == list(range(0, 1026, 2))
 
 
 def test_who_waits_for_a_delivery_hears_that_the_producer_was_closed(
@@ -429,69 +438,56 @@ def test_who_waits_for_a_delivery_hears_that_the_producer_was_closed(
     assert "the producer was closed before" in str(second)
 
 
-@pytest.mark.parametrize("where", ["east", "west", "journal", "answers"])
+@pytest.mark.parametrize("where", ["east", "west", "answers"])
 def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
     where: str, two_sides: TwoSides, opened: Open
 ) -> None:
-    """It can come between any two steps, also between what a client takes and what we note of it.
-    What was taken and not yet written may be on neither side."""
+    """It can come between any two steps, also after a client has taken a record and before we have
+    noted that. Records that were taken and not yet written may be on neither side."""
     reports: list[tuple[int, Any]] = []
     producer = opened()
     told(producer, 0, reports)
     settled(producer)
-    until(producer, lambda: {s.state.value for s in producer._core.sides} == {"direct"})
-    told(producer, 2, reports)
-    if where == "journal":
-        thing: Any = producer._core.journal
-        name = "append"
+    if where == "answers":
+        two_sides.east.clients[-1].interrupt = "poll"
     else:
-        thing = getattr(two_sides, "east" if where == "answers" else where).clients[-1]
-        name = "poll" if where == "answers" else "produce"
-    real = getattr(thing, name)
+        getattr(two_sides, where).clients[-1].interrupt = "produce"
+    numbers = iter(range(2, 100_000, 2))
 
-    def interrupted(*arguments: Any) -> Any:
-        if name != "poll":
-            real(*arguments)
-        raise KeyboardInterrupt
+    def write(number: int) -> None:
+        told(producer, number, reports)
+        producer.poll(0.003)
 
-    with producer._core.lock:  # the clerk does nothing meanwhile
-        for number in range(4, 20, 2):
-            told(producer, number, reports)
-        setattr(thing, name, interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            producer._core.turn()
-        delattr(thing, name)
-    with pytest.raises(RuntimeError, match="interrupted amid its work"):
-        told(producer, 20, reports)
+    with pytest.raises(KeyboardInterrupt):
+        await_until(lambda: write(next(numbers)), 60, poll_s=0)
+    with pytest.raises(RuntimeError, match="interrupted within a call"):
+        told(producer, 1, reports)
     assert producer.close() is False
     producer = opened()
-    told(producer, 22, reports)
+    last = next(numbers)
+    told(producer, last, reports)
     settled(producer)
     producer.flush()
     written = [int(value) for value in alike(two_sides)["orders", 0]]
     assert written == sorted(written)
     assert {number for number, _ in reports} <= set(written)
-    if where != "journal":
-        assert set(range(4, 20, 2)) <= set(written)
+    assert last in written
 
 
 def test_a_side_whose_client_is_replaced_has_a_say_in_partitions(
-    two_sides: TwoSides, opened: Open, monkeypatch: pytest.MonkeyPatch
+    two_sides: TwoSides, opened: Open
 ) -> None:
     two_sides.west.partitions = 1
     producer = opened(partition_counts="least")
     producer.produce("orders", b"")
     settled(producer)
-    released = threading.Event()
-
-    def look_back(*given: Any, **more: Any) -> Any:
-        assert released.wait(30)
-        return two_sides.look_back(*given, **more)
-
-    monkeypatch.setattr(side, "look_back", look_back)
+    two_sides.west.up = False
+    producer.produce("orders", b"")  # else there is no log to read
+    two_sides.reads_logs.clear()
     two_sides.west.clients[-1].broken = KafkaError(KafkaError._FATAL)
-    until(producer, lambda: producer._core.sides[1].producer is None)
-    threading.Timer(0.3, released.set).start()
+    two_sides.west.up = True
+    until(producer, lambda: side_of(producer, "west")["state"] == "checking")
+    threading.Timer(0.3, two_sides.reads_logs.set).start()
     with pytest.raises(KafkaException, match="_UNKNOWN_PARTITION"):
         producer.produce("others", b"", partition=1)
     producer.produce("others", b"")

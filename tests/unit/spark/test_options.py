@@ -42,7 +42,7 @@ def test_offsets_and_times_of_each_partition() -> None:
     [
         ({}, "none of them is set"),
         ({"subscribe": "a", "assign": '{"a": [0]}'}, "subscribe and assign set"),
-        ({"subscribe": "a", "startingOffset": "latest"}, "startingOffsets is meant"),
+        ({"subscribe": "a", "startingOffset": "latest"}, "is startingOffsets meant"),
         ({"subscribe": "a", "startingOffsets": "[1]"}, "must be like"),
         ({"subscribe": "a", "endingOffsets": "earliest"}, "is not JSON"),
         ({"subscribe": "a", "minPartitions": "0"}, "a number from 1 on"),

@@ -61,7 +61,7 @@ BEGUN = {"t": {"0": 5, "1": 7}}
 
 
 def test_a_log_that_ends_before_what_was_read_of_it_is_a_loss() -> None:
-    with pytest.raises(BrokerError, match=r"t-0.*read up to offset 5.*ends at 3.*made anew"):
+    with pytest.raises(BrokerError, match=r"t-0.*read up to offset 5.*ends at 3.*recreated"):
         stream(FakeCluster(3)).latestOffset(BEGUN, ReadAllAvailable())
     lenient = stream(FakeCluster(6), failOnDataLoss="false")
     assert lenient.latestOffset(BEGUN, ReadAllAvailable()) == {"t": {"0": 6, "1": 7}}

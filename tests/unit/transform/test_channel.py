@@ -19,7 +19,7 @@ from causeway.transform import (
     Setup,
     WaitingForRegistry,
 )
-from causeway.transform.channel import FrameReader, encode
+from causeway.transform.channel import FrameStream, encode
 
 _DENSE = Batch(b"payload", 4, 100, 200, 3, 10, 13, 7)
 _GAPS = Batch(b"\0" * 9, 0, -1, -1, 3, 20, 30, 7, array("q", [20, 20, 25]))
@@ -44,9 +44,9 @@ _FRAMES: list[Frame] = [
 
 
 def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
-    stream = b"".join(b"".join(encode(frame)) for frame in _FRAMES)
+    stream = b"".join(map(encode, _FRAMES))
     for step in (1, 7, len(stream)):
-        reader, found = FrameReader(), []
+        reader, found = FrameStream(), []
         for at in range(0, len(stream), step):
             reader.feed(stream[at : at + step])
             found += list(reader.frames())

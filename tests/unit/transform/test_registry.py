@@ -66,6 +66,10 @@ def settings(url: str, **more: Any) -> RegistrySettings:
     return RegistrySettings(url=url, place=PLACE, timeout_ms=2000, **more)
 
 
+def version(subject: str, number: int) -> dict[str, Any]:
+    return {"subject": subject, "version": number, "id": 3}
+
+
 def test_a_schema_is_asked_for_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "LATE_S", ())
     server.answers["/schemas/ids/3"] = {"schema": '"int"'}
@@ -86,8 +90,12 @@ def test_references_come_with_it_those_they_need_first(server: Server) -> None:
             "schemaType": "PROTOBUF",
             "references": [reference("b"), reference("c")],
         },
-        "/subjects/a%2Fb/versions/2": {"schema": "B", "references": [reference("c")]},
-        "/subjects/a%2Fc/versions/2": {"schema": "C"},
+        "/subjects/a%2Fb/versions/2": {
+            **version("a/b", 2),
+            "schema": "B",
+            "references": [reference("c")],
+        },
+        "/subjects/a%2Fc/versions/2": {**version("a/c", 2), "schema": "C"},
     }
     found = WorkerRegistry(settings(server.url).as_json()).schema(3)
     assert found == ResolvedSchema(
@@ -102,10 +110,10 @@ def test_versions_of_the_subjects_the_preferred_first_and_the_oldest(server: Ser
             {"subject": "t-value", "version": 2},
         ],
         "/subjects/a-value/versions": [1],
-        "/subjects/a-value/versions/1": {"id": 3, "schema": "three"},
+        "/subjects/a-value/versions/1": {**version("s", 1), "schema": "three"},
         "/subjects/t-value/versions": [2, 1],
-        "/subjects/t-value/versions/1": {"id": 2, "schema": "two"},
-        "/subjects/t-value/versions/2": {"id": 3, "schema": "three"},
+        "/subjects/t-value/versions/1": {**version("s", 1), "id": 2, "schema": "two"},
+        "/subjects/t-value/versions/2": {**version("s", 1), "schema": "three"},
     }
     client = WorkerRegistry(settings(server.url).as_json())
     assert [one.id for one in client.relatives(3, "t-value")] == [2, 3]
@@ -147,7 +155,7 @@ def test_a_worker_waits_for_an_answer_as_long_as_it_takes(
         heard.append(reason)
         if len(heard) == 3:
             server.answers["/schemas/ids/3"] = {"schema": '"int"'}
-            client._client.url = server.url
+            client._registry._client.url = server.url
 
     server.answers["/schemas/ids/3"] = trouble
     client = WorkerRegistry(
@@ -177,9 +185,9 @@ def test_who_asks_is_said_and_to_nobody_else(server: Server) -> None:
 @pytest.mark.parametrize(
     ("answer", "told", "may_pass"),
     [
-        (401, "does not let us in (HTTP 401) (see registry.username and registry.password)", False),
-        (403, "does not let us in (HTTP 403)", False),
-        (404, "there is none (HTTP 404)", False),
+        (401, "denies access (HTTP 401) (see registry.username and registry.password)", False),
+        (403, "denies access (HTTP 403)", False),
+        (404, "it was not found (HTTP 404)", False),
         ({"a": 1}, "there is no schema registry at", False),
         (429, "answered (HTTP 429)", True),
         (503, "answered (HTTP 503)", True),

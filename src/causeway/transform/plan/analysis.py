@@ -1,7 +1,6 @@
-"""From a transform's settings to a checked Spark query that a stage can run.
+"""Makes a checked Spark query from a transform's settings.
 
-rows ─► prelude (formats) ─► the user's plan, rewritten (plan_rewrite) ─► postlude (outputs)
-"""
+rows ─► prelude ─► the user's plan, rewritten (rewrite) ─► postlude (outputs)"""
 
 from __future__ import annotations
 
@@ -41,16 +40,15 @@ _STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedTransform:
-    """A transform that Spark has analysed and that is known to go record by record.
+    """A transform that Spark has analysed and that treats each record by itself.
 
-    `input`: what the source worker emits: `rows.INPUT`, and the struct `secrets` if there are any,
-    and columns of `rows.TEXTS`. `decodes`: the formats of parts whose JSON it makes; `encodes`: of
-    those that the sink worker writes by their schemas. `types`: DataTypes that the JSON of parts is
-    read as. `rules`: of a transform by rules whose JSON the source worker makes. `shortcut`: what
-    can be carried out without Spark.
-    `replaces`: which of key, value, headers, timestamp, topic, partition are made anew; the others
-    come out byte for byte. `sql`: the text that is run; None for a Python function.
-    """
+    `input`: the schema of the source worker's rows: `rows.INPUT`, the struct `secrets` if there are
+    secrets, and columns of `rows.TEXTS`. `decodes`: the formats of parts whose JSON the source
+    worker makes; `encodes`: of parts that the sink worker writes by their schemas. `types`:
+    DataTypes that the JSON of parts is read as. `rules`: the rules of a transform whose JSON the
+    source worker makes. `shortcut`: what needs no Spark. `replaces`: which of key, value, headers,
+    timestamp, topic, partition the transform replaces; the others stay byte for byte. `sql`: the
+    text of the query; None for a Python function."""
 
     input: StructType
     replaces: frozenset[str]
@@ -68,10 +66,10 @@ class PreparedTransform:
     _found: Mapping[str, outputs.Projected] = field(repr=False)
 
     def apply(self, rows: DataFrame, *, throws: bool = False) -> DataFrame:
-        """Rows as `rows.OUTPUT`, of rows as `input`, in their order, markers where they were. The
-        result has the session that the transform was prepared in, with SESSION's settings. With
-        `throws` a record on which the query throws is not refused, but ends the job: with what
-        Spark says, which quotes it."""
+        """Rows of `rows.OUTPUT` for rows of `input`, in their order, with markers at their places.
+        The result has the session that the transform was prepared in, with SESSION's settings. With
+        `throws` a record on which the query throws ends the job instead of being refused; Spark's
+        message then quotes the record."""
         to = Catalyst(self._session._jvm)
         before = prelude.prelude(self._own(_analysed(rows)), self._parts, self._facts.used)
         plan = _analysed(before)
@@ -90,9 +88,9 @@ class PreparedTransform:
 
 
 def prepare(session: SparkSession, transform: TransformSettings) -> PreparedTransform:
-    """Analyses `transform`, in a new session of its own. Raises ConfigError with all that Spark, or
-    we, find wrong with it, and where; PrerequisiteError for another Spark, or a package that its
-    rules need."""
+    """Analyses `transform` in a new session. Raises ConfigError with all problems that Spark and
+    Causeway find, and their places; PrerequisiteError for an unsupported Spark, or a package that
+    its rules need."""
     require_spark()
     _require_libraries(transform)
     subject = transform.place or f"transform {transform.name}"
@@ -149,7 +147,8 @@ def prepare(session: SparkSession, transform: TransformSettings) -> PreparedTran
 
 
 def _types(both: tuple[RecordPart, RecordPart], facts: Facts) -> dict[str, list[Any]]:
-    """What the JSON of parts is read as, by their schemas and by from_json in the query."""
+    """The DataTypes that the JSON of parts is read as, by their schemas and by from_json in the
+    query."""
     from pyspark.sql.types import _parse_datatype_json_string
 
     found: dict[str, list[Any]] = {}
@@ -198,7 +197,7 @@ def _parts_of(transform: TransformSettings, subject: str) -> tuple[RecordPart, R
 
 
 def _view(own: SparkSession, given: StructType, both: tuple[RecordPart, RecordPart]) -> DataFrame:
-    """An empty `records`, registered, as the query sees it."""
+    """An empty table `records`, registered, as the query sees it."""
     empty = own.createDataFrame([], given)
     visible = prelude.prelude(empty, both, {"key", "value"}).drop(*HIDDEN)
     view = own.createDataFrame([], visible.schema)
@@ -210,7 +209,7 @@ def _query(own: SparkSession, text: str, subject: str) -> DataFrame:
     from pyspark.errors import PySparkException
 
     try:
-        # Refuses statements, which `sql` would execute.
+        # Refuses statements. `sql` would execute them.
         own._jsparkSession.sessionState().sqlParser().parseQuery(text)
         return own.sql(text)
     except PySparkException as error:
@@ -224,8 +223,8 @@ def _call(transform: TransformSettings, own: SparkSession, subject: str) -> Data
     module, _, path = str(transform.python).partition(":")
     try:
         function: Any = importlib.import_module(module)
-    except Exception as error:  # it is the user's code
-        raise _refused(subject, [f"{module} cannot be imported: {_said(error)}"]) from None
+    except Exception as error:  # the user's code may raise anything
+        raise _refused(subject, [f"{module} cannot be imported: {_text_of(error)}"]) from None
     for part in path.split("."):
         if (function := getattr(function, part, None)) is None:
             raise _refused(subject, [f"the module {module} has no {path or 'function'}"])
@@ -236,19 +235,19 @@ def _call(transform: TransformSettings, own: SparkSession, subject: str) -> Data
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
-        raise _refused(subject, [f"{transform.python}: {where}: {_said(error)}"]) from None
+        raise _refused(subject, [f"{transform.python}: {where}: {_text_of(error)}"]) from None
     if not isinstance(frame, DataFrame):
         kind = type(frame).__name__
         raise _refused(subject, [f"{transform.python} returned a {kind}, not a DataFrame"])
     return frame
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 def _problem(error: Any) -> PlanProblem:
-    """What Spark says, in one line, without its name for it and the plan."""
+    """Spark's message in one line, without its error class and the plan."""
     text = str(error)
     at = _AT.search(text)
     place = QueryPlace(int(at[1]), int(at[2]) + 1) if at else QueryPlace()
@@ -271,7 +270,7 @@ def _analysed(frame: DataFrame) -> Node:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """PySpark logs what it raises, with the stack of the JVM."""
+    """Disables PySpark's logging of exceptions with the stack of the JVM."""
     from pyspark.logger import PySparkLogger
 
     names = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")

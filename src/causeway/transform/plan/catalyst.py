@@ -1,7 +1,7 @@
-"""Spark's analysed plans, seen from Python: Catalyst's trees over Py4J.
+"""Spark's analysed plans from Python: Catalyst's trees over Py4J.
 
-These are Spark's internals. All that knows their names is here, in `refusals` and `plan_rewrite`.
-"""
+These are Spark's internals. Only this module, `refusals`, `rewrite` and `shortcut` know their
+names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CATALYST = "org.apache.spark.sql.catalyst"
 
 
 class QueryPlace(NamedTuple):
-    """Where in a SQL text, both counted from 1; or, in a Python function, which line of it."""
+    """A place in a SQL text, line and position counted from 1; or a line of a Python function."""
 
     line: int = 0
     position: int = 0
@@ -75,7 +75,7 @@ def conjuncts(condition: Node) -> list[Node]:
 
 
 def left_out_of(parsed: Node) -> set[str]:
-    """The names that a query, parsed and not yet analysed, leaves out of `*`: by EXCEPT or DROP."""
+    """The names that a query, parsed but not analysed, removes from `*` by EXCEPT or DROP."""
     found: set[str] = set()
     todo = [parsed]
     while todo:
@@ -86,12 +86,12 @@ def left_out_of(parsed: Node) -> set[str]:
         for column in each(node.projectList()):
             if name(column) != "UnresolvedStarExceptOrReplace":
                 continue
-            if column.replacements().isEmpty():  # SET puts something in its place
+            if column.replacements().isEmpty():  # SET replaces the column
                 found |= {str(part).lower() for one in each(column.excepts()) for part in each(one)}
     return found
 
 
-# Expressions that give a value, or null, for whatever they are given.
+# Expressions that give a value, or null, for all input.
 _NEVER_THROW = frozenset(
     {
         *("AttributeReference", "Literal", "Alias", "GetStructField", "CreateNamedStruct"),
@@ -106,11 +106,11 @@ _NEVER_THROW = frozenset(
 
 
 def never_throws(expression: Node) -> bool:
-    """Whether it is made of such alone."""
+    """Whether the expression consists of expressions that give a value or null for all input."""
     known = name(expression) in _NEVER_THROW
     if name(expression) == "VariantGet":
         kept = expression.dataType().typeName() == "variant"  # nothing to convert
-        # A path that is none throws, whatever was asked for. Constant ones are read as jobs start.
+        # An invalid path throws for any type. Constant paths are checked when a job starts.
         known = expression.path().foldable() and (kept or not expression.failOnError())
     return known and all(map(never_throws, each(expression.children())))
 
@@ -140,7 +140,7 @@ class Catalyst:
         return getattr(rule, "MODULE$").apply(plan)
 
     def without(self, text: Node, pattern: str) -> Node:
-        """`text`, empty where `pattern` matches it."""
+        """`text`, empty if `pattern` matches it."""
         whole = self.text(f"(?s)(?:{pattern}).*")
         return self._expressions.RegExpReplace(text, whole, self.text(""))
 
@@ -155,12 +155,12 @@ class Catalyst:
         return self._expressions.Literal.create(value, self._types.StringType)
 
     def struct(self, expressions: Sequence[Node]) -> Node:
-        """Of what they evaluate to."""
+        """A struct of the values of `expressions`."""
         fields = [part for one in expressions for part in (self.text("_"), one)]
         return self._expressions.CreateNamedStruct(self.seq(fields))
 
     def tried(self, expression: Node) -> Node:
-        """Null where it throws."""
+        """Null if it throws."""
         return self._expressions.TryEval(expression)
 
     def field(self, struct: Node, at: int) -> Node:
@@ -199,7 +199,7 @@ class Catalyst:
         return self._expressions.Alias(expression, name, fresh, nothing, none, nothing)
 
     def python_udf(self, udf: Node, function: Any, children: Sequence[Node]) -> Node:
-        """As `udf`, of another function and arguments."""
+        """`udf` with another function and other arguments."""
         return self._expressions.PythonUDF(
             udf.name(),
             function,
@@ -220,7 +220,7 @@ class Catalyst:
         return self._logical.Filter(condition, child)
 
     def generate(self, node: Node, generator: Node, child: Node, *, outer: bool) -> Node:
-        """As `node`, of another generator and child."""
+        """`node` with another generator and child."""
         return self._logical.Generate(
             generator,
             node.unrequiredChildIndex(),

@@ -1,17 +1,16 @@
-"""The time of day in disguise, in Spark SQL, and how Causeway prevents it.
+"""Refuses Spark SQL that reads the time of day without saying so.
 
 - `TIMESTAMP 'now'`, `DATE 'today'`, `CAST('now' AS TIMESTAMP)`, `to_date('tomorrow')` and
   `year('yesterday')` are the time at which the query is planned. The words count in constants
-  only, in any case, and with white space or a zone about them.
+  only, in any case, and with white space or a time zone around them.
 - `CAST('12:30' AS TIMESTAMP)`, of a constant or of a record's text, is today at 12:30.
-- So is a TIMESTAMP of '12:30' out of from_json, from_csv, from_xml and variants.
+- So is a TIMESTAMP of '12:30' from from_json, from_csv, from_xml and variants.
 
-So a record would become another one when it is sent again. Constants, and parsers that take a time
-without a date, are refused at the start. In a cast of a record's text, a time without a date is
-replaced by a text that is no timestamp. The cast then fails, or gives NULL, as for any such text.
-Sources: SparkDateTimeUtils.scala (parseTimestampString, convertSpecialDate) and
-SpecialDatetimeValues in Spark 4.3.
-"""
+Such a record would become another one when it is sent again. Constants, and parsers that accept a
+time without a date, are refused at the start. In a cast of a record's text, a time without a date
+is replaced by a text that is no timestamp. The cast then fails, or gives NULL, as for any such
+text. Sources: SparkDateTimeUtils.scala (parseTimestampString, convertSpecialDate) and
+SpecialDatetimeValues in Spark 4.3."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from causeway.transform.plan.catalyst import Catalyst, Node, each, name
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-# In Java and Python alike; Spark trims the characters up to the space, and DEL.
+# For Java and Python. Spark trims the characters up to the space, and DEL.
 _SPACE = r"[\x00-\x20\x7f]*"
 NO_DATE = rf"^{_SPACE}(T|[0-9]*:)"
 _READS_CLOCK = re.compile(rf"{NO_DATE}|^{_SPACE}(now|today|tomorrow|yesterday)", re.IGNORECASE)
@@ -39,12 +38,12 @@ _PARSERS = {
     "XmlToStructs": "from_xml",
 }
 _FALLBACK = "enabledatetimeparsingfallback"
-_WHEN = "depends on when it is asked"
+_WHEN = "depends on the time of evaluation"
 _TEXT_FIRST = "read it as a STRING, and cast that"
 
 
 def reads_clock(text: str) -> bool:
-    """Whether Spark makes a date or timestamp of `text`, a constant, that depends on the clock."""
+    """Whether Spark makes of the constant `text` a date or timestamp that depends on the clock."""
     return _READS_CLOCK.search(text) is not None
 
 
@@ -83,7 +82,7 @@ def problem(expression: Node, parse: Any) -> str | None:
 
 
 def takes_times(expression: Node) -> bool:
-    """Whether the expression makes a timestamp of a record's text, which may have no date."""
+    """Whether the expression makes a timestamp from a record's text, which may have no date."""
     return (
         name(expression) == "Cast"
         and _type(expression) == "timestamp"
@@ -168,7 +167,7 @@ def _of_cast(cast: Node) -> str | None:
 
 
 def _only_timestamps(given: dict[str, Any]) -> bool:
-    """Whether the nested type `given` has no text of which a timestamp could be made."""
+    """Whether no text in the nested type `given` could become a timestamp."""
     return not any(leaf.startswith(("string", "varchar", "char")) for leaf in _leaves(given))
 
 
@@ -187,7 +186,7 @@ def _typed_text(literal: Node, parse: Any) -> str | None:
     if origin.sqlText().isEmpty() or any(place.isEmpty() for place in places):
         return None
     start, stop = (place.get() for place in places)
-    # Java counts in units of UTF-16.
+    # Java counts UTF-16 units.
     units = str(origin.sqlText().get()).encode("utf-16-le")[2 * start : 2 * (stop + 1)]
     text = units.decode("utf-16-le")
     typed = _TYPED.match(text)
@@ -199,7 +198,7 @@ def _typed_text(literal: Node, parse: Any) -> str | None:
 def _evaluated(expression: Node) -> str | None:
     try:
         found = expression.eval(None)
-    except Exception:  # Spark's: the constant throws, or is refused elsewhere
+    except Exception:  # an error of Spark: the constant throws, or another check refuses it
         return None
     return None if found is None else str(found)
 

@@ -1,13 +1,12 @@
-"""The postlude: from the columns that a query projects to what a record is made of.
+"""The postlude: makes records from the columns that a query projects.
 
 | column | may be |
 |---|---|
-| key, value | string (UTF-8); binary but of avro, protobuf; struct, … of these and json |
+| key, value | string (UTF-8); binary, unless avro or protobuf; with these or json: struct, … |
 | headers | array<struct<key string, value string or binary>>, or a map of those |
 | timestamp | timestamp, date, or a whole number: milliseconds |
-| topic | string; null: the mirror's own |
-| partition | a whole number; null: the source's |
-"""
+| topic | string; null: the mirror's own topic |
+| partition | a whole number; null: the source's partition |"""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ _TOPIC = r"^(?!\.{1,2}\z)[a-zA-Z0-9._-]{1,249}\z"
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """A column that replaces a part. `of_record`: is or is made of `value`, so a tombstone has
-    none. `of_schema`: is JSON to be written by a registry's schema."""
+    """A column that replaces a part. `of_record`: is `value` or made of it, so tombstones have
+    none. `of_schema`: JSON to be written by a registry's schema."""
 
     name: str
     type: Any
@@ -60,8 +59,8 @@ def recognise(
     *,
     by_rules: bool,
 ) -> dict[str, Projected]:
-    """The columns of `plan` that replace something; problems go to `facts`. `left_out`: the names
-    that its text says are to go."""
+    """The columns of `plan` that replace a part; adds problems to `facts`. `left_out`: the names
+    that the text of the query removes."""
     names = {*NAMES, *((SEEN, MISSING, REASON) if by_rules else ())}
     formats = {part.name: part for part in both}
     places = _places(plan)
@@ -73,7 +72,7 @@ def recognise(
         same_as = facts.same_as.get(one)
         where = places.get(one, QueryPlace())
         if same_as == label and label not in found:
-            kept.add(label)  # as it is in the view: not replaced
+            kept.add(label)  # unchanged: not replaced
         elif problem := _problem(label, shown, field.dataType, names, formats.get(label)):
             facts.problems.append(PlanProblem(where, problem))
         elif label in found or label in kept:
@@ -98,12 +97,12 @@ def recognise(
 
 
 def _places(plan: Node) -> Mapping[int, QueryPlace]:
-    """Of each column where it gets its name."""
+    """Where each column gets its name."""
     found: dict[int, QueryPlace] = {}
     while plan.children().size() == 1 or name(plan) == "WithCTE":
         if name(plan) == "Project":
             aliases = (one for one in each(plan.projectList()) if name(one) == "Alias")
-            # An alias that is analysed anew takes the place of what it stands in.
+            # Spark gives an alias that it analyses again the origin of the node around it.
             found |= {id_of(alias): place(alias.child()) for alias in aliases}
         plan = plan.plan() if name(plan) == "WithCTE" else plan.children().apply(0)
     return found
@@ -157,7 +156,7 @@ def _are_headers(type_: Any) -> bool:
 
 
 def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
-    """Rows as `rows.OUTPUT`, of what the rewritten query projects and the hidden columns."""
+    """Rows of `rows.OUTPUT`, from the projection of the rewritten query and the hidden columns."""
     from pyspark.sql import functions as sf
 
     null = sf.lit(None)
@@ -186,13 +185,13 @@ def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
             case "timestamp" if one.of_record:
                 columns[one.name] = sf.when(ready, _encoded(one)).when(tombstone, columns[one.name])
             case "key" | "headers" if one.of_record:
-                # As it was it might show what the query takes away.
+                # The old one might reveal what the query removes.
                 why = f"a tombstone, and its {one.name} is made of the value"
                 reasons.append(sf.when(tombstone, sf.lit(why)))
                 columns[one.name] = sf.when(ready, _encoded(one))
             case _:
                 columns[one.name] = sf.when(ready, _encoded(one))
-        if one.name == "value":  # a marker's value holds the records that need no Spark
+        if one.name == "value":  # a marker's value has the records that need no Spark
             columns["value"] = columns["value"].when(
                 sf.col("__mark").isNotNull(), sf.col("__value")
             )
@@ -215,7 +214,7 @@ def _encoded(one: Projected) -> Column:
     match one.name:
         case "key" | "value":
             if type_.typeName() in _NESTED:
-                # Without them a default of the schema would take a null's place.
+                # Otherwise a default of the schema would replace a null.
                 options = {"ignoreNullFields": "false"} if one.of_schema else None
                 column = sf.to_json(column, options)
             if one.of_schema:
@@ -242,7 +241,7 @@ def _head(raw: str) -> Column:
 
 
 def _wrong(one: Projected) -> tuple[Column, str] | None:
-    """When a record cannot be made of what was projected, and the reason."""
+    """A condition under which the projection gives no valid record, and the reason."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import MapType
 

@@ -1,11 +1,10 @@
-"""The prelude: from a record's bytes to the columns of the view `records`.
+"""The prelude: makes the columns of the view `records` from a record's bytes.
 
-rows as `rows.INPUT` ─► __chunk, __mark, __offset, __topic, …   as they came, for what is unnamed
+rows of `rows.INPUT` ─► __chunk, __mark, __offset, __topic, …   unchanged, for parts not projected
                         __reason                                why the record is refused
-                        __live                                  a record, not refused
-                        __whole                                 and no tombstone
-                        topic, partition, …, key, value         what the query sees
-"""
+                        __live                                  a record that is not refused
+                        __whole                                 live, and no tombstone
+                        topic, partition, …, key, value         what the query sees"""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ _MISFIT = "__misfit"
 
 @dataclass(frozen=True, slots=True)
 class RecordPart:
-    """A key or value. `type`: of the schema, a DataType, or None where there is none."""
+    """A key or value. `type`: the DataType of its schema, if it has one."""
 
     name: str  # key or value
     format: TransformFormat
@@ -68,18 +67,18 @@ class RecordPart:
 
     @property
     def _is_json(self) -> bool:
-        """Whether its text is checked here: rules check the text of a part without a schema
-        themselves, and what has a registry's schema became JSON in the source worker."""
+        """Whether the prelude checks its text. Rules check the text of a part without a schema
+        themselves, and a part with a registry's schema became JSON in the source worker."""
         return self.format == "json" and (self.checked or self.type is not None)
 
     def parsed(self) -> list[Column]:
-        """One column for what `reason` and `column` both need, if anything."""
+        """A column that both `reason` and `column` need, if any."""
         from pyspark.sql import functions as sf
         from pyspark.sql.types import StringType, StructType
 
         if self.type is None:
             return []
-        # A marker's value is no text.
+        # The value of a marker is not text.
         text = sf.when(sf.col("__mark").isNull(), self._text())
         shape = self.type
         options = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
@@ -89,7 +88,7 @@ class RecordPart:
         return [sf.from_json(text, shape, options).alias(self._parsed)]
 
     def reason(self) -> Column:
-        """Why it cannot be read, never what is in it; null: it can."""
+        """Why it cannot be read, without its content; null if it can."""
         from pyspark.sql import functions as sf
 
         text = self._text()
@@ -128,7 +127,7 @@ class RecordPart:
         return wrong
 
     def column(self) -> Column:
-        """As the query sees it."""
+        """The column as the query sees it."""
         from pyspark.sql import functions as sf
         from pyspark.sql.types import StructType
 
@@ -144,7 +143,7 @@ class RecordPart:
 
 
 def parts(transform: TransformSettings) -> tuple[RecordPart, RecordPart]:
-    """Key and value. Raises Spark's exceptions for a schema that is none."""
+    """Key and value. Raises Spark's exceptions for an invalid schema."""
     from pyspark.sql.types import DataType
 
     key, value = (
@@ -159,8 +158,8 @@ def parts(transform: TransformSettings) -> tuple[RecordPart, RecordPart]:
 
 
 def prelude(rows: DataFrame, both: tuple[RecordPart, RecordPart], used: Set[str]) -> DataFrame:
-    """`rows` as the source worker emits them. A key or value not in `used` is not read at all, and
-    null in its visible column."""
+    """The columns for `rows` of the source worker. A key or value that is not in `used` is not
+    read, and null in its visible column."""
     from pyspark.sql import functions as sf
 
     renamed = {CHUNK: "__chunk", MARK: "__mark", REASON: "__given"}

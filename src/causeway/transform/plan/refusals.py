@@ -1,9 +1,8 @@
-"""What a transform's analysed plan says, and what of it is refused.
+"""Collects facts about a transform's analysed plan, and refuses plans that cannot be used.
 
-A transform goes row by row, and makes of a record the same whenever it is sent again: recovery
-counts on it. So a plan may have projections, filters and generators over the view `records`, and
-no expression that is not deterministic.
-"""
+A transform treats each row by itself, and makes the same of a record whenever it is sent again:
+recovery relies on it. So a plan may have projections, filters and generators over the view
+`records`, and only deterministic expressions."""
 
 from __future__ import annotations
 
@@ -68,13 +67,13 @@ _NOW = {
 }
 _UDFS = {"PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF"}
 _COLLECTIONS = {"Explode", "PosExplode", "Inline"}
-# Functions that may take a secret, by argument: their results show nothing of the secret.
+# Functions that may take a secret in these arguments: the result does not reveal it.
 _DIGESTS: Mapping[str, frozenset[int]] = {
     "Sha2": frozenset({0}),
     "Hmac": frozenset({0, 1}),
     "AesEncrypt": frozenset({1}),
 }
-# Functions that may prepare a secret for these.
+# Functions that may prepare a secret for them.
 _PREPARE = {
     *("Alias", "Cast", "Concat", "ConcatWs", "GetStructField", "Encode", "Unhex", "UnBase64"),
     "ToBinary",
@@ -96,16 +95,16 @@ class PlanProblem(NamedTuple):
 
 @dataclass(slots=True)
 class Facts:
-    """What a plan does. Columns are known by their ids in Catalyst."""
+    """What a plan does. Columns are identified by their ids in Catalyst."""
 
-    from_value: set[int]  # made of `value`, or `value` itself
-    same_as: dict[int, str]  # as it is in the view: the view's column
+    from_value: set[int]  # `value`, and columns made of it
+    same_as: dict[int, str]  # unchanged columns: the view's column
     problems: list[PlanProblem] = field(default_factory=list)
-    used: set[str] = field(default_factory=set)  # columns of the view that something is made of
-    names_null: bool = False  # says `value IS NULL`, or IS NOT NULL: it treats tombstones itself
-    secret: set[int] = field(default_factory=set)  # hand on a secret
-    called: dict[str, str] = field(default_factory=dict)  # the view's columns by other names
-    takes_times: bool = False  # makes timestamps of texts, see clock.py
+    used: set[str] = field(default_factory=set)  # columns of the view that an expression reads
+    names_null: bool = False  # has `value IS NULL` or IS NOT NULL: it treats tombstones itself
+    secret: set[int] = field(default_factory=set)  # columns that pass on a secret
+    called: dict[str, str] = field(default_factory=dict)  # other names of the view's columns
+    takes_times: bool = False  # makes timestamps from texts, see clock.py
     # Columns of the view that from_json reads, each with the DataType, as JSON.
     read_as: list[tuple[str, str]] = field(default_factory=list)
     calls_python: bool = False  # has user-defined functions in Python
@@ -114,14 +113,14 @@ class Facts:
         return not self.from_value.isdisjoint(references(expression))
 
     def of_record(self, expression: Node) -> bool:
-        """Whether tombstones pass it unevaluated."""
+        """Whether it is not evaluated for tombstones."""
         return not self.names_null and self.reads_value(expression)
 
 
 def examine(plan: Node, view: Node, catalyst: Catalyst, parse: Any, *, by_rules: bool) -> Facts:
-    """`view`: the plan that `records` stands for. `parse`: Spark's parser of expressions.
-    `by_rules`: the query is our own, treats tombstones itself and gives secrets to our functions
-    alone."""
+    """The facts of `plan`. `view`: the plan of `records`. `parse`: Spark's parser of expressions.
+    `by_rules`: Causeway made the query; it treats tombstones itself and gives secrets to Causeway's
+    functions only."""
     columns = {id_of(column): str(column.name()) for column in each(view.output())}
     value = {one for one, name_ in columns.items() if name_ == "value"}
     facts = Facts(from_value=value, same_as=dict(columns), names_null=by_rules)
@@ -139,7 +138,7 @@ class _Examiner:
         self._by_rules = by_rules
         self._view = view
         self._tables: dict[int, Node] = {}  # of WITH, by Spark's number
-        self._within: Node | None = None  # the expression that is looked at
+        self._within: Node | None = None  # the expression that is examined
 
     def plan(self, node: Node) -> None:
         match kind := name(node):
@@ -193,7 +192,7 @@ class _Examiner:
         if what := _NODES.get(kind):
             self._problem(node, f"{what} cannot be used ({_ROW_BY_ROW})")
         elif node.children().isEmpty():
-            self._problem(node, "it reads something else than the view `records`")
+            self._problem(node, "it reads another table than the view `records`")
         else:
             self._problem(node, f"{kind} cannot be used ({_ROW_BY_ROW})")
         if kind == "GlobalLimit":
@@ -208,7 +207,7 @@ class _Examiner:
 
     def _column(self, column: Node) -> None:
         if name(column) != "Alias":
-            return  # as it comes from below
+            return  # unchanged from the child
         facts, child, here = self._facts, column.child(), id_of(column)
         if name(child) == "AttributeReference":
             self._same(id_of(child), here)
@@ -221,7 +220,7 @@ class _Examiner:
             facts.from_value.add(here)
 
     def _carries(self, expression: Node) -> bool:
-        """Whether it hands on a secret. What must not take one is a problem."""
+        """Whether it passes on a secret. A function that must not take a secret is a problem."""
         if name(expression) == "AttributeReference":
             return id_of(expression) in self._facts.secret
         kind, children = name(expression), list(each(expression.children()))
@@ -245,7 +244,7 @@ class _Examiner:
                 facts.from_value.add(id_of(column))
 
     def _expression(self, expression: Node) -> bool:
-        """Of a whole expression, not a part. Whether it hands on a secret."""
+        """Examines a whole expression. Returns whether it passes on a secret."""
         facts = self._facts
         facts.used |= {facts.same_as[one] for one in references(expression) if one in facts.same_as}
         before = len(facts.problems)
@@ -265,7 +264,7 @@ class _Examiner:
         if kind in _SUBQUERIES:
             self._problem(expression, f"a subquery cannot be used ({_ROW_BY_ROW})")
         elif kind in _NOW:
-            what = f"{expression.prettyName()}() depends on when and by whom it is asked"
+            what = f"{expression.prettyName()}() depends on the time and the user"
             self._problem(expression, f"{what}, and {_AGAIN}")
         elif kind in _UDFS:
             self._problem(
@@ -298,7 +297,7 @@ class _Examiner:
         return self._facts.same_as.get(id_of(expression))
 
     def _aes(self, expression: Node) -> None:
-        """Without an IV Spark draws a random one, yet calls the result deterministic."""
+        """Without an IV Spark draws a random one, but reports the result as deterministic."""
         mode, iv = expression.mode(), expression.iv()
         if mode.foldable() and str(mode.eval(None)).upper() == "ECB":
             return

@@ -1,22 +1,24 @@
-"""Hidden columns through a user's plan, and markers, refused records and tombstones past it.
+"""Rewrites a user's plan so that hidden columns pass through it, and markers, refused records and
+tombstones are not touched.
 
     Project(a, f(b) AS c)   becomes  Project(a, IF(live, f(b), NULL) AS c, hidden columns)
     Filter(x AND y(value))  becomes  Filter(IF(live, x AND IF(whole, y(value), true), true))
-    explode(array)          becomes  explode_outer(IF(live, array, NULL)) behind a filter that drops
-                                     live rows of which explode makes none
+    explode(array)          becomes  explode_outer(IF(live, array, NULL)) after a filter that drops
+                                     live rows for which explode makes no rows
 
-`live`: a record that is not refused. `whole`: that has a value, too, is no tombstone. What reads
-`value` is not asked of tombstones, unless the query itself says `value IS NULL` or IS NOT NULL.
+`live`: a record that is not refused. `whole`: a live record with a value, so no tombstone.
+Expressions that read `value` are not evaluated for tombstones, unless the query itself has `value
+IS NULL` or IS NOT NULL.
 
-What throws would end the job, and Spark would show what it threw, with what stands in the record,
-in its log, its pages and its event log. So each step is tried first, and a record on which it
-throws is refused from there on:
+An exception would end the job, and Spark would show its message, which may quote the record, in its
+log, its pages and its event log. So each step is tried first, and a record on which it throws is
+refused from there on:
 
     Project(a, __tried.0 AS c, …, __live AND __tried IS NOT NULL AS __live)
     └ Project(*, try(struct(IF(live, f(b), NULL))) AS __tried)
 
-What cannot throw (`catalyst.never_throws`) is spared that: it costs as much as many a function.
-"""
+Expressions that cannot throw (`catalyst.never_throws`) are not tried: a try costs as much as many
+functions."""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ _TOO_LONG = f"^.{{{MOST_DIGITS + 1}}}"  # of a text that becomes a number
 
 
 class Rewriter:
-    """For one plan that `refusals.examine` found nothing against."""
+    """For one plan in which `refusals.examine` found no problems."""
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Rewriter:
         *,
         throws: bool = False,
     ) -> None:
-        """`records`: the plan to stand for the view, with the view's columns by their ids and then
+        """`records`: the plan in place of the view, with the view's columns by their ids and then
         the `hidden` ones, among them `__live` and `__whole`. `throws`: no step is tried first."""
         self._to = catalyst
         self._facts = facts
@@ -65,7 +67,6 @@ class Rewriter:
         self._tables: dict[int, Node] = {}
 
     def rewrite(self, node: Node) -> Node:
-        """The whole plan."""
         return self._rewrite(self._to.replaced(node) if self._facts.takes_times else node)
 
     def _rewrite(self, node: Node) -> Node:
@@ -99,13 +100,13 @@ class Rewriter:
         return self._attribute("__whole")
 
     def _try(self, expressions: Sequence[Node], child: Node) -> tuple[Node, Node]:
-        """`child` with one column more, what they evaluate to; and that column."""
+        """`child` with one more column, the values of `expressions`; and that column."""
         found = self._to.struct(expressions)
         tried = self._to.named(found if self._throws else self._to.tried(found), _TRIED)
         return self._to.project([*each(child.output()), tried], child), tried.toAttribute()
 
     def _judged(self, tried: Node) -> list[Node]:
-        """The hidden columns, where `tried` may have thrown; from here on they stand for them."""
+        """The hidden columns after `tried`, which may have thrown. They replace the former ones."""
         worked = self._to.is_not_null(tried)
         columns = []
         for column in self._hidden:
@@ -164,8 +165,8 @@ class Rewriter:
         return self._to.project([*columns, *self._hidden], child)
 
     def _bounded(self, expression: Node) -> Node:
-        """With no text cast to a DECIMAL that is too long for a number: Java would take half a
-        minute for one of 900 kB."""
+        """The expression without casts of too long texts to DECIMAL: Java would take half a minute
+        for a text of 900 kB."""
         before = list(each(expression.children()))
         children = [self._bounded(child) for child in before]
         if any(new is not old for new, old in zip(children, before, strict=True)):
@@ -178,13 +179,13 @@ class Rewriter:
         return self._to.with_children(expression, [text])
 
     def _calls(self, expression: Node, condition: Node) -> Node:
-        """As it may be asked: see `_bounded` and `_asked`."""
+        """`_bounded`, then `_asked`."""
         return self._asked(self._bounded(expression), condition)
 
     def _asked(self, expression: Node, condition: Node) -> Node:
-        """With times only where a text has a date, and with user-defined functions asked only where
-        `condition` holds: Spark calls them for each row, also in a branch that is not taken, and
-        with values that `condition` excludes."""
+        """The expression with times only from texts with a date, and with user-defined functions
+        called only if `condition` holds. Spark calls them for each row, also in a branch that is
+        not taken, and with values that `condition` excludes."""
         looked_at = self._facts.calls_python or self._facts.takes_times
         before = list(each(expression.children())) if looked_at else []
         children = [self._asked(child, condition) for child in before]

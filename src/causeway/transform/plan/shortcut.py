@@ -1,4 +1,4 @@
-"""What can be done without Spark, out of its analysed plan, where all of that is understood."""
+"""Makes a shortcut without Spark from Spark's analysed plan, if all of the plan is understood."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATH = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 # Texts of another collation have another name.
 _TYPES = frozenset({"string", "int", "bigint", "boolean", "double"})
-_CHAR = re.compile(r"[ !#-\[\]-~]")  # of ASCII, that JSON has as it is
+_CHAR = re.compile(r"[ !#-\[\]-~]")  # ASCII characters that JSON does not escape
 _BITS = {"int": 32, "bigint": 64}
 _COMPARISONS: Mapping[str, str] = {
     "EqualTo": "=",
@@ -30,7 +30,7 @@ _COMPARISONS: Mapping[str, str] = {
     "GreaterThanOrEqual": ">=",
 }
 
-# Of Spark's own settings those that change nothing of what an expression gives.
+# Spark's own settings that do not change the results of expressions.
 _HARMLESS = (
     *("spark.sql.warehouse.dir", "spark.sql.catalogImplementation", "spark.sql.adaptive."),
     *("spark.sql.shuffle.", "spark.sql.streaming.", "spark.sql.ui.", "spark.sql.artifact."),
@@ -38,7 +38,7 @@ _HARMLESS = (
 
 
 class UnknownError(Exception):
-    """Something in the plan that only Spark can carry out."""
+    """The plan contains something that only Spark can evaluate."""
 
 
 def shortcut_of_query(
@@ -49,8 +49,8 @@ def shortcut_of_query(
     found: Mapping[str, Projected],
     conf: Mapping[str, str],
 ) -> QueryShortcut | None:
-    """None where not all of `plan` is understood, or where the session's settings `conf` might
-    change what it means. `found`: what it replaces."""
+    """None if not all of `plan` is understood, or if the session's settings `conf` might change its
+    meaning. `found`: the parts that it replaces."""
     if any(part.of_schema for part in both) or not all(map(_is_harmless, conf.items())):
         return None
     if not found.keys() <= {part.name for part in both}:
@@ -80,7 +80,7 @@ def _form(at: int, part: RecordPart, reader: _PlanReader, facts: Facts) -> ReadA
 
 
 def _fields(schema: Any) -> tuple[tuple[str, str], ...]:
-    """Names and types."""
+    """Names and types of the fields."""
     if schema.typeName() != "struct":
         raise UnknownError
     fields = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
@@ -95,16 +95,15 @@ def _fields(schema: Any) -> tuple[tuple[str, str], ...]:
 def _is_harmless(setting: tuple[str, str]) -> bool:
     key, value = setting
     if key in SESSION:
-        return value == SESSION[key]  # unless the user's function has set it otherwise
+        return value == SESSION[key]  # unless the user's function has changed it
     return not key.startswith("spark.sql.") or key.startswith(_HARMLESS)
 
 
 class _PlanReader:
-    """Of a plan that `refusals.examine` found nothing against.
+    """Reads a plan in which `refusals.examine` found no problems.
 
-    `conditions`: what lets a record stay, and whether tombstones pass it unasked; `texts` and
-    `documents`: which of KEY and VALUE is read as one.
-    """
+    `conditions`: the filters, and whether tombstones pass them unevaluated; `texts` and
+    `documents`: which of KEY and VALUE is read as one."""
 
     def __init__(self, view: Node, facts: Facts, both: tuple[RecordPart, RecordPart]) -> None:
         self.conditions: list[tuple[Expression, bool]] = []
@@ -123,7 +122,7 @@ class _PlanReader:
         self._view = set(columns.values())
         self._casts = 0
         self._secrets = columns.get(SECRETS)
-        self._shared: dict[str, Expression] = {}  # of WITH, that stands in for BETWEEN
+        self._shared: dict[str, Expression] = {}  # of With, to which Spark rewrites BETWEEN
         self._columns = {columns[one]: expression for one, expression in known.items()}
 
     def plan(self, node: Node) -> None:
@@ -147,7 +146,7 @@ class _PlanReader:
                 raise UnknownError
 
     def made(self, plan: Node, projected: Projected | None) -> Made | None:
-        """What becomes of a part in what `plan` gives."""
+        """The expression that replaces a part."""
         if projected is None:
             return None
         columns = (one for one in each(plan.output()) if str(one.name()).lower() == projected.name)
@@ -170,7 +169,7 @@ class _PlanReader:
             return
         casts = self._casts
         self._columns[one] = made = read(child)
-        if self._casts > casts:  # which Spark may refuse, whatever becomes of the column
+        if self._casts > casts:  # a cast may fail in Spark even if the column is not used
             self.conditions.append((ex.Evaluated(made), self._facts.of_record(child)))
 
     def _column(self, attribute: Node) -> Expression:
@@ -187,12 +186,12 @@ class _PlanReader:
         if len({*names}) < len(names) or not all(map(_NAME.fullmatch, names)):
             raise UnknownError
         if any(_type(one) == "double" for one in children[1::2]):
-            raise UnknownError  # Java writes it in its own way
+            raise UnknownError  # Java writes doubles in another way
         values = [self.expression(one) for one in children[1::2]]
         return ex.JsonStruct(tuple(zip(names, values, strict=True)))
 
     def _whole(self, node: Node) -> int:
-        """KEY or VALUE, if that is what it is."""
+        """KEY or VALUE if the node is one of them, else -1."""
         if name(node) == "AttributeReference":
             found = self._column(node)
             if isinstance(found, ex.Whole) and found.at in self._parts:
@@ -249,7 +248,7 @@ class _PlanReader:
     def _attribute(self, node: Node) -> Expression:
         if (at := self._whole(node)) >= 0:
             if self._parts[at].format != "string" or self._parts[at].type is not None:
-                raise UnknownError  # as a text it may be anything
+                raise UnknownError  # the text of another format may be anything
             self.texts.add(at)
         return self._column(node)
 
@@ -274,7 +273,7 @@ class _PlanReader:
     def _field(self, node: Node) -> Expression:
         struct = node.child()
         if name(struct) == "AttributeReference" and id_of(struct) == self._secrets:
-            # As it is called, not as the query writes it: case counts for nothing there.
+            # The name of the secret, not the name in the query, which may differ in case.
             return ex.SecretField(str(struct.dataType().fieldNames()[node.ordinal()]))
         at = self._whole(struct)
         if at < 0:
@@ -328,7 +327,7 @@ class _PlanReader:
 
     def _in(self, node: Node) -> Expression:
         x, *values = each(node.children())
-        # Whether NULL is in no list at all is a matter of settings.
+        # The result of NULL in an empty list depends on settings.
         if not values or any(_type(one) != _type(x) for one in values):
             raise UnknownError
         found = [self.expression(one) for one in values]
@@ -361,7 +360,7 @@ def _constant(node: Node) -> ex.Scalar:
         raise UnknownError
     value = node.value()
     if isinstance(value, float) and isnan(value):
-        raise UnknownError  # NaN, which Spark calls equal to itself and above all others
+        raise UnknownError  # for Spark NaN equals itself and is the largest number
     if value is None or isinstance(value, bool | int | float):
         return value
-    return str(value)  # of Spark's own kind
+    return str(value)  # Spark's own string class

@@ -1,4 +1,4 @@
-"""Queries that drop records, or make keys and values anew, without Spark for plain records."""
+"""Filters records, and replaces keys and values, by a query without Spark; for plain records."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from causeway.transform.rules import DROPPED, Treat, Treated
 
 @dataclass(frozen=True, slots=True)
 class ReadAs:
-    """What a key or value is read as: bytes that nobody looks at, a text of UTF-8, an object in
-    JSON. `fields`: of its schema, with the names of their types."""
+    """How a key or value is read: as bytes that no expression reads, as UTF-8 text, or as a JSON
+    object. `fields`: of its schema, with the names of their types."""
 
     kind: Literal["bytes", "text", "document"]
     fields: tuple[tuple[str, str], ...] = ()
 
     def reader(self) -> Callable[[bytes], Any]:
-        """Raises NeedsSparkError, or another ValueError."""
+        """A decoder, which raises NeedsSparkError or another ValueError."""
         match self.kind:
             case "bytes":
                 return _as_it_is
@@ -36,9 +36,9 @@ Maker = Callable[[Row], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class QueryShortcut:
-    """What is to be done, to be pickled. `conditions`: what lets a record stay, and whether
-    tombstones pass it unasked. `forms`: of key and value. `made`: what becomes of them, if
-    anything, and whether that is of the value: then of tombstones nothing is made."""
+    """The work of a shortcut; can be pickled. `conditions`: the filters, and whether tombstones
+    pass them unevaluated. `forms`: of key and value. `made`: the expressions that replace key and
+    value, and whether they read the value: then nothing is made for tombstones."""
 
     conditions: tuple[tuple[Expression, bool], ...]
     forms: tuple[ReadAs, ReadAs]
@@ -61,7 +61,7 @@ class QueryShortcut:
                 if value is None and alone:
                     continue
                 if holds(row) is not True:
-                    stays = False  # unless a condition that follows cannot be known
+                    stays = False  # a later condition may still need Spark
             if not stays:
                 return DROPPED
             return (
@@ -86,7 +86,7 @@ def _key_made(make: tuple[Get, bool]) -> Maker:
 
     def made(row: Row) -> bytes | None:
         if of_value and row[VALUE] is None:
-            raise NeedsSparkError  # such tombstones are refused
+            raise NeedsSparkError  # Spark's query refuses such tombstones
         return _encoded(get(row))
 
     return made
@@ -102,7 +102,7 @@ def _encoded(text: str | None) -> bytes | None:
 
 
 def _fitting(fields: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[Any, ...]]:
-    """Reads objects that surely fit a schema, as what its fields hold, in order."""
+    """Decodes objects that certainly fit a schema to the values of its fields, in order."""
     import msgspec
 
     shape = msgspec.defstruct(
@@ -119,9 +119,9 @@ def _fitting(fields: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[Any, 
     def fitting(text: bytes) -> tuple[Any, ...]:
         try:
             found = in_order(decode(text))
-        except msgspec.DecodeError:  # to msgspec before 0.22 that is no ValueError
+        except msgspec.DecodeError:  # not a ValueError before msgspec 0.22
             raise NeedsSparkError from None
-        # Where no field is missing, so many quotes leave room for no other and none twice.
+        # If no field is missing, this number of quotes excludes other and repeated fields.
         all_there = text.count(b'"') == quotes and None not in found
         if not all_there or len(text) > SHORT or b"\\" in text:
             check(text)

@@ -1,14 +1,10 @@
-"""The keys that rules name: there, and of the right length, before anything starts.
+"""Checks rules before anything starts: their keys, their paths, and whether a record may lack a
+path.
 
-Whether the paths of rules are in the schemas of key and value.
-
-Whether a record has the path of a rule, and whether a record without the path is refused.
-
-A record lacks a path if something other than null ends it too early: an object without the field,
-text, a number, or an array that is too short. All elements of `[*]` and all fields of `.*` must
-have the rest of the path. Null and an empty array or object lack nothing, because nothing is there
-to protect.
-"""
+A record lacks a path if a value other than null ends the path too early: an object without the
+field, text, a number, or an array that is too short. All elements of `[*]` and all fields of `.*`
+must have the rest of the path. Null, and an empty array or object, lack nothing, because they hold
+nothing to protect."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ MIN_HASH_KEY_BYTES = 16
 
 
 def check_keys(rules: tuple[TransformRule, ...], transform: TransformSettings) -> None:
-    """Raises ConfigError, which names the rule and the key but never quotes it."""
+    """Raises ConfigError, which names the rule and the key and never quotes it."""
     for rule in rules:
         if not isinstance(rule.kind, Hash | Tokenise | Encrypt):
             continue
@@ -80,8 +76,8 @@ def unusable(
 
 
 def check_paths(transform: TransformSettings) -> None:
-    """Needs a running Spark, which knows its DDL. Raises ConfigError for a path that no record can
-    have, and Spark's exceptions for a schema that is none."""
+    """Needs a running Spark to parse its DDL. Raises ConfigError for a path that no record can
+    have, and Spark's exceptions for an invalid schema."""
     from pyspark.sql.types import DataType
 
     for part, schema in (("value", transform.value_schema), ("key", transform.key_schema)):
@@ -95,7 +91,7 @@ def check_paths(transform: TransformSettings) -> None:
 
 
 def _missing(shape: Any, steps: Sequence[Step]) -> str | None:
-    """The first step that leads nowhere."""
+    """The first step that leads to nothing."""
     from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
     if not steps or isinstance(shape, VariantType):
@@ -103,12 +99,12 @@ def _missing(shape: Any, steps: Sequence[Step]) -> str | None:
     step, *after = steps
     if isinstance(step, ElementStep):
         if not isinstance(shape, ArrayType):
-            return f"array where {'[*]' if step.index is None else f'[{step.index}]'} stands"
+            return f"array where {'[*]' if step.index is None else f'[{step.index}]'} is"
         return _missing(shape.elementType, after)
     if isinstance(shape, MapType):
         return _missing(shape.valueType, after)
     if not isinstance(shape, StructType):
-        return f"object where .{step.name or '*'} stands"
+        return f"object where .{step.name or '*'} is"
     if step.name is not None:
         if step.name not in shape.names:
             return f"field {step.name} there"
@@ -123,10 +119,10 @@ OPTIONAL = "write `optional` at the end of the rule to let such records pass"
 def must_be_there(rule: TransformRule, transform: TransformSettings) -> bool:
     """Whether a record without the rule's path is refused.
 
-    The rule's own word counts. Without a word it is refused if the rule would let it pass
-    untreated. Two kinds of rules do not: conditions that are about null, or that drop what is
-    missing (`is null`, `is not in`), and rules on JSON with a schema in Spark's DDL, because
-    nothing but the schema's fields comes out, and a missing field is null there."""
+    The rule's word `required` or `optional` decides. Without such a word the record is refused if
+    the rule would let it pass untreated. Two kinds of rules do not: conditions about null or that
+    drop records without the path (`is null`, `is not in`), and rules on JSON with a schema in
+    Spark's DDL, because only the schema's fields come out, and a missing field is null there."""
     if rule.required is not None:
         return rule.required
     if by_reader(rule, transform) and not has_schemas(rule, transform):
@@ -136,20 +132,19 @@ def must_be_there(rule: TransformRule, transform: TransformSettings) -> bool:
 
 
 def by_reader(rule: TransformRule, transform: TransformSettings) -> bool:
-    """Whether the rule is on fields of a schema in Spark's DDL, which are null if they are
-    missing."""
+    """Whether the rule is on fields of a schema in Spark's DDL, where a missing field is null."""
     schema = {"value": transform.value_schema, "key": transform.key_schema}.get(rule.path.part)
     return rule.path.steps is not None and schema is not None
 
 
 def has_schemas(rule: TransformRule, transform: TransformSettings) -> bool:
-    """Whether each record has the id of a schema, which knows the path of a field."""
+    """Whether each record has the id of a schema, which shows whether a field can exist."""
     format = {"value": transform.value_format, "key": transform.key_format}.get(rule.path.part)
     return rule.path.steps is not None and format in SCHEMA_FORMATS
 
 
 def check_words(rules: tuple[TransformRule, ...], transform: TransformSettings) -> None:
-    """Raises ConfigError if a rule on a whole value or key has a word about its absence."""
+    """Raises ConfigError if a rule on a whole value or key is marked required or optional."""
     for rule in rules:
         whole = rule.path.steps is None and (rule.path.part != "headers" or not rule.path.header)
         if whole and rule.required is not None:

@@ -1,19 +1,16 @@
-"""Rules to one query of Spark SQL over the view `records`; see docs/decisions/0012.
+"""Compiles rules to one query of Spark SQL over the view `records`; see docs/decisions/0012.
 
     FROM records
     |> EXTEND   the JSON of value and key, as variants
-    |> EXTEND   what lies at each rule's path, and what becomes of it
+    |> EXTEND   the value at each rule's path, and the new value
     |> EXTEND   the text with the first rule applied, with the second, … (splice)
-    |> EXTEND   where that cannot be done, the document with the first, with the second, …
+    |> EXTEND   if that is not possible, the document with the first, with the second, …
     |> EXTEND   whether a rule drops the record, and why the record is refused
     |> SELECT   value, key, headers, _seen, _missing, _reason
 
-A record that is dropped keeps its row, with a bit of its own in `_seen` (see rule_counts), so
-that it is counted. A document that a rule cannot treat becomes NULL, which is how `_reason` knows.
-What no rule names is not projected: it stays as it is.
-
-Rules on headers: whole ones, and fields within JSON that stands in one.
-"""
+A dropped record keeps its row, with a bit of its own in `_seen` (see rows.py), so that it is
+counted. A document that a rule cannot treat becomes NULL, and `_reason` is derived from that. Parts
+that no rule names are not projected: they stay as they are."""
 
 from __future__ import annotations
 
@@ -41,9 +38,9 @@ _WITH_FIELDS = ("json", *SCHEMA_FORMATS)
 
 
 def to_sql(transform: TransformSettings) -> str:
-    """The query that `transform.rules` becomes. It holds no secret, only the names of columns of
-    `secrets`. Raises ConfigError: a rule that cannot be read or does not fit the format of key or
-    value, or a key that is missing or has the wrong length."""
+    """The query for `transform.rules`. It contains no secret, only names of columns of `secrets`.
+    Raises ConfigError for a rule that cannot be read or does not fit the format of key or value,
+    and for a key that is missing or has the wrong length."""
     rules = parse(transform.rules or "", transform.place)
     _check(rules, transform)
     check_words(rules, transform)
@@ -166,7 +163,7 @@ def _condition(kind: DropRecord, part: str) -> str:
 
 
 def treat_headers(query: Query, rules: list[TransformRule]) -> None:
-    """Adds the rules, each on what the one before it left; headers that none names stay."""
+    """Adds the rules, each on the result of the one before; headers that no rule names stay."""
     headers = "headers"
     for rule in rules:
         named = "true" if rule.path.header is None else f"h.key = {literal(rule.path.header)}"
@@ -214,7 +211,7 @@ def treat_headers(query: Query, rules: list[TransformRule]) -> None:
 
 
 def _lacks(path: RulePath, named: str) -> str:
-    """SQL: whether a record lacks the header, or some header of the name lacks the field."""
+    """SQL: whether a record lacks the header, or a header of the name lacks the field."""
     tests = []
     if path.header is not None:
         tests.append(f"NOT coalesce(exists(headers, h -> {named}), false)")

@@ -1,16 +1,14 @@
 """Rules on fields within the JSON of key or value.
 
-Treated fields put into the text of JSON itself, so that all around them stays as it was, byte
-for byte, and no document has to be written anew.
-
-Parsing has told what is at a rule's path. Where the text has no backslash and the field's name, in
-quotes, just once, that place is the field, and what is behind it is the field's value:
+If possible, treated fields are spliced into the text of the JSON, so that all other bytes stay and
+no document has to be written. Parsing has shown what is at a rule's path. If the text has no
+backslash, and the field's name in quotes only once, then that is the field, and its value follows:
 
     {"id": 7, "name" : "Ada", "city": "London"}
     _before   _name    _token  _rest
 
-Elsewhere, and for objects and arrays, the text is NULL, and the caller goes another way.
-"""
+Otherwise, and for objects and arrays, the spliced text is NULL, and the document is written from
+the variant."""
 
 from __future__ import annotations
 
@@ -39,11 +37,11 @@ from causeway.transform.rules.model import (
 from causeway.transform.rules.query import Query
 from causeway.transform.rules.sql import VariantTreatment, at_path, edited, leaves_at, literal
 
-_DOCUMENT = (FieldStep(NAME),)  # where it lies in what is read
+_DOCUMENT = (FieldStep(NAME),)  # the place of the document in the read variant
 
 
 def treat_documents(query: Query, part: PartName, text: str, rules: list[TransformRule]) -> str:
-    """Adds the rules; the SQL of what becomes of `part`, whose JSON is the column `text`."""
+    """Adds the rules. Returns the SQL for the new `part`, whose JSON is the column `text`."""
     read, whole = f"_{part}_read", f"_{part}_whole"
     query.extend(**{read: reading(text)})
     query.extend(**{whole: is_json(text, read)})
@@ -58,12 +56,11 @@ def treat_documents(query: Query, part: PartName, text: str, rules: list[Transfo
                 query.refuse_untreated(rule, f"coalesce({nested}, false)", treat.treats(rule.kind))
     if can_splice(rules) and len(_group(rules)) == len(rules):
         return _treat_text(query, part, text, rules)
-    return _treat_anew(query, part, text, rules)
+    return _rewrite_document(query, part, text, rules)
 
 
 def _treat_text(query: Query, part: PartName, text: str, rules: list[TransformRule]) -> str:
-    """What is treated goes into the text; where that cannot be done, the document is written
-    anew."""
+    """Splices the treated values into the text; if that is not possible, writes the document."""
     read, document = f"_{part}_read", f"_{part}"
     _leaves(query, read, read, rules, within=_DOCUMENT)
     _treat_leaves(query, rules)
@@ -72,15 +69,15 @@ def _treat_text(query: Query, part: PartName, text: str, rules: list[TransformRu
         return text
     seen = _any_seen(treating)
     spliced = splice(query, part, text, treating)
-    anew = f"_{part}_whole AND ({seen}) AND {spliced} IS NULL"
-    query.extend(**{document: f"CASE WHEN {anew} THEN {at_path(read, _DOCUMENT)} END"})
+    unspliced = f"_{part}_whole AND ({seen}) AND {spliced} IS NULL"
+    query.extend(**{document: f"CASE WHEN {unspliced} THEN {at_path(read, _DOCUMENT)} END"})
     for rule in treating:
         document = _apply(query, document, rule)
-    query.refuse(f"{anew} AND {document} IS NULL", f"the treated {part} cannot be written")
+    query.refuse(f"{unspliced} AND {document} IS NULL", f"the treated {part} cannot be written")
     return f"CASE WHEN {seen} THEN coalesce({spliced}, to_json({document})) ELSE {text} END"
 
 
-def _treat_anew(query: Query, part: PartName, text: str, rules: list[TransformRule]) -> str:
+def _rewrite_document(query: Query, part: PartName, text: str, rules: list[TransformRule]) -> str:
     document = first = f"_{part}"
     whole = f"_{part}_whole"
     got = at_path(f"_{part}_read", _DOCUMENT)
@@ -109,7 +106,7 @@ def _any_seen(rules: list[TransformRule]) -> str:
 
 
 def _group(rules: list[TransformRule]) -> list[TransformRule]:
-    """The first rules, as far as no two of them meet in a record."""
+    """The first rules, up to the first one that shares a place with an earlier one."""
     group: list[TransformRule] = []
     for rule in rules:
         if any(rule.path.overlaps(other.path) for other in group):
@@ -125,9 +122,9 @@ def _leaves(
     group: list[TransformRule],
     within: tuple[Step, ...] = (),
 ) -> None:
-    """Columns `_xN`, what lies at rule N's path now, `_hasN`, whether the record had something
-    there, and `_lacksN`, whether it lacked the path (see presence.py). `within`: where in
-    `document` and `first` the paths begin."""
+    """Adds columns: `_xN`, the value at rule N's path; `_hasN`, whether the record had a value
+    there; and `_lacksN`, whether it lacked the path (see checks.py). `within`: where in `document`
+    and `first` the paths begin."""
     columns, has, missing = {}, {}, {}
     for rule in group:
         steps = (*within, *(rule.path.steps or ()))
@@ -164,7 +161,7 @@ def _leaves(
 
 
 def _treat_leaves(query: Query, group: list[TransformRule]) -> None:
-    """Columns `_yN`, what becomes of `_xN`, where a path leads to one place and that is kept."""
+    """Adds columns `_yN`, the new value for `_xN`, for paths that lead to one place and keep it."""
     treated = {}
     for rule in group:
         if rule.path.wild or isinstance(rule.kind, Drop | DropRecord):
@@ -179,7 +176,7 @@ def _treat_leaves(query: Query, group: list[TransformRule]) -> None:
 
 
 def _apply(query: Query, document: str, rule: TransformRule) -> str:
-    """A column with the document as the rule leaves it. One that is NULL stays so."""
+    """A column with the document after the rule. NULL stays NULL."""
     after = f"_{rule.path.part}{rule.number}"
     steps, x, y = rule.path.steps or (), f"_x{rule.number}", f"_y{rule.number}"
     drops = isinstance(rule.kind, Drop)
@@ -199,7 +196,7 @@ def _apply(query: Query, document: str, rule: TransformRule) -> str:
 
 
 def treatment_of(query: Query, rule: TransformRule) -> VariantTreatment:
-    """What becomes of a variant at the rule's path."""
+    """The treatment of a variant at the rule's path."""
     kind = rule.kind
 
     def treatment(x: str, place: str, common: str) -> str:
@@ -242,12 +239,12 @@ def _condition(kind: DropRecord, x: str) -> str:
 
 
 def comparison(value: str | int | float | bool, typed: str) -> str:
-    """Whether what `typed` gives, for a type in place of `{type}`, is `value`."""
+    """Whether the result of `typed`, for a type in place of `{type}`, is `value`."""
     match value:
         case bool():
             return f"{typed.format(type='boolean')} = {str(value).lower()}"
         case int() | float():
-            # A text of 900 kB takes Java half a minute as a number.
+            # Java needs half a minute to read a text of 900 kB as a number.
             short = f"length({typed.format(type='string')}) <= {MOST_DIGITS}"
             return f"({short} AND {typed.format(type='decimal(38, 9)')} = {value})"
         case _:
@@ -259,13 +256,13 @@ _ENDS = (",", "}", "]")  # of a number or boolean
 
 
 def can_splice(rules: Sequence[TransformRule]) -> bool:
-    """Whether the rules, no two of which meet in a record, can be carried out so."""
+    """Whether the rules, no two of which share a place, can be spliced."""
     return all(not rule.path.wild and _name(rule) is not None for rule in rules)
 
 
 def splice(query: Query, part: PartName, text: str, rules: Sequence[TransformRule]) -> str:
-    """Adds the rules; the column with what becomes of the column `text`. `_xN` is what is at rule
-    N's path and `_yN` what becomes of it, both variants."""
+    """Adds the rules. Returns the column with the new text for the column `text`. `_xN` is the
+    value at rule N's path and `_yN` the new one, both variants."""
     columns = {}
     for rule in rules:
         n, x = rule.number, f"_x{rule.number}"
@@ -287,7 +284,7 @@ def _put(query: Query, text: str, rule: TransformRule) -> str:
         return after
     name = literal(f'"{_name(rule)}"')
     query.extend(**{f"_before{n}": f"substring_index({text}, {name}, 1)"})
-    # From behind the name on, and below behind the token; a sum could be too large, says Spark.
+    # The text after the name, and below after the token. A sum of lengths could overflow in Spark.
     query.extend(**{f"_after{n}": f"substr({text}, length(concat(_before{n}, {name}, ' ')))"})
     bare = f"_after{n}"
     for end in _ENDS:
@@ -308,7 +305,7 @@ def _put(query: Query, text: str, rule: TransformRule) -> str:
 
 
 def _name(rule: TransformRule) -> str | None:
-    """How the field is called, where no JSON text has to write that otherwise."""
+    """The field's name, if JSON texts cannot write it in another way."""
     last = rule.path.steps[-1] if rule.path.steps else None
     if isinstance(last, FieldStep) and last.name is not None and is_plain_name(last.name):
         return last.name

@@ -1,8 +1,7 @@
-"""What each kind of rule makes of a field's value, as treat.py has it in SQL; for shortcut.py.
+"""Treats the value of a field as treat.py does in SQL, without Spark; for shortcut.py.
 
-Only for values of which that is sure, among them texts without a quote, backslash or control
-character, which stand in JSON as they are. Raises NeedsSparkError for all others.
-"""
+Only for values whose result is certain, among them texts without a quote, backslash or control
+character, which JSON does not escape. Raises NeedsSparkError for all others."""
 
 from __future__ import annotations
 
@@ -36,16 +35,16 @@ from causeway.transform.rules.model import (
     Truncate,
 )
 
-# Of a value in Python's types (neither null nor missing), `topic NUL partition NUL`, and offset:
-# the JSON text in its place.
+# From a Python value (neither null nor missing), `topic NUL partition NUL` and offset: the new
+# JSON text.
 Maker = Callable[[Any, bytes, int], bytes]
-_KNOWN = 0x250  # below, no version of Unicode says otherwise what a letter or digit is
+_KNOWN = 0x250  # below, all versions of Unicode agree on letters and digits
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BLOCK = 64  # bytes, of SHA-256
 
 
 def can_make(kind: Kind) -> bool:
-    """Whether `maker` knows what the rule makes of a field, or else only the query does."""
+    """Whether `maker` can treat a field by this rule; otherwise only the query can."""
     match kind:
         case Mask(char=char):
             return len(char) == 1 and " " <= char <= "~" and char not in '"\\'
@@ -58,7 +57,7 @@ def can_make(kind: Kind) -> bool:
 
 
 def maker(rule: TransformRule, secrets: Mapping[str, str]) -> Maker:
-    """Of a rule that `can_make` says yes to. Raises KeyError without its secret."""
+    """For a rule that `can_make` accepts. Raises KeyError if its secret is missing."""
     match rule.kind:
         case Mask() as mask:
             return _mask(mask)
@@ -75,7 +74,7 @@ def maker(rule: TransformRule, secrets: Mapping[str, str]) -> Maker:
 
 
 def maker_of_bytes(rule: TransformRule, secrets: Mapping[str, str]) -> Callable[[bytes], bytes]:
-    """Of a whole key or value that is hashed."""
+    """For a whole key or value that is hashed."""
     assert isinstance(rule.kind, Hash)
     mac = hmac_of(secrets[rule.kind.key].encode())
     if rule.kind.form == "base64":
@@ -84,7 +83,7 @@ def maker_of_bytes(rule: TransformRule, secrets: Mapping[str, str]) -> Callable[
 
 
 def drops(kind: DropRecord) -> Callable[[Any], bool]:
-    """Of a value, None where there is none or null: whether the record goes."""
+    """Whether a record with this value, None for missing or null, is dropped."""
     if kind.values is None:
         return lambda x: (x is not None) != kind.negated
 
@@ -185,14 +184,14 @@ def _generalise(unit: str) -> Callable[[str], str]:
     def start(text: str) -> str:
         if not _DATE.fullmatch(text):
             raise NeedsSparkError
-        date.fromisoformat(text)  # or it is none
+        date.fromisoformat(text)  # raises ValueError for other dates
         return {"year": f"{text[:4]}-01-01", "month": f"{text[:7]}-01", "day": text}[unit]
 
     return start
 
 
 def _plain(x: Any) -> bytes:
-    """The text of what is no text."""
+    """The JSON text of a boolean or whole number."""
     if type(x) is bool:
         return b"true" if x else b"false"
     if type(x) is not int:
@@ -202,7 +201,7 @@ def _plain(x: Any) -> bytes:
 
 
 def hmac_of(key: bytes) -> Callable[[bytes], bytes]:
-    """HMAC-SHA-256 with `key`, begun once: in a fifth of the time that `hmac` takes."""
+    """HMAC-SHA-256 with the key's blocks computed once: takes a fifth of the time of `hmac`."""
     if len(key) > _BLOCK:
         key = hashlib.sha256(key).digest()
     key = key.ljust(_BLOCK, b"\0")

@@ -1,4 +1,4 @@
-"""Rules as values: what is treated, where in a record, and how."""
+"""Rules as values: where in a record, and the treatment."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Step = FieldStep | ElementStep
 
 @dataclass(frozen=True, slots=True)
 class RulePath:
-    """Where in a record. `steps` None: the whole value, key or header; else fields within its JSON.
-    `header`: the header's name, or None for all (`headers.*`)."""
+    """A place in a record. `steps` None: the whole value, key or header; else fields within its
+    JSON. `header`: the header's name, or None for all headers (`headers.*`)."""
 
     part: PartName
     steps: tuple[Step, ...] | None = None
@@ -47,7 +47,7 @@ class RulePath:
         return text if self.steps is None else f"{text}.{json_path(self.steps)}"
 
     def overlaps(self, other: RulePath) -> bool:
-        """Whether some record has a place that both cover."""
+        """Whether a record can have a place that both paths cover."""
         if self.part != other.part:
             return False
         if self.header is not None and other.header is not None and self.header != other.header:
@@ -57,7 +57,7 @@ class RulePath:
 
 
 def json_path(steps: tuple[Step, ...]) -> str:
-    """As Spark's `variant_get` reads it, and as people write it: `$.a.b[0]`."""
+    """The path for Spark's `variant_get` and for people: `$.a.b[0]`."""
     text = "$"
     for step in steps:
         if isinstance(step, ElementStep):
@@ -87,13 +87,13 @@ def _meet(one: Step, two: Step) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """The field or header goes."""
+    """Removes the field or header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRecord:
-    """The record goes if the text, number or boolean at the path compares so. `values` None: if
-    there is something at the path that is not null."""
+    """Drops the record if the text, number or boolean at the path has one of `values`; with
+    `values` None, if the path has a value that is not null."""
 
     values: tuple[str | int | float | bool, ...] | None
     negated: bool
@@ -101,8 +101,8 @@ class DropRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask:
-    """Letters and digits become `char`, but for the first and last characters, or an address's
-    domain. `only`: what is masked: "letters", "digits", or these very characters."""
+    """Replaces letters and digits by `char`, except the first and last characters, or the domain of
+    an address. `only`: what is masked: "letters", "digits", or these characters."""
 
     first: int = 0
     last: int = 0
@@ -131,8 +131,8 @@ class Encrypt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generalise:
-    """Dates and timestamps to the start of their `unit`, or numbers to ranges of `size`: text like
-    `30-39`, or the number that the range begins with."""
+    """Replaces dates and timestamps by the start of their `unit`, or numbers by ranges of `size`:
+    text like `30-39`, or the number that the range begins with."""
 
     unit: Literal["year", "month", "day", "hour"] | None = None
     size: int | None = None
@@ -141,7 +141,7 @@ class Generalise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    length: int  # characters; bytes of what is no text
+    length: int  # characters; bytes if it is not text
 
 
 Kind = Drop | DropRecord | Mask | Hash | Tokenise | Encrypt | Generalise | Truncate
@@ -149,9 +149,9 @@ Kind = Drop | DropRecord | Mask | Hash | Tokenise | Encrypt | Generalise | Trunc
 
 @dataclass(frozen=True, slots=True)
 class TransformRule:
-    """`number` counts from 1, as in messages; `name` is its verb and path, like
-    `mask value.$.card`. `required`: a record without the path is refused; None if the text does not
-    say (see presence.py)."""
+    """`number` counts from 1, as in messages; `name` is its verb and path, like `mask
+    value.$.card`. `required`: a record without the path is refused; None if the text does not say
+    (see checks.py)."""
 
     number: int
     position: int  # of its first character in the text, from 1

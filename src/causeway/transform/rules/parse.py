@@ -1,5 +1,5 @@
-"""The text of `.rules`: rules, separated by semicolons or line ends, to values. See
-docs/reference/transform-rules.md for the language."""
+"""Parses the text of `.rules`: rules, separated by semicolons or line ends.
+docs/reference/transform-rules.md describes the language."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def rule_names(text: str) -> tuple[str, ...]:
 
 
 def _pieces(text: str, place: str) -> list[tuple[int, int]]:
-    """Start and end of each rule; separators within quotes are none."""
+    """Start and end of each rule; separators within quotes do not count."""
     pieces: list[tuple[int, int]] = []
     start, quote = 0, ""
     for at, char in enumerate(text + ";"):
@@ -99,7 +99,7 @@ def _pieces(text: str, place: str) -> list[tuple[int, int]]:
 
 
 class _RuleText:
-    """One rule's text, read from left to right."""
+    """Parses the text of one rule from left to right."""
 
     def __init__(self, text: str, start: int, number: int, place: str) -> None:
         self._text = text
@@ -148,7 +148,7 @@ class _RuleText:
             )
         return TransformRule(self._number, self._start + 1, path, kind, required)
 
-    # What follows the path
+    # After the path
 
     def _condition(self) -> DropRecord:
         self._expect("is")

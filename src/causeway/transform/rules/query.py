@@ -1,7 +1,5 @@
-"""The query that grows rule by rule; see compile.
-
-Rules on a whole value, key or header: text, or bytes.
-"""
+"""The query of a transform by rules, extended rule by rule, and rules on a whole value, key or
+header."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from causeway.transform.rules.sql import HEADERS, let, literal
 
 @dataclass(slots=True)
 class Query:
-    """What has been written so far. `columns`: what is projected, by name."""
+    """The query so far. `columns`: the projection, by name."""
 
     transform: TransformSettings
     columns: dict[str, str] = field(default_factory=dict)
@@ -38,12 +36,12 @@ class Query:
     _announced: list[TransformRule] = field(default_factory=list)
 
     def extend(self, **columns: str) -> None:
-        """Adds columns that are made of those before."""
+        """Adds columns that are computed from the columns before."""
         lines = (f"{sql} AS {name}" for name, sql in columns.items())
         self._pipes.append("|> EXTEND " + ",\n          ".join(lines))
 
     def saw(self, rule: TransformRule, condition: str, lacks: str = "false") -> None:
-        """`condition`: whether something is at the rule's path; `lacks`: whether the record lacks
+        """`condition`: whether the record has a value at the rule's path; `lacks`: whether it lacks
         the path. Neither is NULL."""
         self._seen[rule.number] = condition
         self._lacks[rule.number] = lacks
@@ -63,7 +61,7 @@ class Query:
         self._drops.append(f"coalesce({condition}, false)")
 
     def announce(self, rule: TransformRule) -> None:
-        """The rule's key goes into a header of the records that have its path."""
+        """Adds the rule's key id as a header to records that have its path."""
         self._announced.append(rule)
 
     def secret(self, rule_key: str) -> str:
@@ -119,13 +117,13 @@ def _bits(conditions: dict[int, str], rules: tuple[TransformRule, ...]) -> str:
 
 
 def text_of(data: str) -> str:
-    """Bytes as text, NULL where they are none."""
+    """Bytes as text, NULL if they are not UTF-8."""
     return f"if(is_valid_utf8(cast({data} AS string)), cast({data} AS string), NULL)"
 
 
 def treat_whole(query: Query, rule: TransformRule, data: str, place: str, path: str) -> str:
-    """What becomes of `data`, binary to binary; NULL where the rule cannot treat it. `place`,
-    `path`: SQL for the path with an index, and without."""
+    """The new bytes for `data`; NULL if the rule cannot treat it. `place`, `path`: SQL for the path
+    with an index, and without."""
     kind = rule.kind
     text = "t"
     match kind:
@@ -150,7 +148,7 @@ def treat_whole(query: Query, rule: TransformRule, data: str, place: str, path: 
 
 
 def token_call(rule: TransformRule, text: str) -> str:
-    """For text (NULL: none) the JSON of its token."""
+    """The JSON of the token of `text`, which may be NULL."""
     assert isinstance(rule.kind, Tokenise)
     args = f"{literal(rule.kind.alphabet)}, secrets.{rule.kind.key}"
     return f"causeway_tokenise(to_json(cast({text} AS variant)), {args})"

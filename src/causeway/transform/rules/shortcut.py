@@ -1,11 +1,10 @@
-"""Rules carried out by the source worker itself, on records of a plain form.
+"""Applies rules in the worker itself, to records of a plain form.
 
-What rules mean is the query that they become (compile.py). For most records a query is not needed
-to see what it would make of them: their JSON has no backslash, no name twice in an object, and the
-name of a treated field only once. Then its value is replaced in the text, as documents.py does it
-in SQL. All other records go to Spark (NeedsSparkError). So the shortcut may know less than the
-query, but must never differ from it: tests/integration/test_rules_shortcut.py compares the two.
-"""
+The meaning of rules is the query that they become (compile.py). Most records do not need the query:
+their JSON has no backslash, no repeated name in an object, and the name of a treated field only
+once. Then the value is replaced in the text, as documents.py does it in SQL. All other records go
+to Spark (NeedsSparkError). So the shortcut may know less than the query, but must never differ from
+it: tests/integration/test_rules_shortcut.py compares the two."""
 
 from __future__ import annotations
 
@@ -31,27 +30,27 @@ from causeway.transform.rules.parse import parse
 __all__ = ["DROPPED", "NeedsSparkError", "Shortcut", "Treat", "Treated", "shortcut_of"]
 
 _END = re.compile(rb"[,}\]]")  # of a number or boolean
-_MISSING, _NOTHING = object(), object()  # something, or null, ends a path too early
+_MISSING, _NOTHING = object(), object()  # a value, or null, ends a path too early
 DROPPED = (0, 0)
 
-# Key and value as they become; bits of rules whose path was there, and of those whose path was
-# missing (see rule_counts). Of a dropped record the bits alone.
+# New key and value; bits of the rules whose path was found, and of those whose path was missing
+# (see rows.py). For a dropped record only the bits.
 Treated = tuple[bytes | None, bytes | None, int, int] | tuple[int, int]
 # Of key, value, `topic NUL partition NUL` and offset. Raises NeedsSparkError or another ValueError.
 Treat = Callable[[bytes | None, bytes | None, bytes, int], Treated]
-_TreatedPart = tuple[bytes | None, int, int, bool]  # the bool: the record goes
+_TreatedPart = tuple[bytes | None, int, int, bool]  # the bool: the record is dropped
 _TreatPart = Callable[[bytes | None, bytes, int], _TreatedPart]
 
 
 def stays(treated: Treated) -> bool:
-    """Whether the record is not dropped."""
+    """Whether the record is kept."""
     return len(treated) == 4
 
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """The work of a shortcut, which can be pickled and holds no secret. `formats`: of key and
-    value; `required`: the numbers of the rules that refuse a record without their path."""
+    """The work of a shortcut; can be pickled and holds no secret. `formats`: of key and value;
+    `required`: the numbers of the rules that refuse a record without their path."""
 
     rules: tuple[TransformRule, ...]
     formats: Mapping[str, str]
@@ -75,8 +74,8 @@ class Shortcut:
 
 
 def shortcut_of(transform: TransformSettings) -> Shortcut | None:
-    """None where `transform` has no rules, or some that only the query can carry out. The rules are
-    ones that `to_sql` takes."""
+    """None if `transform` has no rules, or rules that only the query can apply. `to_sql` must
+    accept the rules."""
     if transform.rules is None:
         return None
     rules = parse(transform.rules, transform.place)
@@ -139,19 +138,19 @@ def _whole(rule: TransformRule, format: str, secrets: Mapping[str, str]) -> _Tre
         if data is None:
             return None, 0, 0, False
         if format != "binary" and not data.isascii():
-            data.decode()  # or the query refuses it
+            data.decode()  # the query refuses other bytes
         return make(data), bit, 0, False
 
     return treat
 
 
 class _Spot(NamedTuple):
-    """A rule's field."""
+    """The field of a rule."""
 
     names: tuple[str, ...]
-    token: bytes  # its name, as it stands in a text
+    token: bytes  # its name in quotes
     bit: int
-    make: Maker | None  # None: only its being there counts
+    make: Maker | None  # None: only its presence counts
 
 
 def _document(
@@ -177,7 +176,7 @@ def _document(
         if text is None:
             return None, 0, 0, False
         document = read(text)
-        goes = False  # unless the query refuses the record
+        goes = False  # but the query may refuse the record
         for names, must, dropped in conditions:
             x = _at(document, names)
             if x is not _MISSING or not must:
@@ -207,8 +206,8 @@ def _at(document: Any, names: tuple[str, ...]) -> Any:
 
 
 def _put(text: bytes, token: bytes, quoted: bool, new: bytes) -> bytes:
-    """`text` with `new` for the value of the field with the name `token`. The field is there, so
-    where the token stands only once, that is its name. Raises NeedsSparkError."""
+    """`text` with `new` for the value of the field with the name `token`. The field exists, so if
+    the token occurs only once, it is its name. Raises NeedsSparkError."""
     at = text.find(token)
     after = at + len(token)
     if at < 0 or text.find(token, after) >= 0:

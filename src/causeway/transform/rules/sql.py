@@ -1,8 +1,6 @@
-"""Pieces of Spark SQL as text.
+"""Pieces of Spark SQL: literals, and variants at a path.
 
-Editing JSON as Spark's variants: SQL for what lies at a path, and for the document with it
-treated. Paths without wildcards need no lambdas; the others rebuild arrays and objects on the way.
-"""
+Paths without wildcards need no lambdas; the others rebuild the arrays and objects on the path."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ HEADERS = "array<struct<key: string, value: binary>>"
 
 
 def literal(text: str) -> str:
-    """A string literal; raw where that reads better."""
+    """A string literal; a raw one if that is easier to read."""
     if "\\" in text and "'" not in text and not text.endswith("\\"):
         return f"r'{text}'"
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -29,13 +27,13 @@ def let(expression: str, name: str, body: str) -> str:
 
 
 def member(name: str) -> str:
-    """How a field's name, an expression, stands in a path; as in Path."""
+    """The text of a field's name, an expression, in a path; as in RulePath."""
     quoted = f"concat('[\"', {name}, '\"]')"
     return f"if({name} RLIKE '^[A-Za-z0-9_-]+$', concat('.', {name}), {quoted})"
 
 
-# Of a variant, its place with indices, and its place with [*] for them (both SQL for strings): the
-# variant that stands there afterwards, NULL where the rule cannot treat it.
+# From SQL for a variant, for its path with indices, and for its path with [*]: SQL for the new
+# variant, NULL if the rule cannot treat it.
 VariantTreatment = Callable[[str, str, str], str]
 
 
@@ -44,7 +42,7 @@ def at_path(document: str, steps: tuple[Step, ...]) -> str:
 
 
 def leaves_at(document: str, steps: tuple[Step, ...]) -> str:
-    """All that the path leads to, as array<variant>."""
+    """All values at the path, as array<variant>."""
     return _leaves(document, steps, count(1))
 
 
@@ -66,8 +64,8 @@ def _leaves(document: str, steps: tuple[Step, ...], names: count[int]) -> str:
 def edited(
     document: str, steps: tuple[Step, ...], treat: VariantTreatment | None, place: str, common: str
 ) -> str:
-    """The document with what lies at the path treated; `treat` None: without it. NULL where
-    something cannot be treated. `place`, `common`: SQL for the path of `document` itself."""
+    """The document with the values at the path treated; `treat` None: without them. NULL if a value
+    cannot be treated. `place`, `common`: SQL for the path of `document` itself."""
     at, shared = _concat(place, "'.$'"), _concat(common, "'.$'")
     return _edit(document, steps, treat, at, shared, count(1))
 

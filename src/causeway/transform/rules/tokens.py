@@ -1,9 +1,8 @@
-"""Tokens that keep a text's form: FF1 (NIST SP 800-38G) by fastfpe, as functions for Spark SQL.
+"""Tokens that keep a text's format: FF1 (NIST SP 800-38G) by fastfpe, as functions for Spark SQL.
 
-The same text, alphabet and key always give the same token, and no two texts the same one.
-Characters that are not in the alphabet stay where they are. A whole number stays one of as many
-digits.
-"""
+The same text, alphabet and key always give the same token, and different texts give different
+tokens. Characters that are not in the alphabet stay in place. A whole number becomes a whole number
+with the same number of digits."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ from causeway.transform.rules.treat import min_length
 
 
 def register(session: Any, transform: TransformSettings) -> None:
-    """Makes the functions known that the query of `transform` calls, to `session` (a SparkSession).
-    Does nothing, and needs nothing, where no rule tokenises. Raises PrerequisiteError."""
+    """Registers the functions that the query of `transform` calls in `session` (a SparkSession).
+    Does nothing if no rule tokenises. Raises PrerequisiteError."""
     if transform.rules is None or not any(
         isinstance(rule.kind, Tokenise) for rule in parse(transform.rules, transform.place)
     ):
@@ -44,7 +43,7 @@ def register(session: Any, transform: TransformSettings) -> None:
 
 
 def token_json(text: str | None, alphabet: str, key: str | None) -> str | None:
-    """The token, as JSON, of a JSON text; None for what cannot be tokenised."""
+    """The token, as JSON, of a JSON text; None for values that cannot be tokenised."""
     if text is None or key is None:
         return None
     value = json.loads(text)
@@ -59,7 +58,7 @@ def token_json(text: str | None, alphabet: str, key: str | None) -> str | None:
 def tokens_json(
     texts: list[str] | None, alphabet: str, key: str | None
 ) -> dict[str, str | None] | None:
-    """The tokens of each of `texts`, by text."""
+    """The tokens of `texts`, by text."""
     if texts is None:
         return None
     return {text: token_json(text, alphabet, key) for text in texts}
@@ -78,8 +77,8 @@ def tokenise(text: str, alphabet: str, key: str) -> str | None:
 
 
 def tokenise_number(number: int, key: str) -> str | None:
-    """As many digits, the first of them no zero: FF1 again and again until it is none, which is
-    one-to-one too."""
+    """As many digits, the first not zero: FF1 is repeated until it is not zero, which is still
+    one-to-one."""
     sign, digits = "-" * (number < 0), str(abs(number))
     while True:
         token = tokenise(digits, ALPHABETS["digits"], key)

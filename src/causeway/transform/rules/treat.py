@@ -1,7 +1,6 @@
-"""What each kind of rule makes of one text, number or variant, as Spark SQL.
+"""Spark SQL for the treatment of one text, number or variant by each kind of rule.
 
-An expression is NULL where the rule cannot treat what it finds; a JSON null stays one.
-"""
+An expression is NULL if the rule cannot treat the value; a JSON null stays null."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _MILLIS_TO = 60_000_000_000_000  # about the year 3871
 
 
 def treats(kind: Kind) -> str:
-    """What a rule can treat, for the reason that a record is refused."""
+    """What a rule can treat, for the reason of a refused record."""
     match kind:
         case Mask():
             return "text and numbers"
@@ -51,7 +50,8 @@ def treats(kind: Kind) -> str:
 
 
 def min_length(radix: int) -> int:
-    """Of a text to be tokenised: NIST SP 800-38G wants a million texts of that length."""
+    """The least length of a text to be tokenised: NIST SP 800-38G requires a million texts of that
+    length."""
     length = 2
     while radix**length < 1_000_000:
         length += 1
@@ -63,7 +63,7 @@ def mask_text(mask: Mask, text: str) -> str:
         return f"regexp_replace({part}, {literal(_masked_class(mask))}, {_replacement(mask.char)})"
 
     if mask.domain:
-        # With nothing before the @ all would be kept.
+        # With no text before the @ all would be kept.
         domain = f"regexp_extract({text}, {literal(_DOMAIN)}, 0)"
         local = f"left({text}, length({text}) - length({domain}))"
         return f"concat({masked(local)}, {domain})"
@@ -74,14 +74,13 @@ def mask_text(mask: Mask, text: str) -> str:
     parts.append(masked(f"substring({text}, {mask.first + 1}, length({text}) - {kept})"))
     if mask.last:
         parts.append(f"right({text}, {mask.last})")
-    # What is so short that all of it would be kept is masked as a whole.
+    # A text that is so short that all of it would be kept is masked as a whole.
     some = f"concat({', '.join(parts)})"
     return f"CASE WHEN length({text}) <= {kept} THEN {masked(text)} ELSE {some} END"
 
 
 def mask_number(mask: Mask, text: str, *, exact: bool = True) -> str:
-    """The text of a number, to that of a number. Not `exact`: it may have an exponent, which must
-    not grow."""
+    """The text of the masked number. Not `exact`: it may have an exponent, which must not grow."""
     char = mask.char if exact and mask.char in "0123456789" else "0"
     digits = Mask(first=mask.first, last=mask.last, char=char, only="digits")
     return f"regexp_replace({mask_text(digits, text)}, '^(-?)0+(?=[0-9])', '$1')"
@@ -114,13 +113,13 @@ def hash_variant(rule: Hash, x: str) -> str:
 
 
 def aes_key(name: str, text: str) -> str:
-    """`text`: the secret, only to see how it is written."""
+    """SQL for the key. `text`: the secret, only to choose between hex and base64."""
     return f"unhex(secrets.{name})" if is_hex(text) else f"unbase64(secrets.{name})"
 
 
 def box(rule: Encrypt, key: str, size: int, data: str, place: str, path: str) -> str:
     """The box of causeway.transform.crypto around `data`, of type binary. `place` and `path`: SQL
-    for the field's path, with indices and with `[*]` for them. `size`: of the key, in bytes."""
+    for the field's path, with indices and with `[*]`. `size`: of the key, in bytes."""
     where = f"concat_ws(chr(0), topic, `partition`, offset, {place}, '')"
     nonce = f"hmac({key}, concat(cast(concat('{NONCE_LABEL}', {where}) AS binary), data))"
     salt = f"left(nonce, {SALT_BYTES})"

@@ -4,17 +4,16 @@
 |---|---|
 | int, long, float, double | a number; NaN and the infinities cannot be read |
 | bytes, fixed | text, base64 |
-| decimal | text, such as "12.50"; a number is taken too |
+| decimal | text, such as "12.50"; a number is accepted too |
 | date, time-…, timestamp-…, local-timestamp-… | text in ISO 8601; a number, as in Avro, too |
 | uuid, enum | text |
-| union | the value alone; where two branches are both text, or both objects: {"branch": value} |
+| union | the value alone; if two branches are text, or two are objects: {"branch": value} |
 
-Rules see more of a union (avro_paths): an object alone, with its branch in a field of its own, and
-a string alone, unless their paths name the branches.
+Rules see more of a union (avro_types.py): an object without its wrapper, with its branch in an
+additional field, and a string alone, unless their paths name the branches.
 
-An object's field that the schema does not have fits no schema; one that is missing is null where
-that may be, else the schema's default.
-"""
+A field that the schema does not have fits no schema. A missing field becomes null if null is
+possible, else the schema's default."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ from causeway.transform.schema_formats.avro_types import (
 )
 from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
 
-_WHOLE = "datum"  # a record of one field is written as that field
+_WHOLE = "datum"  # a record with one field is encoded like that field
 
 
 class Avro:
@@ -92,12 +91,12 @@ class Avro:
         self._to_datum = _ToDatum(names, by_rules=bool(paths)).of(type_)
 
     def lacks(self) -> Sequence[bool]:
-        """Whether no record of the schema has the path, for each of `paths`."""
+        """For each of `paths`, whether no record of the schema has it."""
         return self._lacking
 
     def decode(self, data: bytes) -> str:
-        """The JSON of all of `data`. Raises MisfitError, as a TooMuchError for a record that is
-        beyond a bound of avro_bounds."""
+        """The JSON of all of `data`. Raises MisfitError; TooMuchError, a kind of it, for a record
+        that exceeds a limit of avro_bounds."""
         try:
             self._bounds.check(data)
         except RecursionError:
@@ -110,8 +109,8 @@ class Avro:
             found = cast("dict[str, Any]", read)[_WHOLE]
             text = _dumps(found if self._to_json is None else self._to_json(found))
         except MemoryError:
-            raise  # it quotes nothing from the record
-        except Exception:  # the library raises many kinds for bytes that are something else
+            raise  # it does not quote the record
+        except Exception:  # the library raises many classes for bytes of another schema
             raise MisfitError from None
         if stream.read(1):
             raise MisfitError
@@ -148,7 +147,7 @@ def _plain(value: Any) -> str:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object that has no name twice."""
+    """An object without repeated names."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise MisfitError
@@ -161,7 +160,8 @@ _dumps = json.JSONEncoder(
 
 
 class _Compiler:
-    """Functions for the parts of a schema, made once each, as a schema may name itself."""
+    """Makes the functions for the parts of a schema, one for each named type, because a schema may
+    contain itself."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
@@ -219,7 +219,8 @@ class _Compiler:
 
 
 class _ToJson(_Compiler):
-    """Of what fastavro reads with `return_named_type`: a pair where a union has a named type."""
+    """For values that fastavro reads with `return_named_type`: a pair for a named type in a
+    union."""
 
     def __init__(self, names: Mapping[str, Any], paths: Paths, wrappers: Wrappers) -> None:
         super().__init__(names)
@@ -260,7 +261,7 @@ class _ToJson(_Compiler):
 
 
 def _branch(value: Any, branches: Mapping[str, Any]) -> str:
-    """Which one fastavro has read: a union has each type that has no name once."""
+    """The branch that fastavro has read: a union has each unnamed type only once."""
     match value:
         case None:
             wanted = ["null"]
@@ -284,7 +285,7 @@ def _branch(value: Any, branches: Mapping[str, Any]) -> str:
 
 
 class _ToDatum(_Compiler):
-    """`by_rules`: also of what rules see."""
+    """`by_rules`: also accepts the JSON that rules see."""
 
     def __init__(self, names: Mapping[str, Any], *, by_rules: bool) -> None:
         super().__init__(names)

@@ -1,11 +1,10 @@
-"""Bounds on an Avro record, measured in its bytes before it is decoded.
+"""Limits of an Avro record, checked in its bytes before it is decoded.
 
 A few bytes can announce an array of a million items, if its items take no bytes. One byte can be a
 record of a thousand nulls. Each byte can nest a record of a recursive schema one level deeper,
 until the decoder's stack overflows and the process ends. A schema shows how much memory each byte
-can take. So the length alone shows that most records are harmless. All other records are measured
-first, value by value.
-"""
+can take, so the length alone shows that most records are harmless. All other records are measured
+first, value by value."""
 
 from __future__ import annotations
 
@@ -15,16 +14,16 @@ from typing import Any, NamedTuple
 
 from causeway.transform.schema_formats.registry import MisfitError
 
-DEEPEST = 100  # records, arrays and maps in each other; as Protobuf's readers have it
+DEEPEST = 100  # nested records, arrays and maps; the limit of Protobuf's readers
 MOST_VALUES = 1_000_000  # in a record, and one more for each four of its bytes
 MOST_EMPTY = 1_000  # items of arrays that take no bytes, in a record
-MOST_TEXT = 64 * 1024 * 1024  # characters of names and texts in its JSON, and two for each byte
-MOST_DIGITS_BYTES = 417  # of a decimal: a thousand digits, as Spark's parser of JSON has it
+MOST_TEXT = 64 * 1024 * 1024  # characters of names and texts in its JSON, plus two for each byte
+MOST_DIGITS_BYTES = 417  # of a decimal: a thousand digits, the limit of Spark's parser of JSON
 # How a record exceeds a bound.
 TOO_DEEP = f"Avro that is nested deeper than {DEEPEST}"
 TOO_MUCH = "Avro with too many values for its size"
 TOO_LONG = "a decimal with too many digits"
-SAFE = 8 * 1024 * 1024  # bytes that a record may take, by its schema, without a walk
+SAFE = 8 * 1024 * 1024  # bytes of memory that a record may take, by its schema, without a walk
 _VALUE = 100  # bytes that a value takes in Python and as JSON, about
 _LONG_VARINT = 10
 _MOST_TYPES = 100_000  # of a schema; a type counts at each use
@@ -33,7 +32,7 @@ _Walk = Callable[["_State", int, int], int]  # from a position, at a depth, to w
 
 
 class TooMuchError(MisfitError):
-    """A record is beyond a bound. Says which, and nothing of what is in the record."""
+    """A record exceeds a limit. The message names the limit and does not quote the record."""
 
 
 class _Shape(NamedTuple):
@@ -46,16 +45,18 @@ class _Shape(NamedTuple):
 
 
 class Bounds:
-    """The bounds of a schema that fastavro has parsed, with its `names`. Raises ValueError if no
-    record of the schema could ever end."""
+    """The limits for a schema that fastavro has parsed, with its `names`. Raises ValueError if a
+    record of the schema could never end."""
 
     def __init__(self, schema: Any, names: Mapping[str, Any]) -> None:
         self._names = names
         self._open: list[str] = []
         self._recursive = False
         self._types = 0
-        self._rate = 6.0  # bytes in memory for one in Avro, at most; texts take six in JSON
-        self._longest = math.inf  # bytes of a record of which a decimal cannot take too long
+        self._rate = (
+            6.0  # most bytes in memory for a byte of Avro; a byte of text takes six in JSON
+        )
+        self._longest = math.inf  # bytes of a record whose decimals cannot take too long
         whole = self._shape(schema)
         if math.isinf(whole.least):
             raise ValueError("its records have no end")
@@ -64,7 +65,7 @@ class Bounds:
         self._walk = self._of(schema)
 
     def check(self, data: bytes) -> None:
-        """Raises TooMuchError, or MisfitError for data that is no Avro of the schema."""
+        """Raises TooMuchError, or MisfitError if `data` is not Avro of the schema."""
         size = len(data)
         depth = self._depth * (1 + size) if self._recursive else self._depth
         if self._cost + self._rate * size > SAFE or depth > DEEPEST or size > self._longest:

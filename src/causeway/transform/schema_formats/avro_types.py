@@ -1,13 +1,8 @@
-"""Single values of JSON to what fastavro writes; MisfitError for one that is of another type.
+"""Types of an Avro schema: values, the branches of unions, and the paths of rules.
 
-The JSON of the branches of an Avro union, and whether JSON tells the branches apart.
-
-The paths of rules through an Avro schema: through the branches of unions, and through aliases.
-
-If a path names the alias of a field, and no path names the field itself, rules see the field under
+A path may name the alias of a field. If no path names the field itself, rules see the field under
 the alias. So a field that was renamed with an alias keeps its protection. Rules see an object in a
-union without its wrapper: `value.$.who.email` leads to `email` in each branch that has it.
-"""
+union without its wrapper: `value.$.who.email` leads to `email` in each branch that has it."""
 
 from __future__ import annotations
 
@@ -100,7 +95,7 @@ def of_decimal(precision: int, scale: int) -> Convert:
     return convert
 
 
-TIMES: Mapping[str, tuple[Any, int]] = {  # the class, and the microseconds of a unit
+TIMES: Mapping[str, tuple[Any, int]] = {  # the class, and microseconds per unit
     "int-date": (date, 1),
     "int-time-millis": (time, 1000),
     "long-time-micros": (time, 1),
@@ -150,12 +145,12 @@ def resolved(schema: Any, names: Mapping[str, Any]) -> Any:
 
 
 def name_of(schema: Any) -> str:
-    """As fastavro, and Avro's JSON, name a union's branch."""
+    """The name of a union's branch in fastavro and in Avro's JSON."""
     return str(schema["name"]) if kind_of(schema) in _NAMED else kind_of(schema)
 
 
 def shape_of(schema: Any) -> str:
-    """The kind of JSON of the type."""
+    """The kind of JSON for the type."""
     kind = kind_of(schema)
     if kind in _OBJECTS:
         return "object"
@@ -169,7 +164,7 @@ def _is_text(schema: Any) -> bool:
 
 
 def logical_of(schema: Any) -> str:
-    """A logical type that Causeway treats, such as `long-timestamp-millis`."""
+    """The name of a logical type that Causeway converts, such as `long-timestamp-millis`."""
     return f"{kind_of(schema)}-{schema.get('logicalType')}" if isinstance(schema, dict) else ""
 
 
@@ -195,7 +190,7 @@ def as_rules_see(branches: Sequence[Any]) -> Sequence[str | None]:
 
 
 class Alike:
-    """Whether a schema has a union whose branches JSON alone does not tell apart."""
+    """Whether a schema has a union whose branches JSON alone does not distinguish."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
@@ -219,15 +214,15 @@ class Alike:
         return False
 
 
-BRANCH = "causeway.branch"  # a field of an object in a union: which branch it is
+BRANCH = "causeway.branch"  # an additional field of an object in a union: the name of its branch
 
 Steps = tuple[Step, ...]
-# For each branch of a union: the name of its wrapper, None if it has none.
+# Gives for each branch of a union the name of its wrapper, or None.
 Wrappers = Callable[[Sequence[Any]], Sequence[str | None]]
 
 
 class Paths:
-    """The paths of some rules in one schema, whose named types are `names`."""
+    """The paths of rules in one schema, with the named types `names`."""
 
     def __init__(self, names: Mapping[str, Any], paths: Sequence[Steps]) -> None:
         self._names = names
@@ -238,7 +233,7 @@ class Paths:
         return self._names.get(schema, schema) if isinstance(schema, str) else schema
 
     def shown(self, record: Any) -> dict[str, str]:
-        """How rules see the fields of a record, by their names."""
+        """The names of a record's fields for rules, by their own names."""
         found = {field["name"]: field["name"] for field in record["fields"]}
         taken = set(found)
         for field in record["fields"]:
@@ -250,13 +245,13 @@ class Paths:
         return found
 
     def renames(self) -> bool:
-        """Whether rules see some field under an alias."""
+        """Whether rules see a field under an alias."""
         records = (one for one in self._names.values() if kind_of(one) in ("record", "error"))
         return any(name != shown for one in records for name, shown in self.shown(one).items())
 
     def lead_on(self, schema: Any, path: Steps, wrappers: Wrappers, *, ends: bool = True) -> bool:
-        """Whether some record of `schema` has the path, if unions look as `wrappers` says. `ends`:
-        the path may end at the wrapper itself."""
+        """Whether a record of `schema` can have the path, with the wrappers of unions given by
+        `wrappers`. `ends`: the path may end at a wrapper."""
         schema = self.resolved(schema)
         if isinstance(schema, list):
             branches = [self.resolved(one) for one in schema]

@@ -1,11 +1,10 @@
-"""Keys and values in a registry's wire format: to JSON for Spark, and from what Spark has made of
-it back to bytes.
+"""Decodes keys and values in a registry's wire format to JSON for Spark, and encodes Spark's JSON.
 
     0 | id, 4 bytes | Avro
     0 | id, 4 bytes | message indexes | Protobuf
 
-Spark hands back HEAD bytes of what the part was, which hold the id and the indexes, and then JSON.
-"""
+Spark returns HEAD bytes of the original part, which contain the id and the indexes, and then
+JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 HEAD = 32  # bytes
 NO_HEAD = b"\xff" * HEAD  # of a part that was null
-FRESH_S = 10.0  # so long what fits no version is not asked for again
+FRESH_S = 10.0  # how long the versions of a subject are not looked up again
 _ID = struct.Struct(">bI")
 _MODULES = {"avro": "fastavro", "protobuf": "grpc_tools"}
 _NAMES = {"avro": "Avro", "protobuf": "Protobuf"}
@@ -40,14 +39,14 @@ NO_SCHEMA = "the record has no {}, and so no schema to write one with"
 UNUSABLE = "the schema of its {} cannot be used"
 REFERS_TO_ITSELF = "the schema of its {} refers to itself through others"
 UNKNOWN = "the registry does not know the schema of its {}"
-# As newer clients can be told to write: then the part begins with its data, which may look like the
-# id of a schema.
+# Newer clients can write the id here. Then the part begins with its data, which may look like an
+# id.
 _HEADERS = {"key": "__key_schema_id", "value": "__value_schema_id"}
 IN_HEADER = "the id of the schema of its {} is in a header"
 
 
 def require(format: str) -> None:
-    """Raises PrerequisiteError where the library for `format` is missing."""
+    """Raises PrerequisiteError if the library for `format` is missing."""
     if find_spec(_MODULES[format]) is None:
         raise PrerequisiteError(
             f"read {_NAMES[format]}",
@@ -63,7 +62,7 @@ class _UnreadableError(Exception):
 
 
 class _Codec(Protocol):
-    """A schema's. A place says where in the schema it is, and is b"" but for Protobuf."""
+    """The codec of a schema. A place is the encoded message indexes, b"" for Avro."""
 
     def decode(self, place: bytes, data: bytes) -> str: ...
 
@@ -101,7 +100,7 @@ class Schemas:
     def decode(
         self, part: str, data: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
     ) -> tuple[str | None, str | None]:
-        """Its JSON, or why there is none, which says nothing of what is in it. `headers`: the
+        """The JSON, or the reason why there is none, which quotes nothing. `headers`: the
         record's."""
         if data is None:
             return None, None
@@ -119,7 +118,8 @@ class Schemas:
             return None, f"{part} is not {_NAMES[self.formats[part]]} of its schema"
 
     def lacking(self, part: str, data: bytes | None) -> int:
-        """Bits of the rules whose path the schema of `data` lacks; none if it cannot be read."""
+        """Bits of the rules whose path the schema of `data` lacks; 0 if the schema cannot be
+        read."""
         if data is None or not self._rules[part]:
             return 0
         try:
@@ -132,13 +132,13 @@ class Schemas:
         return self._lacking[known]
 
     def encode(self, part: str, topic: str, data: bytes) -> tuple[bytes | None, str | None]:
-        """`data`: a head and JSON. The bytes, with the head of a schema that fits, or why there are
-        none."""
+        """The bytes for `data`, a head and JSON, with the head of a schema that fits; or the reason
+        why none fits."""
         head, text = data[:HEAD], data[HEAD:]
         if head == NO_HEAD:
             return None, NO_SCHEMA.format(part)
         try:
-            # A query that makes it anew without a look at it has not had it decoded.
+            # A query that replaces the part without reading it has not decoded it.
             own, id, place, start = self._read(part, head)
         except _UnreadableError as error:
             return None, error.reason
@@ -155,7 +155,7 @@ class Schemas:
         return (None, NO_FIT.format(part)) if made is None else (made, None)
 
     def _read(self, part: str, data: bytes) -> tuple[_Codec, int, bytes, int]:
-        """The codec, the schema's id, the place in it, and where the data begin."""
+        """The codec, the schema's id, the place in it, and the offset of the data."""
         format = self.formats[part]
         try:
             id, place, start = _head(format, data)
@@ -175,7 +175,7 @@ class Schemas:
     def _by_another(
         self, part: str, own: _Codec, key: tuple[int, str], place: bytes, json: str
     ) -> bytes | None:
-        """`json` by another schema of the subjects of the one that it does not fit."""
+        """`json` by another schema of the subjects of the schema that it does not fit."""
         asked = False
         while True:
             since, relatives = self._relatives.get(key, (0.0, []))
@@ -201,7 +201,7 @@ class Schemas:
         if known not in self._codecs:
             schema = self._registry.schema(id)
             if schema is None:
-                return None  # perhaps later
+                return None  # the registry may know it later
             self._codecs[known] = _codec_of(self.formats[part], schema, self._rules[part])
         return self._codecs[known]
 
@@ -213,7 +213,7 @@ def _codec_of(format: str, schema: ResolvedSchema, rules: Sequence[TransformRule
         if format == "avro":
             return _AvroCodec(schema, rules)
         return _ProtobufCodec(schema, rules)
-    except Exception:  # a schema that the library does not take
+    except Exception:  # the library refuses the schema
         return None
 
 
@@ -269,7 +269,7 @@ def _bits(rules: Iterable[tuple[TransformRule, bool]]) -> int:
 
 
 def _head(format: str, data: bytes) -> tuple[int, bytes, int]:
-    """The id, the place in the schema, and where the data begin."""
+    """The id, the place in the schema, and the offset of the data."""
     magic, id = _ID.unpack_from(data)
     if magic != 0:
         raise MisfitError
@@ -280,7 +280,7 @@ def _head(format: str, data: bytes) -> tuple[int, bytes, int]:
 
 
 def _indexes(data: bytes) -> tuple[tuple[int, ...], int]:
-    """The indexes at the start of `data`, and the bytes that they take. [0] is written as []."""
+    """The indexes at the start of `data`, and their length in bytes. [0] is written as []."""
     count, at = _varint(data, 0)
     found = []
     for _ in range(count):
@@ -303,7 +303,7 @@ def _place(indexes: tuple[int, ...]) -> bytes:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint that is not negative, and where it ends."""
+    """A zigzag varint that is not negative, and the position of its end."""
     found = shift = 0
     while True:
         byte = data[at]
@@ -317,8 +317,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def encoded(rows: pa.RecordBatch, schemas: Schemas, topic: str) -> pa.RecordBatch:
-    """`rows` as `rows.OUTPUT`, whose parts are heads and JSON, with their bytes; what fits no
-    schema has a reason. `topic`: the source's."""
+    """`rows` of `rows.OUTPUT`, with bytes in place of heads and JSON; a part that fits no schema
+    gets a reason. `topic`: the source's."""
     import pyarrow as pa
 
     reasons: list[str | None] = rows.column(REASON).to_pylist()

@@ -1,8 +1,7 @@
-"""Protobuf to JSON and back: Protobuf's own mapping, by the names of the .proto file, with 64-bit
-integers as numbers and with the fields that have no presence, such as a 0, told.
+"""Protobuf to JSON and back: Protobuf's own mapping, with the field names of the .proto file,
+64-bit integers as numbers, and default values of fields without presence, such as 0.
 
-What the registry has is the text of .proto files; protoc, of grpcio-tools, compiles it.
-"""
+The registry has the text of .proto files; protoc, of grpcio-tools, compiles it."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
 
 _MAIN = "causeway_schema.proto"
 _LONG = {FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64}
-_OWN_JSON = "google.protobuf."  # well-known types have JSON of their own
-# Messages whose JSON may have any path.
+_OWN_JSON = "google.protobuf."  # well-known types have their own JSON
+# Messages with any JSON.
 _FREE = {f"{_OWN_JSON}{name}" for name in ("Any", "Struct", "Value", "ListValue")}
 _WRAPPED = {"google.protobuf.Int64Value", "google.protobuf.UInt64Value"}
 Fix = Callable[[Any], Any]
@@ -32,7 +31,7 @@ Steps = tuple[Step, ...]
 
 
 class Protobuf:
-    """A .proto file; its messages are named by their indexes, as the wire format does."""
+    """A .proto file. Its messages are identified by their indexes, as in the wire format."""
 
     def __init__(self, text: str, references: Sequence[NamedSchema] = ()) -> None:
         """Raises any exception for a schema that cannot be read."""
@@ -49,18 +48,19 @@ class Protobuf:
             self._messages[indexes] = _MessageCodec(pool.FindMessageTypeByName(name))
 
     def name(self, indexes: tuple[int, ...]) -> str:
-        """Of the message. Raises MisfitError where there is none."""
+        """The name of the message. Raises MisfitError if there is none."""
         return self._message(indexes).name
 
     def indexes(self, name: str) -> tuple[int, ...] | None:
         return self._indexes.get(name)
 
     def lacks(self, indexes: tuple[int, ...], path: Steps) -> bool:
-        """Whether no JSON of the message has the path. Raises MisfitError if there is none."""
+        """Whether no JSON of the message can have the path. Raises MisfitError if there is no such
+        message."""
         return self._message(indexes).lacks(path)
 
     def decode(self, indexes: tuple[int, ...], data: bytes) -> str:
-        """The JSON of all of `data`. Raises MisfitError, also for fields that the message lacks."""
+        """The JSON of all of `data`. Raises MisfitError, also for unknown fields."""
         return self._message(indexes).decode(data)
 
     def encode(self, indexes: tuple[int, ...], text: str) -> bytes:
@@ -100,13 +100,13 @@ class _MessageCodec:
                 found = self._fix(found)
             return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
         except MemoryError:
-            raise  # it quotes nothing from the record
-        except Exception:  # the library raises many kinds for bytes that are something else
+            raise  # it does not quote the record
+        except Exception:  # the library raises many classes for bytes of another schema
             raise MisfitError from None
 
     def encode(self, text: str) -> bytes:
         if not text.lstrip().startswith("{"):
-            raise MisfitError  # the library takes [] for an empty message
+            raise MisfitError  # the library reads [] as an empty message
         try:
             message = json_format.Parse(text, self._class())
             data: bytes = message.SerializeToString(deterministic=True)
@@ -116,14 +116,14 @@ class _MessageCodec:
 
 
 class _Longs:
-    """Protobuf's JSON has 64-bit integers as text: functions that make numbers of them."""
+    """Functions that make numbers of 64-bit integers, which are text in Protobuf's JSON."""
 
     def __init__(self) -> None:
         self._known: dict[str, bool] = {}
         self._made: dict[str, Fix] = {}
 
     def of(self, message: Descriptor) -> Fix | None:
-        """None where `message` has none."""
+        """None if `message` has no 64-bit integers."""
         if message.full_name in _WRAPPED:
             return int
         if message.full_name.startswith(_OWN_JSON) or not self._has(message, set()):

@@ -1,30 +1,32 @@
-"""Schemas from a registry, as a transform's worker has them.
+"""Schemas from a registry, as the worker of a transform reads them.
 
-A worker asks again until it has an answer: a registry that is out of reach, or lets nobody in, says
-nothing of a record. One of several instances may not have heard of a schema that was
-registered a moment ago: so it is asked for some seconds, but not for each id that somebody made up.
+A worker repeats a question until the registry answers: a registry that is out of reach, or that
+denies access, says nothing about a record. One of several registry instances may not know a schema
+that was registered a moment ago. So the worker repeats the question for an unknown id for some
+seconds, but not for each of many invented ids.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from causeway.schemas import CircularError, RegistryClient, Trail, UnansweredError
+from causeway.schemas import CircularError, Schema, SchemaRegistry, Trail, UnansweredError
 
 PAUSES_S = (0.2, 5.0)  # between tries, first and longest
-LATE_S = (0.2, 0.4, 0.8, 1.6)  # before an id that it does not know is asked for again
+LATE_S = (0.2, 0.4, 0.8, 1.6)  # before each further question for an unknown id
 LATE_EVERY_S = 60.0  # at most so often
 CIRCULAR = "CIRCULAR"
-_UNKNOWN_S = 10.0  # so long an id that the registry does not know is not asked for again
+_UNKNOWN_S = 10.0  # how long an unknown id is not looked up again
 
-Waiting = Callable[[str], None]  # told before each further try, with what came of the last
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+Waiting = Callable[[str], None]  # called before each further try, with the reason
 
 
 class NamedSchema(NamedTuple):
-    """Another schema, that one names `name` (in Protobuf the path that it imports)."""
+    """A schema that another one refers to by `name` (in Protobuf the path of the import)."""
 
     name: str
     text: str
@@ -41,20 +43,19 @@ class ResolvedSchema(NamedTuple):
 
 
 class MisfitError(Exception):
-    """Bytes or JSON do not fit a schema. Says nothing, as it would quote a record."""
+    """Bytes or JSON do not fit a schema. The message never quotes the record."""
 
 
 class WorkerRegistry:
-    """A worker's client; keeps what it has heard as long as it lives. Not thread-safe."""
+    """Keeps all answers as long as the worker lives. Not thread-safe."""
 
     def __init__(self, settings: Mapping[str, Any], waiting: Waiting = lambda reason: None) -> None:
         """`settings`: RegistrySettings in JSON's types, as in Setup."""
-        self._client = RegistryClient(settings)
+        self._registry = SchemaRegistry(settings)
         self._waiting = waiting
         self._schemas: dict[int, ResolvedSchema] = {}
         self._unknown: dict[int, float] = {}
         self._late_at = -LATE_EVERY_S
-        self._subjects: dict[int, tuple[tuple[str, int], ...]] = {}
 
     def schema(self, id: int) -> ResolvedSchema | None:
         """None: the registry does not know it."""
@@ -62,77 +63,73 @@ class WorkerRegistry:
         if found is None:
             if time.monotonic() < self._unknown.get(id, 0):
                 return None
-            answer = self._newest(id)
-            if answer is None:
+            schema = self._newest(id)
+            if schema is None:
                 if len(self._unknown) > 10_000:
                     self._unknown.clear()
                 self._unknown[id] = time.monotonic() + _UNKNOWN_S
                 return None
-            found = self._schemas[id] = self._read(id, answer)
+            found = self._schemas[id] = self._resolved(id, schema)
         return found
 
-    def _newest(self, id: int) -> Any:
-        """The schema `id`, None for one that all instances had time to hear of."""
-        path = f"/schemas/ids/{id}"
-        answer = self._ask(path, "schema")
-        if answer is None and time.monotonic() - self._late_at >= LATE_EVERY_S:
+    def _newest(self, id: int) -> Schema | None:
+        """None only after all instances had the time to learn of it."""
+        found = self._ask(self._registry.by_id, id)
+        if found is None and time.monotonic() - self._late_at >= LATE_EVERY_S:
             for pause in LATE_S:
                 time.sleep(pause)
-                if (answer := self._ask(path, "schema")) is not None:
-                    return answer
+                if (found := self._ask(self._registry.by_id, id)) is not None:
+                    return found
             self._late_at = time.monotonic()
-        return answer
+        return found
 
     def relatives(self, id: int, preferred: str) -> list[ResolvedSchema]:
-        """The versions of the subjects that have the schema `id`, those of the subject `preferred`
-        first, of each the oldest first: so what fits remains the same when more are registered."""
-        versions = self._ask(f"/schemas/ids/{id}/versions") or []
-        subjects = sorted({str(one["subject"]) for one in versions})
-        subjects.sort(key=lambda subject: subject != preferred)
+        """The versions of the subjects that have the schema `id`: first those of the subject
+        `preferred`, and of each subject the oldest first. So the schema that fits stays the same
+        when more versions are registered."""
+        listed = self._ask(self._registry.subjects_of, id, deleted=False)
         found: dict[int, ResolvedSchema] = {}
-        for subject in subjects:
-            name = quote(subject, safe="")
-            for version in sorted(self._ask(f"/subjects/{name}/versions") or []):
-                one = self._ask(f"/subjects/{name}/versions/{version}", "schema")
-                if one is not None and one["id"] not in found:
-                    found[one["id"]] = self._schemas.get(one["id"]) or self._read(one["id"], one)
+        for subject in sorted(
+            {subject for subject, _ in listed}, key=lambda s: (s != preferred, s)
+        ):
+            for number in self._ask(self._registry.versions, subject):
+                one = self._ask(self._registry.version, subject, number, deleted=False)
+                if one is not None and one.id not in found:
+                    found[one.id] = self._schemas.get(one.id) or self._resolved(one.id, one.schema)
         self._schemas |= found
         return list(found.values())
 
-    def _read(self, id: int, answer: Mapping[str, Any]) -> ResolvedSchema:
+    def _resolved(self, id: int, schema: Schema) -> ResolvedSchema:
         references: dict[str, NamedSchema] = {}
         try:
-            self._collect(answer.get("references") or (), references, Trail(self._client.url))
+            self._collect(schema, references, Trail(self._registry.url))
         except CircularError:
-            return ResolvedSchema(id, CIRCULAR, answer["schema"])
-        kind = answer.get("schemaType") or "AVRO"
-        return ResolvedSchema(id, kind, answer["schema"], tuple(references.values()))
+            return ResolvedSchema(id, CIRCULAR, schema.text)
+        return ResolvedSchema(id, schema.kind, schema.text, tuple(references.values()))
 
-    def _collect(self, listed: Any, found: dict[str, NamedSchema], trail: Trail) -> None:
-        for one in listed:
-            name = one["name"]
-            if name in found:
+    def _collect(self, schema: Schema, found: dict[str, NamedSchema], trail: Trail) -> None:
+        for one in schema.references:
+            if one.name in found:
                 continue
-            subject = quote(one["subject"], safe="")
-            answer = self._ask(f"/subjects/{subject}/versions/{one['version']}", "schema")
-            if answer is not None:
-                with trail.into(one["subject"], one["version"]):
-                    self._collect(answer.get("references") or (), found, trail)
-                found[name] = NamedSchema(name, answer["schema"])
+            version = self._ask(self._registry.version, one.subject, one.version, deleted=False)
+            if version is not None:
+                with trail.into(one.subject, one.version):
+                    self._collect(version.schema, found, trail)
+                found[one.name] = NamedSchema(one.name, version.schema.text)
 
-    def _ask(self, path: str, has: str = "") -> Any:
-        """The answer, None for what it does not know; waits for one that `has` what was asked for
-        as long as it takes: what stands between may answer in its own way, which says nothing of a
-        record."""
+    def _ask(
+        self, question: Callable[Asked, Answer], *args: Asked.args, **named: Asked.kwargs
+    ) -> Answer:
+        """Repeats `question` until it is answered, and until the answer is one of a registry: a
+        proxy may answer in its own way, which says nothing about a record."""
         pause = PAUSES_S[0]
         while True:
             try:
-                answer = self._client.get(path)
+                return question(*args, **named)
             except UnansweredError as error:
-                self._waiting(error.reason)
-            else:
-                if not has or answer is None or (isinstance(answer, dict) and has in answer):
-                    return answer
-                self._waiting(f"its answer has no {has}")
+                reason = error.reason
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                reason = f"its answer cannot be understood ({type(error).__name__})"
+            self._waiting(reason)
             time.sleep(pause)
             pause = min(pause * 2, PAUSES_S[1])

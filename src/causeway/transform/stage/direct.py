@@ -1,8 +1,7 @@
-"""Chunks of records that need no Spark, answered by the worker itself.
+"""Chunks, or records of chunks, that the worker treats itself, without Spark.
 
 If a chunk has records that only the query can treat, only these go through Spark. The outcomes of
-the others travel with the marker that closes the chunk, as one value that Spark does not look at.
-"""
+the others travel with the marker that closes the chunk, as one value that Spark does not read."""
 
 from __future__ import annotations
 
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 
 # An ChunkOutcome, or rows for Spark.
 Answer = ChunkOutcome | Iterator["pa.RecordBatch"]
-MOST_BYTES = 32 * 1024 * 1024  # of keys and values of a chunk that is treated as a whole
-_MOST_RECORDS = 100_000  # more take too much memory as objects of Python, all at once
-_MOST_PAUSES = 64  # chunks that go to Spark untried where none of their like could be treated
+MOST_BYTES = 32 * 1024 * 1024  # of keys and values in a chunk that is treated as a whole
+_MOST_RECORDS = 100_000  # more Python objects at once take too much memory
+_MOST_PAUSES = 64  # chunks that go to Spark untried after most records of a chunk needed it
 
 
 class Direct:
@@ -45,7 +44,7 @@ class Direct:
         self._pauses = self._paused = 0
 
     def answer(self, chunk: Chunk) -> Answer:
-        if not chunk.batches:  # it shows that Spark works
+        if not chunk.batches:  # such a chunk tests that Spark works
             return self._rows.of(chunk)
         if sum(batch.records for batch in chunk.batches) > _MOST_RECORDS:
             return self._rows.of(chunk)
@@ -103,7 +102,7 @@ class Direct:
             except (ValueError, RecursionError):
                 found.append(None)
             else:
-                # Spark refuses a record that is no row rather than dropping it.
+                # Spark refuses a record that cannot be a row; it does not drop it.
                 found.append(made if stays(made) or is_row(record) else None)
         return found
 
@@ -119,7 +118,7 @@ class Direct:
         offsets: npt.NDArray[np.int64],
         treated: Sequence[Treated | None],
     ) -> Columns:
-        """The rows for the records that are kept. Raises ValueError for a result that is no row."""
+        """Columns for the records that are kept. Raises ValueError if a result cannot be a row."""
         import numpy as np
         import pyarrow as pa
 

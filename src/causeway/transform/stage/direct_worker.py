@@ -1,11 +1,10 @@
-"""A lane's direct worker: treats the chunks of all its transforms that need no Spark.
+"""A lane's direct worker: treats the chunks of all transforms of the lane that need no Spark.
 
     python -m causeway.transform.stage.direct_worker FD VARIABLE
 
-FD: the socket to the lane, whose child this is; VARIABLE: the name of the environment variable that
-has the secret. It ends when the lane hangs up, and says nothing but frames: what else a process
-prints could quote a record.
-"""
+FD: the socket to the lane, the parent process; VARIABLE: the name of the environment variable with
+the secret. The worker ends when the lane closes the socket. It writes nothing but frames, because
+other output of a process could quote a record."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ import socket
 import sys
 from typing import NoReturn
 
-# As worker.settle has it; any other would take pages first.
+# As in workers.settle; another pool would allocate pages first.
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # none is needed
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no threads are needed
 
-import msgspec  # noqa: F401  loaded before it greets
+import msgspec  # noqa: F401  loaded before the greeting
 
 import causeway.transform.stage.outcome  # noqa: F401
 from causeway.transform.channel import (
@@ -50,14 +49,14 @@ def run(connection: SealedConnection) -> NoReturn:
 
 
 def _answer(direct: Direct | None, chunk: Chunk) -> ChunkOutcome | NeedsSpark:
-    if not chunk.batches:  # it only tells how far the source was read
+    if not chunk.batches:  # only a position on the source
         return ChunkOutcome(chunk.number, ())
     answer = None if direct is None else direct.answer(chunk)
     return answer if isinstance(answer, ChunkOutcome) else NeedsSpark(chunk.number)
 
 
 def _opened(frame: Open) -> Direct | None:
-    """None where that fails: it does so in the stage too, and of a stage people are told why."""
+    """None if the shortcut cannot be opened. The stage fails too, and its error is shown."""
     try:
         shortcut: Shortcut | QueryShortcut = pickle.loads(frame.shortcut)  # noqa: S301  our own lane's
         return Direct(shortcut.open(frame.secrets), Rows({}))

@@ -1,7 +1,6 @@
-"""A stage: a Spark job of one task that runs until its lane hangs up.
+"""The Spark job of a stage: one task that runs until its lane closes the connection.
 
-one row ─► mapInArrow(source worker) ─► the transform ─► mapInArrow(sink worker) ─► nothing
-"""
+one row ─► mapInArrow(source worker) ─► the transform ─► mapInArrow(sink worker) ─► nothing"""
 
 from __future__ import annotations
 
@@ -17,19 +16,19 @@ if TYPE_CHECKING:
     from causeway.transform.plan import PreparedTransform
 
 _ROWS = int(RUNNING["spark.sql.execution.arrow.maxRecordsPerBatch"])
-_LEVEL = re.compile(r"\w+EvalPython\b")  # nodes of a plan that collect rows for Python functions
-# Arrow batches of markers that such a node may hold, with buffers as small as ours.
+_LEVEL = re.compile(r"\w+EvalPython\b")  # plan nodes that collect rows for Python functions
+# Arrow batches of markers that such a node may hold, with the buffer size of session.py.
 _HELD = 2
 _DRAIN = "_ boolean"
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _WORKER_ENDED = "Python worker exited unexpectedly"
-_FUNCTION_ERROR = re.compile(r"\bFunctionError: (\w+)")  # says no more than a class, see udfs
+_FUNCTION_ERROR = re.compile(r"\bFunctionError: (\w+)")  # only a class, see udfs.py
 _PYTHON_ERROR = re.compile(r"^([\w.]+(?:Error|Exception))\b", re.MULTILINE)
 _JAVA_ERROR = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Error|Exception))\b")
-# What Spark says of a task that it lost, before the stack: nothing of a record stands before it.
+# Spark's message about a lost task, before the stack trace. The text before it quotes no record.
 _LOST = re.compile(r"\bLost task \S+ in stage \S+ \(TID \d+\)(?: \([^)\n]*\))?: (.+)", re.DOTALL)
 _EXECUTOR_LOST = "ExecutorLostFailure"
-# No record's doing: machines, memory, the pipes between processes, people.
+# Errors that no record causes: machines, memory, pipes between processes, operators.
 _OTHERS = re.compile(
     rf"{_EXECUTOR_LOST}|Task\w*(?:Killed|Lost)|FetchFailed|Unknown|java\.(?:io|net)\.|"
     rf"\S*(?:OutOfMemory|Interrupted|Killed)\w*|\S*SparkException: {_WORKER_ENDED}"
@@ -38,7 +37,7 @@ _NO_MEMORY = ("MemoryError", "OutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY")
 
 
 def warm(session: Any) -> None:
-    """Has Spark load what each stage needs, and start the daemon of its workers."""
+    """Makes Spark load what each stage needs, and start the daemon of its Python workers."""
     row = session.range(0, 1, 1, 1).mapInArrow(_same, "id bigint")
     row.write.format("noop").mode("overwrite").save()
 
@@ -55,8 +54,8 @@ def run_stage(
     key: str,
     attempt: str,
 ) -> None:
-    """Runs a stage until its lane hangs up. Raises CausewayError, which says nothing of what is in
-    records; retriable, unless the query threw on what it was given."""
+    """Runs a stage until its lane closes the connection. Raises CausewayError, which never quotes a
+    record; retriable unless the query threw on a record."""
     quiet()
     schema = prepared.input
     secrets = tuple(schema[SECRETS].dataType.names) if SECRETS in schema.names else ()
@@ -77,7 +76,7 @@ def run_stage(
         return prepared.apply(session.range(0, 1, 1, 1).mapInArrow(source, schema))
 
     def job() -> Any:
-        """Ready to be started, and all of Spark's plans that is kept as long as it runs."""
+        """The job, ready to start, without references to Spark's plans."""
         rows = query(1)
         plan = rows._jdf.queryExecution().executedPlan().toString()
         if collecting := len(_LEVEL.findall(plan)):
@@ -92,7 +91,7 @@ def run_stage(
 
 
 def quiet() -> None:
-    """PySpark logs what it raises, and Spark's errors quote what is in records."""
+    """Stops PySpark's logging of exceptions: Spark's errors quote records."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -104,12 +103,12 @@ def _nothing(_: object) -> bool:
 
 
 def explain(error: Exception) -> str:
-    """One line for a failed job: the class of the error and no more, as messages quote records."""
+    """One line for a failed job: only the class of the error, because messages quote records."""
     text = str(error)
     if (lost := _LOST.search(text)) is not None:
         if lost[1].startswith(_EXECUTOR_LOST):
             return "an executor was lost"
-        text = f": {lost[1]}"  # Java's class begins no line, as those of Python do
+        text = f": {lost[1]}"  # unlike Python's, Java's class does not begin a line
     if (found := _FUNCTION_ERROR.search(text)) is not None:
         return found[1]
     if (found := _ERROR_CLASS.search(text)) is not None:
@@ -123,8 +122,8 @@ def explain(error: Exception) -> str:
 
 
 def threw(error: Exception) -> bool:
-    """Whether a job failed because its query, or a function in it, threw on what it was given; else
-    a process died, or lacked memory, or Spark ended the job."""
+    """Whether a job failed because its query, or a function in it, threw on a record. Otherwise a
+    process died or lacked memory, or Spark ended the job."""
     from pyspark.errors import PySparkException
 
     if explain(error).endswith(_NO_MEMORY):

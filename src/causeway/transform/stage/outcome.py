@@ -1,14 +1,12 @@
-"""Record batches out of Arrow columns, without a Python object for each record.
+"""The outcome of a chunk: its rows, back from Spark, as record batches for each outlet.
 
-Layout of a record, from Kafka's DefaultRecord; numbers are zigzag varints, a length of -1 is null:
+Batches are encoded from Arrow columns, without a Python object for each record. Layout of a record,
+from Kafka's DefaultRecord; numbers are zigzag varints, a length of -1 is null:
 
     length | attributes 1 | timestamp delta | offset delta | key | value | count | (name | value) …
 
-Each part of it is a column: the numbers are encoded with numpy, and Arrow joins the parts of all
-records into one buffer, which is the batch's payload.
-
-What became of a chunk: its rows, back from Spark, as batches for each outlet.
-"""
+Each part of it is a column: numpy encodes the numbers, and Arrow joins the parts of all records
+into one buffer, which is the batch's payload."""
 
 from __future__ import annotations
 
@@ -26,12 +24,12 @@ from causeway.transform.channel import ChunkOutcome, OutletBatch, Refusal
 from causeway.transform.rows import MISSING, REASON, SEEN, Found, counted, plus, staying
 
 Ints = npt.NDArray[np.int64]
-RECORD_OVERHEAD, HEADER_OVERHEAD = 36, 10  # bytes, the most that lengths and numbers take
+RECORD_OVERHEAD, HEADER_OVERHEAD = 36, 10  # the most bytes of lengths and numbers
 
 
 class Columns(NamedTuple):
-    """Records of one outlet, in order. `timestamps` in ms, -1 where there is none; names in
-    `headers` are not null."""
+    """Records of one outlet, in order. `timestamps` in ms, -1 for none; names in `headers` are not
+    null."""
 
     offsets: Ints  # on the source
     timestamps: Ints
@@ -59,7 +57,7 @@ class Columns(NamedTuple):
         )
 
     def sizes(self) -> Ints:
-        """Bytes that each record takes at most, not compressed."""
+        """The most bytes that each record can take, uncompressed."""
         counts = _counts(self.headers)
         sizes = np.maximum(_lengths(self.keys), 0) + np.maximum(_lengths(self.values), 0)
         sizes += RECORD_OVERHEAD
@@ -105,7 +103,7 @@ def _records(columns: Columns) -> bytes:
     ]
     middle, tail = [_varints(value_lengths)], [_varints(header_counts)]
     headers = _header_bytes(columns.headers, header_counts) if header_counts.any() else None
-    lengths = sum(_widths(part) for part in (*head, *middle, *tail))
+    lengths = sum(_there(part).sum(axis=1) for part in (*head, *middle, *tail))
     lengths += np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)
     if headers is not None:
         lengths += _lengths(headers)
@@ -123,7 +121,7 @@ def _records(columns: Columns) -> bytes:
 
 
 def _header_bytes(headers: pa.Array, counts: Ints) -> pa.Array:
-    """What follows the count of headers, of each record."""
+    """The bytes of each record after its count of headers."""
     pairs = headers.flatten()
     names, values = pairs.field(0).cast(pa.binary()), pairs.field(1)
     one = pc.binary_join_element_wise(
@@ -155,8 +153,8 @@ def _counts(headers: pa.Array) -> Ints:
     return found
 
 
-# A column of texts of different lengths is a matrix of bytes here, a row each. Bytes of a varint
-# that are not the last have their highest bit set, so a row's end is seen by itself.
+# A column of varints is a matrix of bytes, one row for each number. All bytes of a varint but the
+# last have their highest bit set, which shows the end of the row.
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -173,19 +171,14 @@ def _varints(numbers: Ints) -> Bytes:
 
 
 def _there(numbers: Bytes) -> npt.NDArray[np.bool_]:
-    """Which bytes belong to a number: the first, and what follows one that goes on."""
+    """Which bytes belong to a number: the first, and each byte after one that continues."""
     there = np.ones(numbers.shape, np.bool_)
     there[:, 1:] = numbers[:, :-1] >= 0x80
     return there
 
 
-def _widths(numbers: Bytes) -> Ints:
-    found: Ints = _there(numbers).sum(axis=1)
-    return found
-
-
 def _joined(parts: list[Bytes]) -> pa.Array:
-    """The parts of each row behind each other, as a column."""
+    """A column with the parts of each row in sequence."""
     there = np.hstack([_there(part) for part in parts])
     ends = np.zeros(len(there) + 1, np.int32)
     np.cumsum(there.sum(axis=1), out=ends[1:])
@@ -195,7 +188,7 @@ def _joined(parts: list[Bytes]) -> pa.Array:
     )
 
 
-BATCH_BYTES = 1_000_000  # not compressed; what one record became may take more
+BATCH_BYTES = 1_000_000  # uncompressed; the results of one record may take more
 NO_NAME = "a header that it would get has no name"
 
 
@@ -206,9 +199,9 @@ def outcome_of(
     treated: pa.RecordBatch | None = None,
     why_not: Callable[[str], str | None] | None = None,
 ) -> ChunkOutcome:
-    """The outcome of a chunk, by its marker and the rows before it. `treated`: the outcomes of the
-    records that needed no Spark, if there were some. `why_not`: gives the reason if no record may
-    go to the topic of a name."""
+    """The outcome of a chunk, by its marker and the rows before it. `treated`: the outcomes of
+    records that needed no Spark. `why_not`: gives the reason if records must not go to the topic of
+    this name."""
     if treated is not None:
         rows = [*rows, _as_row(treated, rows[0].schema if rows else _ROWS)]
     if not rows:
@@ -260,12 +253,12 @@ def outcome_without_spark(number: int, mark: dict[str, Any], columns: Columns) -
 
 
 def _found(mark: dict[str, Any]) -> Found:
-    """The counts of the rules over the records that need no Spark."""
+    """The counts of the rules over the records that needed no Spark."""
     return tuple(mark["found"]), tuple(mark["missing"])
 
 
 def batch_of(columns: Columns) -> pa.RecordBatch:
-    """Records that a worker has treated itself, as `outcome_of` takes them."""
+    """Records that a worker has treated itself, in the form for `outcome_of`."""
     times = pa.array(columns.timestamps * 1000)
     arrays = [pa.array(columns.offsets), times, columns.keys, columns.values, columns.headers]
     return pa.RecordBatch.from_arrays(
@@ -273,7 +266,7 @@ def batch_of(columns: Columns) -> pa.RecordBatch:
     )
 
 
-# Of a chunk if Spark has dropped all records that it got.
+# The rows of a chunk if Spark has dropped all records that it got.
 _ROWS = pa.schema(
     [
         (REASON, pa.string()),
@@ -291,7 +284,8 @@ _ROWS = pa.schema(
 
 
 def _as_row(treated: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """As Spark's rows are; what they have besides is null, which is each record's own."""
+    """`treated` with the columns of Spark's rows; additional columns are null, which means
+    unchanged."""
     there = set(treated.schema.names)
     arrays = [
         treated.column(one.name).cast(one.type)
@@ -305,7 +299,7 @@ def _as_row(treated: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _refuse(
     table: pa.RecordBatch, mark: dict[str, Any], why_not: Callable[[str], str | None] | None
 ) -> tuple[pa.RecordBatch, dict[int, str]]:
-    """The rows to be sent on, and why source offsets are refused: then nothing of them is sent."""
+    """The rows to be sent, and the reasons of refused source offsets. Of those nothing is sent."""
     reasons = table.column(REASON)
     refused: dict[int, str] = {}
     if reasons.null_count < len(reasons):
@@ -318,7 +312,7 @@ def _refuse(
         rows = pc.list_parent_indices(headers).filter(names.is_null())
         for offset in table.column("offset").take(rows).to_pylist():
             refused.setdefault(offset, NO_NAME)
-    # Of what is refused already the names may be of any length, and `why_not` keeps them.
+    # `why_not` caches names. Names of refused records may be of any length, so skip them.
     named = table.filter(reasons.is_null()) if refused else table
     for offset, reason in _led_nowhere(named, mark, why_not):
         refused.setdefault(offset, reason)
@@ -354,7 +348,7 @@ def _led_nowhere(
 def _outlets(
     table: pa.RecordBatch, columns: Columns, mark: dict[str, Any]
 ) -> Iterator[tuple[str | None, int | None, Columns]]:
-    # Whether a query names the source's own or none: it is one outlet, so one order.
+    # The source's own topic and no topic are the same outlet, so records keep one order.
     topics = _unless(table.column("topic"), mark["topic"])
     partitions = _unless(table.column("partition"), mark["partition"])
     count = len(topics)
@@ -375,16 +369,16 @@ def _outlets(
 
 
 def _unless(column: pa.Array, own: Any) -> pa.Array:
-    """Null where it is `own`."""
+    """Null where the value is `own`."""
     return pc.if_else(pc.equal(column, pa.scalar(own, column.type)), None, column)
 
 
 def _batches(columns: Columns, mark: dict[str, Any], refusals: Ints) -> Iterator[Batch]:
-    """The records of one outlet as batches, cut between source records only."""
+    """The records of one outlet as batches, cut only between source records."""
     offsets = columns.offsets
     count = len(offsets)
     ends = np.cumsum(columns.sizes())
-    # Where a batch may end: behind the last of what one source record became. And where it must.
+    # A batch may end only after the last result of a source record; it must end at refused records.
     may = np.append(np.flatnonzero(np.diff(offsets)) + 1, count)
     must = np.append(np.unique(np.searchsorted(offsets, refusals)), count)
     start = 0

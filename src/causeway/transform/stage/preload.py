@@ -1,8 +1,8 @@
-"""What a stage's workers need, for Spark's daemon of Python workers to load before it forks."""
+"""Modules for a stage's workers, which Spark's daemon of Python workers loads before it forks."""
 
 import os
 
-# As worker.settle has it; any other would take pages first.
+# As in workers.settle; another pool would allocate pages first.
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
 import msgspec  # noqa: F401

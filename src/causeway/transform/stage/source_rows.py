@@ -1,4 +1,4 @@
-"""Source records as the Arrow rows that go into Spark."""
+"""Turns source records into the Arrow rows that go into Spark."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ ROWS_BYTES = 8 * 1024 * 1024  # of keys and values in an Arrow batch, but at lea
 
 
 class PartlyTreated(NamedTuple):
-    """A chunk before Spark: the records for Spark, with their source offsets; the number of the
-    others; and the outcomes of the others, as `rows.packed` takes them. `found`: the counts of the
-    rules over the others."""
+    """A chunk before Spark: the records for Spark with their source offsets; the number of the
+    other records; and the outcomes of these, as `rows.packed` takes them. `found`: the counts of
+    the rules over the other records."""
 
     odd: Sequence[Record]
     offsets: npt.NDArray[np.int64]
@@ -47,13 +47,13 @@ class PartlyTreated(NamedTuple):
     found: Found
 
 
-# The JSON of each part of a record that has a schema, or why there is no JSON.
-_Told = list[tuple[str | None, str | None]]
+# For each part with a schema: its JSON, or the reason why there is none.
+_Texts = list[tuple[str | None, str | None]]
 
 
 class Rows:
-    """Arrow rows as `rows.INPUT` has them, with columns `texts`, and `secrets` where there are any.
-    `schemas` makes the texts."""
+    """Makes Arrow rows of `rows.INPUT`, with columns `texts`, and `secrets` if there are any.
+    `schemas` decodes the texts."""
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ class Rows:
         self._kept: dict[str, pa.Array] = {}
 
     def markers(self, count: int) -> pa.RecordBatch:
-        """Rows that only push."""
+        """Rows that only push other rows through Spark."""
         return self._batch(count, {CHUNK: [-1] * count, MARK: [""] * count})
 
     def of(self, chunk: Chunk, known: PartlyTreated | None = None) -> Iterator[pa.RecordBatch]:
-        """The chunk's records, or only the odd ones of what is `known`; then the marker that closes
-        the chunk."""
+        """The chunk's records, or only those of `known` that need Spark; then the marker that
+        closes the chunk."""
         if known is not None:
             yield from self._cut(chunk, known.odd, known.offsets)
             mark = json.dumps(mark_of(chunk, known.found, known.others))
@@ -116,26 +116,26 @@ class Rows:
         self, chunk: Chunk, records: Sequence[Record], offsets: npt.NDArray[np.int64]
     ) -> Iterator[pa.RecordBatch]:
         start = size = 0
-        told: list[_Told] = []
+        texts: list[_Texts] = []
         for index, record in enumerate(records):
             more = len(record.key or b"") + len(record.value or b"")
             if self._schemas is not None:
-                one = self._told(self._schemas, record)
+                one = self._decoded(self._schemas, record)
                 more += sum(len(text or "") for text, _ in one)
             if size and size + more > ROWS_BYTES:
-                yield self._records(chunk, records[start:index], offsets[start:index], told)
-                start, size, told = index, 0, []
+                yield self._records(chunk, records[start:index], offsets[start:index], texts)
+                start, size, texts = index, 0, []
             size += more
             if self._schemas is not None:
-                told.append(one)
-        yield self._records(chunk, records[start:], offsets[start:], told)
+                texts.append(one)
+        yield self._records(chunk, records[start:], offsets[start:], texts)
 
     def _records(
         self,
         chunk: Chunk,
         part: Sequence[Record],
         offsets: npt.NDArray[np.int64],
-        told: Sequence[_Told],
+        texts: Sequence[_Texts],
     ) -> pa.RecordBatch:
         import numpy as np
         import pyarrow as pa
@@ -166,7 +166,7 @@ class Rows:
                 if data is not None and (why := check(data)) is not None:
                     reasons = reasons or [None] * count
                     reasons[index] = reasons[index] or why
-                    parts[name][index] = None  # or Spark would read it all the same
+                    parts[name][index] = None  # otherwise Spark would read it
         columns = {
             CHUNK: np.full(count, chunk.number),
             "offset": offsets,
@@ -178,15 +178,15 @@ class Rows:
         if self._schemas is not None:
             reasons = reasons or [None] * count
             for at, name in enumerate(self._schemas.formats):
-                columns[TEXTS[name]] = [one[at][0] for one in told]
-                reasons = [was or one[at][1] for was, one in zip(reasons, told, strict=True)]
+                columns[TEXTS[name]] = [one[at][0] for one in texts]
+                reasons = [was or one[at][1] for was, one in zip(reasons, texts, strict=True)]
             if LACKING in self.schema.names:
                 columns[LACKING] = self._lacking(self._schemas, part)
         if reasons is not None:
             columns[REASON] = reasons
         return self._batch(count, columns)
 
-    def _told(self, schemas: Schemas, record: Record) -> _Told:
+    def _decoded(self, schemas: Schemas, record: Record) -> _Texts:
         found = []
         for name in schemas.formats:
             data = record.key if name == "key" else record.value
@@ -258,7 +258,7 @@ class Rows:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _same(self, field: pa.Field, count: int) -> pa.Array:
-        """A column that is the same in all rows: null, or the secrets."""
+        """A column with the same value in all rows: null, or the secrets."""
         import pyarrow as pa
 
         kept = self._kept.get(field.name)
@@ -286,7 +286,7 @@ def mark_of(chunk: Chunk, found: Found = NONE, without_spark: int = 0) -> dict[s
 
 
 def offsets_of(batch: Batch) -> npt.NDArray[np.int64]:
-    """Of its records, on the source."""
+    """The source offsets of its records."""
     import numpy as np
 
     if batch.offsets is None:
@@ -295,7 +295,7 @@ def offsets_of(batch: Batch) -> npt.NDArray[np.int64]:
 
 
 def is_row(record: Record) -> bool:
-    """Whether it can be one of Spark's."""
+    """Whether the record can be a row of Spark."""
     known = record.timestamp is None or -TIMES < record.timestamp < TIMES
     return known and all(_is_utf8(name) for name, _ in record.headers)
 

@@ -1,17 +1,12 @@
-"""What the Python workers at both ends of a stage have in common: the way to their lane.
+"""The Python workers at both ends of a stage.
 
-A stage's first worker: chunks from the lane become Arrow rows for Spark.
+The source worker turns chunks from the lane into Arrow rows for Spark. A marker row follows the
+records of each chunk, and its `_mark` closes the chunk for the sink worker. Spark collects rows
+until an Arrow batch is full. So when no chunk waits, the source worker sends enough markers to push
+all rows through. A chunk that does not need Spark (direct.py) is answered by the source worker.
 
-Behind each chunk's records stands a marker row, whose `_mark` closes the chunk for the sink worker.
-Spark collects rows until an Arrow batch is full, so once no chunk waits as many markers follow as
-push all before them through.
-
-A chunk of which Spark is not needed (direct.py) is answered here, and never sees Spark.
-
-A stage's last worker: rows that come out of Spark become record batches for the lane.
-
-The first marker behind a chunk's rows closes the chunk, and its ChunkOutcome goes to the lane.
-"""
+The sink worker turns the rows that come out of Spark into record batches for the lane. The first
+marker after a chunk's rows closes the chunk, and its ChunkOutcome goes to the lane."""
 
 from __future__ import annotations
 
@@ -50,12 +45,12 @@ from causeway.transform.udfs import discreet_worker
 if TYPE_CHECKING:
     import pyarrow as pa
 
-WORKER_BYTES = 2 * 1024**3  # of memory: about ten times what the largest chunks take
+WORKER_BYTES = 2 * 1024**3  # of memory: about ten times the need of the largest chunks
 
 
 class LaneAddress(NamedTuple):
-    """Where a stage's lane is. All that is pickled: the secret is in the environment, under the
-    name `secret_variable`."""
+    """The address of a stage's lane. It can be pickled: the secret is in the environment variable
+    `secret_variable`."""
 
     stage: str
     attempt: str
@@ -63,10 +58,10 @@ class LaneAddress(NamedTuple):
     secret_variable: str
 
     def connect(self, end: Literal["source", "sink"]) -> tuple[SealedConnection, list[Frame]]:
-        """The connection of a worker that has greeted, and what it has heard: Setup first.
+        """A connection after the worker's greeting, and the frames received: Setup first.
 
-        Raises OSError; ConnectionError where the lane hangs up, as it does at its own end.
-        """
+        Raises OSError; ConnectionError if the lane closes the connection, as it does when it
+        ends."""
         connection = SealedConnection.open(self.address, os.environ[self.secret_variable])
         try:
             connection.send(Greeting(self.stage, self.attempt, end))
@@ -84,8 +79,8 @@ def schemas_of(
     connection: SealedConnection,
     rules: Sequence[TransformRule] = (),
 ) -> Schemas | None:
-    """The schemas of the parts with these `formats`, and for `rules`, if the JSON is for rules. The
-    lane hears if their registry does not answer. None if there are no such parts."""
+    """The schemas of the parts with these `formats`, for `rules` if the JSON is for rules. The
+    worker reports to the lane if the registry does not answer. None if there are no such parts."""
     if not formats:
         return None
     assert setup.registry is not None
@@ -97,7 +92,7 @@ def schemas_of(
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Within this context the process may take WORKER_BYTES more memory than it has; then it raises
+    """Within this context the process may take WORKER_BYTES more memory; then it raises
     MemoryError. Afterwards the limit is as before. Linux only."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with suppress(OSError, ValueError):  # no such file, or a system without the limit
@@ -112,12 +107,13 @@ def limited_memory() -> Iterator[None]:
 
 
 def settle() -> None:
-    """Prepares this process for the one thing that it does from now on."""
+    """Prepares this process for its only task: quiet errors, memory pools, no garbage collection of
+    loaded modules."""
     import pyarrow
 
     discreet_worker()
     keep_freed_memory()
-    # Arrow's own pools give back what is free: each batch would pay for new pages.
+    # Arrow's own pools return free memory, so each batch would allocate new pages.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     gc.freeze()
 
@@ -125,9 +121,9 @@ def settle() -> None:
 @dataclass(frozen=True, slots=True)
 class SourceWorker:
     """The function for `mapInArrow`. `secrets`: the fields of the column `secrets`, in its order;
-    `push`: marker rows that push all before them through; `texts`: columns for the JSON of parts;
-    `decodes`: the formats of those that have any; `types`: DataTypes that the JSON of parts is
-    read as; `rules`: those that the JSON is for; `shortcut`: what can be done without Spark."""
+    `push`: how many markers push all rows through; `texts`: columns for the JSON of parts;
+    `decodes`: the formats of these parts; `types`: DataTypes that the JSON of parts is read as;
+    `rules`: the rules that the JSON is for; `shortcut`: what needs no Spark."""
 
     lane: LaneAddress
     secrets: tuple[str, ...]
@@ -162,7 +158,7 @@ class SourceWorker:
                 treat = Direct(self.shortcut.open(setup.secrets), rows).answer
             yield from bounded(self._all(connection, frames, treat, markers), markers)
         except ConnectionError:
-            return  # the lane's end is ours
+            return  # the lane ended
         finally:
             connection.close()
 
@@ -173,8 +169,8 @@ class SourceWorker:
         treat: Callable[[Chunk], Answer],
         markers: pa.RecordBatch,
     ) -> Iterator[pa.RecordBatch]:
-        """Of `frames` and all that come. Raises ConnectionError at the end."""
-        waits = False  # something in Spark, to be pushed through
+        """Rows for `frames` and all later frames. Raises ConnectionError at the end."""
+        waits = False  # whether Spark holds rows of a chunk
         while True:
             for chunk in frames:
                 assert isinstance(chunk, Chunk)
@@ -193,8 +189,8 @@ class SourceWorker:
 
 
 def bounded(batches: Iterator[pa.RecordBatch], markers: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batches`, with `markers` behind large records: Spark's own batches end after as many rows,
-    whatever these hold."""
+    """`batches`, with `markers` after large records: Spark's own batches end after a number of
+    rows, however large the rows are."""
     size = count = 0
     for batch in batches:
         yield batch
@@ -206,13 +202,13 @@ def bounded(batches: Iterator[pa.RecordBatch], markers: pa.RecordBatch) -> Itera
 
 
 WhyNot = Callable[[str], str | None]
-_NAMES = 10_000  # of topics, whose answers are kept
+_NAMES = 10_000  # of topics whose results are cached
 
 
 @dataclass(frozen=True, slots=True)
 class SinkWorker:
     """The function for `mapInArrow`; yields no rows. `encodes`: the formats of parts that it writes
-    by their schemas; `rules`: those that the JSON was for."""
+    by their schemas; `rules`: the rules that the JSON was for."""
 
     lane: LaneAddress
     encodes: Mapping[str, str] = field(default_factory=dict)
@@ -238,7 +234,7 @@ class SinkWorker:
                 for outcome in chunks.add(batch):
                     connection.send_all(outcome)
         except ConnectionError:
-            # The lane has gone. The source worker sees it too, and so the rows end.
+            # The lane is gone. The source worker notices it too, so the rows end.
             connection.close()
             for _ in batches:
                 pass
@@ -247,16 +243,16 @@ class SinkWorker:
 
 
 class OutcomeReader:
-    """Rows as `rows.OUTPUT` has them, in order, cut into chunks."""
+    """Cuts rows of `rows.OUTPUT`, in order, into chunks."""
 
     def __init__(self, schemas: Schemas | None = None, why_not: WhyNot | None = None) -> None:
-        """`schemas`: of the parts that are to be written by them; `why_not`: see outcome_of."""
+        """`schemas`: of the parts to be written by schemas; `why_not`: see outcome_of."""
         self._schemas = schemas
         self._why_not = why_not
         self._rows: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> Iterator[ChunkOutcome]:
-        """The outcomes of chunks that `batch` closes."""
+        """The outcomes of the chunks that `batch` closes."""
         import numpy as np
 
         from causeway.transform.stage.outcome import outcome_of

@@ -1,0 +1,232 @@
+"""Questions to one cluster: its topics, where partitions end, and which of our records it has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
+
+from causeway_producer.client import SideClient
+from causeway_producer.errors import OF_TOPICS, SettingsError, code_of
+from causeway_producer.records import position_of
+from causeway_producer.spool import Place
+
+TopicPartitionKey = tuple[str, int]
+
+TIMEOUT_S = 10.0
+CREATION_S = 3.0  # the question itself may create a topic, which is unknown for that long
+_PAUSE_S = 0.1
+_LOG_TIMEOUT_S = 30.0
+_RECORDS_AT_ONCE = 1000
+CONSUME_S = 0.2
+
+
+class SeenTopic(NamedTuple):
+    partitions: int
+    cluster_id: str
+
+
+def describe(client: SideClient, topic: str, *, creation_s: float = CREATION_S) -> SeenTopic:
+    """Raises KafkaException: the topic's error, or that there was no answer in time. The topic may
+    be unknown for `creation_s`."""
+    begun = time.monotonic()
+    patience_s = {
+        KafkaError.UNKNOWN_TOPIC_OR_PART: creation_s,
+        KafkaError._UNKNOWN_TOPIC: creation_s,
+        KafkaError.LEADER_NOT_AVAILABLE: TIMEOUT_S,
+    }
+    while True:
+        waited = time.monotonic() - begun
+        metadata = client.list_topics(topic, max(_PAUSE_S, TIMEOUT_S - waited))
+        found = metadata.topics[topic]
+        if found.error is None:
+            return SeenTopic(len(found.partitions), metadata.cluster_id or "")
+        if waited >= patience_s.get(found.error.code(), 0):
+            raise KafkaException(found.error)
+        time.sleep(_PAUSE_S)
+
+
+def common_partitions(topic: str, seen: Mapping[str, SeenTopic], *, least: bool) -> int:
+    """The number of partitions to write to, from the sides that answered. Raises SettingsError."""
+    clusters = {each.cluster_id for each in seen.values()}
+    if len(seen) > 1 and len(clusters) == 1 and "" not in clusters:
+        names = " and ".join(seen)
+        raise SettingsError(
+            f"produce to {topic}", f"{names} are the same cluster, {clusters.pop()}"
+        )
+    counts = {name: each.partitions for name, each in seen.items()}
+    if len(set(counts.values())) > 1 and not least:
+        found = ", ".join(f"{count} on {name}" for name, count in counts.items())
+        raise SettingsError(
+            f"produce to {topic}",
+            f"it has different numbers of partitions: {found}",
+            'make them equal, or use those that both have: partition_counts="least"',
+        )
+    return min(counts.values())
+
+
+def writable(settings: Mapping[str, Any], topic: str) -> bool:
+    """Whether the topic exists and we may write to it. Raises KafkaException without an answer."""
+    admin = confluent_kafka.admin.AdminClient(dict(settings))
+    asked = admin.describe_topics(
+        TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_S
+    )
+    try:
+        allowed = asked[topic].result(TIMEOUT_S).authorized_operations
+    except KafkaException as error:
+        if code_of(error) in OF_TOPICS:
+            return False
+        raise
+    return not allowed or AclOperation.WRITE in allowed
+
+
+def ends(
+    admin: AdminClient, partitions: list[TopicPartitionKey], timeout_s: float = TIMEOUT_S
+) -> dict[TopicPartitionKey, int]:
+    """The end offsets that the leaders show to readers of uncommitted records."""
+    asked = {TopicPartition(*each): OffsetSpec.latest() for each in partitions}
+    if not asked:
+        return {}
+    answers = admin.list_offsets(asked, request_timeout=timeout_s)
+    return {
+        (at.topic, at.partition): answer.result(timeout_s).offset for at, answer in answers.items()
+    }
+
+
+@dataclass(slots=True)
+class _Reading:
+    """`end`: the offset at which the consumer came to the end of the partition."""
+
+    place: Place
+    end: int = -1
+    failed: KafkaError | None = None
+
+
+class LookBack:
+    """Reads the logs of one side to find how many of our records it has.
+
+        … acknowledged │ ours  others'  ours  ours │ end
+                       └───────────read────────────┘    the last of ours decides: all before it
+                                                        are there, none behind it is
+
+    That holds since each partition gets our records in order and without gaps. A request of a
+    process that died, or of a client that was given up, can still be on its way. So reading lasts
+    until no record of ours has come for `settle_s`, counted from the last one that came."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        identity: str,
+        places: Mapping[TopicPartitionKey, Place],
+        *,
+        settle_s: float,
+        going_on: Callable[[], bool],
+    ) -> None:
+        """`places`: from where to read. Reading ends early once `going_on` returns False."""
+        self._settings = settings
+        self._identity = identity
+        self._readings = {where: _Reading(place) for where, place in places.items()}
+        self._settle_s = settle_s
+        self._going_on = going_on
+
+    def read(self) -> tuple[dict[TopicPartitionKey, Place], dict[str, KafkaError]]:
+        """How far each partition has come, and the topics that cannot be read. Raises
+        KafkaException if the side does not answer."""
+        if self._readings:
+            self._read()
+        failed = {
+            topic: reading.failed
+            for (topic, _), reading in self._readings.items()
+            if reading.failed is not None
+        }
+        return {
+            where: each.place for where, each in self._readings.items() if where[0] not in failed
+        }, failed
+
+    def _read(self) -> None:
+        consumer = confluent_kafka.Consumer(
+            {
+                **self._settings,
+                "group.id": f"causeway-{self._identity}",  # required; nothing is committed
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "isolation.level": "read_uncommitted",
+                "auto.offset.reset": "earliest",  # retention may have deleted the offset
+                "enable.partition.eof": True,
+            }
+        )
+        admin = confluent_kafka.admin.AdminClient(dict(self._settings))
+        try:
+            self._set_missing_aside(consumer.list_topics(timeout=_LOG_TIMEOUT_S).topics)
+            consumer.assign(
+                [
+                    TopicPartition(*where, self._readings[where].place.offset)
+                    for where in self._left()
+                ]
+            )
+            quiet_since = heard = time.monotonic()
+            while self._going_on():
+                messages = [
+                    message
+                    for message in consumer.consume(_RECORDS_AT_ONCE, CONSUME_S)
+                    if not _of_the_group(message)
+                ]
+                news = [self._take(message) for message in messages]
+                now = time.monotonic()
+                if any(news):
+                    quiet_since = now
+                if messages:
+                    heard = now
+                left = self._left()
+                if any(self._readings[where].end < 0 for where in left):
+                    if now - heard > _LOG_TIMEOUT_S:
+                        raise KafkaException(
+                            KafkaError(KafkaError._TIMED_OUT, "its logs cannot be read")
+                        )
+                elif now - quiet_since >= self._settle_s:
+                    now_at = ends(admin, left, _LOG_TIMEOUT_S)
+                    if all(self._readings[where].end >= now_at[where] for where in left):
+                        break
+        finally:
+            consumer.close()
+
+    def _left(self) -> list[TopicPartitionKey]:
+        return [where for where, reading in self._readings.items() if reading.failed is None]
+
+    def _set_missing_aside(self, topics: Mapping[str, Any]) -> None:
+        """A consumer waits for partitions that do not exist, without an error."""
+        for (topic, partition), reading in self._readings.items():
+            seen = topics.get(topic)
+            if seen is None or partition not in seen.partitions:
+                error = seen.error if seen is not None else None
+                reading.failed = error or KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def _take(self, message: Any) -> bool:
+        """Whether it is a record of ours that was not known to be there."""
+        error = message.error()
+        reading = self._readings.get((message.topic(), message.partition()))
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            if reading is None or error.code() not in OF_TOPICS:
+                raise KafkaException(error)
+            reading.failed = error
+        elif reading is None:
+            pass
+        elif error is not None:
+            reading.end = message.offset()
+        else:
+            position = position_of(self._identity, message.headers()) or 0
+            before = reading.place.position
+            reading.place = Place(max(position, before), message.offset() + 1)
+            return position > before
+        return False
+
+
+def _of_the_group(message: Any) -> bool:
+    """The client asks for its group, although nothing is committed. Reading needs no such right."""
+    error = message.error()
+    return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED

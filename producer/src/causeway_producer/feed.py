@@ -1,0 +1,257 @@
+"""Hands a side the records of the journal, in order: the one way in which records get to a client.
+
+A record that its client or its brokers refuse is sent again alone, when nothing else is on its way,
+so that its neighbours in a batch are not refused with it.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message
+
+from causeway_producer.client import Call, SideClient
+from causeway_producer.errors import REFUSALS, TopicError
+from causeway_producer.hub import OLD_RECORDS, Copy, Hub
+from causeway_producer.journal import JournalCursor
+from causeway_producer.records import Chunk, Record
+from causeway_producer.topics import SideTopics
+
+
+class Fed(enum.Enum):
+    """`ALL`: the client has all of the journal. `FULL`: it takes no more now."""
+
+    MORE = 1
+    FULL = 2
+    ALL = 3
+
+
+class Feed:
+    """How far one side has read the journal. All methods are called with the lock."""
+
+    def __init__(self, index: int, hub: Hub, topics: SideTopics) -> None:
+        self._index = index
+        self._hub = hub
+        self._topics = topics
+        self._journal = hub.spool.journal
+        self._cursor = JournalCursor()
+        self._read = 0  # the last position that was read; 0 after a step back
+        self._from = 0  # all before it was given to the client, is there, or was skipped
+        self._skipped = 0  # the first position that was left in the journal for its topic, or 0
+        self._chunk: Chunk | None = None  # read, and not yet looked at
+        self._calls: Sequence[Call] = ()  # read, and not yet taken by the client
+        self._copies: Sequence[tuple[Copy, int]] = ()  # of these calls, with their positions
+        self._suspects: set[int] = set()  # at least one of these was refused
+        self._each = True  # each record gets its own answer
+        self.alone = 0  # the suspect that is on its way, without any other record
+
+    def below(self) -> int:
+        """Every record before this position was handed over, or is on the side."""
+        return min(self._from, self._skipped or self._from)
+
+    def behind_bytes(self) -> int:
+        """Bytes of the journal that hold records that the client was not given yet."""
+        cursor = self._journal.cursor(self._skipped) if self._skipped else self._cursor
+        return self._journal.behind(cursor)
+
+    def has_skipped(self) -> bool:
+        return self._skipped > 0
+
+    def close(self) -> None:
+        self._cursor.close()
+
+    def start(self) -> None:
+        """From the beginning of the journal, after the side's logs were read. A record may have
+        been refused: so that its error is not missed, each record gets its own answer."""
+        self._each = True
+        self._from = self._skipped = self.alone = 0
+        self._rewind(0)
+
+    def resume(self) -> bool:
+        """Goes back to the first record that was skipped; False if there is none."""
+        if self._skipped:
+            position, self._skipped = self._skipped, 0
+            self._rewind(position)
+            return True
+        return False
+
+    def suspect(self, positions: Iterable[int]) -> None:
+        """These are sent one by one the next time."""
+        self._suspects.update(positions)
+
+    def step(self, client: SideClient) -> Fed:
+        """Gives the client one chunk at the most. Raises TopicError."""
+        if not self._calls:
+            newest = self._hub.newest
+            if self._read == newest:
+                return self._end(newest)
+            self._chunk = chunk = self._chunk or self._journal.read(self._cursor)
+            if not self._pass_gap(client, chunk.first if chunk else newest + 1):
+                return Fed.FULL
+            self._chunk = None
+            self._read = chunk.last if chunk else newest
+            if chunk is None:
+                return self._end(newest)
+            self._prepare(client, chunk)
+        if not self._hand_over(client):
+            return Fed.FULL
+        self._from = max(self._from, self._read + 1)
+        return Fed.MORE if self._read != self._hub.newest else self._end(self._read)
+
+    def _end(self, newest: int) -> Fed:
+        self._suspects.clear()
+        self._each = False
+        self._from = newest + 1
+        return Fed.ALL
+
+    def _rewind(self, position: int) -> None:
+        """Reads the journal again from there. Records that were given are not sent again."""
+        self._cursor.close()
+        self._cursor = self._journal.cursor(position)
+        self._chunk, self._calls, self._copies = None, (), ()
+        self._read = 0
+        self._from = min(self._from, position)
+
+    def _pass_gap(self, client: SideClient, below: int) -> bool:
+        """Records that the application waits for, and that the journal does not show, were in a
+        damaged place: the side does not get them. False if it has to be called again later."""
+        if self._read + 1 >= below:
+            return True
+        for partition in self._hub.partitions.values():
+            copy = partition.copies[self._index]
+            for record in partition.waiting_between(max(self._read, copy.given), below):
+                if self._topics.waits(partition):
+                    self._skip(record[0])
+                    break
+                if len(client):  # those before it are to be answered first
+                    return False
+                error = KafkaError(KafkaError._STATE, "its place in the spool is damaged")
+                message = self._hub.message(partition, record, error)
+                self._hub.refuse(self._index, copy, record[0], error, message)
+        return True
+
+    def _prepare(self, client: SideClient, chunk: Chunk) -> None:
+        """The calls for records that the client has not got. Each record gets its own answer if
+        the application may wait for it. Else the last of each partition answers for all."""
+        hub, index = self._hub, self._index
+        each = self._each or hub.on_side_delivery is not None
+        each |= chunk.wanted and chunk.first > hub.first and hub.speaks(index)
+        some_wait = self._topics.any_wait()
+        calls: list[Call] = []
+        copies: list[tuple[Copy, int]] = []
+        lasts: dict[Copy, tuple[int, list[int]]] = {}
+        identity = hub.spool.identity
+        for record, headers in zip(chunk.records, chunk.headers(identity), strict=True):
+            position, number, timestamp, key, value, _ = record
+            partition = hub.partitions[number]
+            copy = partition.copies[index]
+            if position <= copy.given:
+                if copy.heard < position <= copy.there:
+                    self._found(copy, record)
+                continue
+            if some_wait and self._topics.waits(partition):
+                self._skip(position)
+                continue
+            alone = each or not copy.known_until
+            callback = client.callback(copy, (position,)) if alone else None
+            calls.append(
+                (
+                    partition.topic, value, key, partition.partition, callback, None,
+                    timestamp, headers,
+                )
+            )  # fmt: skip
+            copies.append((copy, position))
+            if not alone:
+                _, positions = lasts.get(copy, (0, []))
+                positions.append(position)
+                lasts[copy] = (len(calls) - 1, positions)
+        for copy, (at, positions) in lasts.items():
+            call = calls[at]
+            calls[at] = (*call[:4], client.callback(copy, positions), *call[5:])
+        self._calls, self._copies = calls, copies
+
+    def _found(self, copy: Copy, record: Record) -> None:
+        """Its log has the record, and the answer may have been lost with a client."""
+        position = record[0]
+        copy.heard = position
+        if position <= self._hub.first:
+            return
+        self._hub.acknowledged[self._index] += 1
+        if self._hub.on_side_delivery is not None:
+            message = self._hub.message(copy.partition, record)
+            self._hub.tell_side(self._index, None, message)
+        self._hub.deliver(copy.partition)
+
+    def _skip(self, position: int) -> None:
+        """Leaves it in the journal: its topic has to wait."""
+        self._skipped = min(position, self._skipped or position)
+
+    def _hand_over(self, client: SideClient) -> bool:
+        """Whether the client took all calls."""
+        while count := self._how_many(client):
+            taken, error = client.hand(self._calls[:count])
+            for copy, position in self._copies[:taken]:
+                copy.given = position
+            self._calls, self._copies = self._calls[taken:], self._copies[taken:]
+            if taken < count and (error is None or not self._not_taken(error)):
+                return False
+        return not self._calls
+
+    def _how_many(self, client: SideClient) -> int:
+        """Calls that the client may get at once."""
+        if not self._calls:
+            return 0
+        if not (self._suspects or self.alone):
+            return self._known_calls()
+        position = self._copies[0][1]
+        if position != self.alone:
+            if len(client) and (self.alone or position in self._suspects):
+                return 0
+            self._suspects.discard(self.alone)  # the side has it
+            self.alone = position if position in self._suspects else 0
+        return 1
+
+    def _known_calls(self) -> int:
+        """A broker that does not know a producer takes any first sequence from it: if a later batch
+        arrives before the first, the first cannot follow. So the first record of a copy waits
+        for its answer alone, and the records of old chunks wait for those of the chunk before."""
+        now = time.monotonic()
+        begun: set[Copy] = set()
+        for count, (copy, _) in enumerate(self._copies):
+            if copy.known_until > now:
+                continue
+            if copy not in begun:
+                if copy.given > copy.there:
+                    return count
+                begun.add(copy)
+            elif copy.known_until != OLD_RECORDS:
+                return count
+        return len(self._copies)
+
+    def _not_taken(self, error: Any) -> bool:
+        """The client itself refused the next call. Whether to go on with the others."""
+        topic, value, key, number, _, _, timestamp, headers = self._calls[0]
+        copy, position = self._copies[0]
+        if error.code() not in REFUSALS:
+            raise TopicError(topic, error)
+        if position != self.alone:
+            self._suspects.add(position)
+            self._each = True
+            self._rewind(position)
+            return False
+        message = Message(
+            topic=topic, partition=number, key=key, value=value, headers=headers,
+            timestamp=(TIMESTAMP_CREATE_TIME, timestamp), error=error,
+        )  # fmt: skip
+        self._calls, self._copies = self._calls[1:], self._copies[1:]
+        self.refuse(copy, error, message)
+        return True
+
+    def refuse(self, copy: Copy, error: Any, message: Any) -> None:
+        """The record that was sent alone was refused."""
+        position, self.alone = self.alone, 0
+        self._suspects.discard(position)
+        self._hub.refuse(self._index, copy, position, error, message)

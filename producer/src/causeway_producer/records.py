@@ -1,0 +1,116 @@
+"""Records: the id that both copies carry, and the form in which the spool holds them.
+
+The header `causeway.id` is `<identity>/<life>-<number>` in ASCII, such as `orders-app.5f3a/3-1042`.
+A *life* is one run of a producer on its spool; the spool counts lives. The number counts the
+records of a life in the order in which `produce` took them. Inside this package life and number are
+one integer, the record's *position*. Positions only grow.
+"""
+
+from __future__ import annotations
+
+import marshal
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
+
+from causeway_producer.earlier_format import records_in_batches
+
+Header = tuple[str, bytes | None]
+Callback = Callable[..., Any] | None
+
+ID_HEADER = "causeway.id"
+_NUMBER_BITS = 40
+_NUMBER_MASK = (1 << _NUMBER_BITS) - 1
+_ID = re.compile(rb"([^/]+)/(\d+)-(\d+)")
+_FORMAT = 2  # of marshal; the same since Python 2.5
+
+
+Record = tuple[int, int, int, bytes | None, bytes | None, list[Header] | None]
+"""Position, partition (the number by which the spool knows topic and partition), timestamp in ms,
+key, value, and the headers without the id. An exact tuple: marshal writes no subclass."""
+
+
+class Chunk:
+    """The records of one write to the spool, in order. `wanted`: the application may wait for the
+    delivery of single records."""
+
+    __slots__ = ("_marked", "records", "wanted")
+
+    def __init__(self, records: list[Record], *, wanted: bool = True) -> None:
+        self.records = records
+        self.wanted = wanted
+        self._marked: list[list[Header]] | None = None
+
+    @property
+    def first(self) -> int:
+        return self.records[0][0]
+
+    @property
+    def last(self) -> int:
+        return self.records[-1][0]
+
+    def headers(self, identity: str) -> list[list[Header]]:
+        """The headers of each record, with its id. Built once for both sides."""
+        if self._marked is None:
+            mark = f"{identity}/{self.first >> _NUMBER_BITS}-".encode()  # a chunk is of one life
+            self._marked = [
+                [*(record[5] or ()), (ID_HEADER, mark + b"%d" % (record[0] & _NUMBER_MASK))]
+                for record in self.records
+            ]
+        return self._marked
+
+
+def first_position(life: int) -> int:
+    """All positions of that life are greater."""
+    return life << _NUMBER_BITS
+
+
+def record_id(identity: str, position: int) -> bytes:
+    return f"{identity}/{position >> _NUMBER_BITS}-{position & _NUMBER_MASK}".encode()
+
+
+def position_of(identity: str, headers: Iterable[Header] | None) -> int | None:
+    """None if the record is not from the producer with that identity."""
+    for name, value in headers or ():
+        if name == ID_HEADER and value and (found := _ID.fullmatch(value)) is not None:
+            whose, life, number = found.groups()
+            if whose == identity.encode():
+                return int(life) << _NUMBER_BITS | int(number)
+    return None
+
+
+def encode(records: list[Record]) -> bytes:
+    """One chunk of the spool: a list of tuples, by marshal."""
+    return marshal.dumps(records, _FORMAT)
+
+
+def decode(content: bytes) -> list[Record]:
+    """Also reads the encoded batches of earlier versions. Raises SettingsError if these are
+    compressed and the package that unpacks them is missing."""
+    found = marshal.loads(content)  # noqa: S302  (a file of our own)
+    if type(found) is list:
+        return found
+    return sorted(
+        (
+            (*row[:5], [header for header in row[5] if header[0] != ID_HEADER] or None)
+            for row in records_in_batches(found)
+        ),
+        key=lambda record: record[0],
+    )
+
+
+def message_of(
+    topic: str, partition: int, record: Record, identity: str, error: Any = None
+) -> Message:
+    """For a record without an answer of a broker. Its offset is None."""
+    return Message(
+        topic=topic,
+        partition=partition,
+        key=record[3],
+        value=record[4],
+        headers=[*(record[5] or ()), (ID_HEADER, record_id(identity, record[0]))],
+        timestamp=(TIMESTAMP_CREATE_TIME, record[2]),
+        error=error,
+    )
