@@ -194,8 +194,12 @@ class RegistryKeys(Keys):
     url: str | None = key(
         "causeway.registry.url", TEXT, None, "Schema registry of this cluster (http or https)."
     )
-    username: str | None = key("causeway.registry.username", TEXT, None, "Who asks it.")
-    password: Secret | None = key("causeway.registry.password", SECRET, None, "Their password.")
+    username: str | None = key(
+        "causeway.registry.username", TEXT, None, "User name for the registry."
+    )
+    password: Secret | None = key(
+        "causeway.registry.password", SECRET, None, "Password of that user."
+    )
     token: Secret | None = key(
         "causeway.registry.token",
         HEADER,

@@ -22,7 +22,7 @@ SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
     """`ca_pem`: trusted certificates, or None for the system's; `cert_pem` (chain) and `key_pem`
-    (unencrypted PKCS8 or PKCS1) for mutual TLS. `verify_hostname` is false where
+    (unencrypted PKCS8 or PKCS1) for mutual TLS. `verify_hostname` is false if
     `ssl.endpoint.identification.algorithm` is empty; `versions`: TLSv1.2, TLSv1.3 or both."""
 
     ca_pem: str | None = None
@@ -34,10 +34,10 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSettings:
-    """A grant of RFC 6749 at `token_endpoint`; `fields`: what is asked with besides, such as a
-    refresh token. Without a secret (an empty one) the client only says its name. `ca_pem`: all that
-    is trusted there; None: what the system trusts, and the cluster's connections. `access_token`:
-    one that somebody gave; then nobody is asked, and the rest is empty."""
+    """A grant of RFC 6749 at `token_endpoint`; `fields`: more fields of the request, such as a
+    refresh token. With an empty secret the client sends only its id. `ca_pem`: the trusted
+    certificates of the endpoint; None: those of the system and of the cluster. `access_token`: a
+    fixed token; then the other fields are empty and no endpoint is called."""
 
     token_endpoint: str
     client_id: str

@@ -1,4 +1,4 @@
-"""What a file says before it is checked: keys with texts and places."""
+"""The unchecked content of a file: keys with texts and places, and the problems that are found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from causeway.errors import ConfigError
 
 _SECRET_KEY = re.compile(
     r"password|passphrase|secret|jaas|credential|token(?!\.endpoint)|ssl\.keystore\.key|private"
-    r"|webhook\.url",  # whoever knows that of a chat can write there
+    r"|webhook\.url",  # the URL of a chat's webhook allows to post there
     re.IGNORECASE,
 )
 _REMARK = re.compile(r"\s#")
@@ -23,18 +23,18 @@ _Model = TypeVar("_Model", bound=Keys)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One property. `resolved` is set where the value came from outside the file; `missing` where
-    it was to and could not be had: that has been told, and nothing that rests on it is judged."""
+    """One property. `resolved`: the value came from outside the file. `missing`: the value should
+    come from outside and was not found; a problem says so, and later checks skip the entry."""
 
     key: str
     value: str = field(repr=False)
-    line: int  # 1-based, of the key; 0 where there is no file
+    line: int  # 1-based, of the key; 0: not from a file
     resolved: bool = False
     missing: bool = False
 
     @property
     def secret(self) -> bool:
-        """Whether the value must not be shown. What a transform is called tells nothing."""
+        """Whether the value must not be shown. The name of a transform does not count."""
         name = key_in_transform(self.key) if is_transform_key(self.key) else self.key
         return self.resolved or _SECRET_KEY.search(name) is not None
 
@@ -45,14 +45,14 @@ class Entry:
 
     @property
     def remark(self) -> str:
-        """The hint for a value with a remark behind it, such as `false # for now`: Java's property
-        files know comments only as lines of their own. Empty for other values, and for secrets."""
+        """A hint for a value with a comment after it, such as `false # for now`: in Java's property
+        files a comment is a line of its own. Empty for other values, and for secrets."""
         if self.secret or not _REMARK.search(self.value):
             return ""
         return " (# does not end a value: move the comment to a line of its own)"
 
     def told(self, error: ConfigError) -> str:
-        """`error`, which is about this value, as a person may see it."""
+        """The text of `error`, which is about this value, without secrets."""
         if not self.secret:
             return str(error)
         return f"{error.cause} ({error.remedy})" if error.remedy else error.cause
@@ -63,7 +63,7 @@ class Entry:
 
     @property
     def spot(self) -> str:
-        """`place` for what names the key by itself; empty where there is none."""
+        """`place` for a text that already names the key; empty if the entry has no line."""
         return f"line {self.line}" if self.line else ""
 
 
@@ -82,7 +82,7 @@ class PropertyFile:
 
 @dataclass(slots=True)
 class Problems:
-    """What is wrong with `subject`, one line each, in the order found, each once."""
+    """The problems of `subject`: one line each, in the order found, without repetitions."""
 
     subject: str
     lines: list[str] = field(default_factory=list)

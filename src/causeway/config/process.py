@@ -39,38 +39,42 @@ class HttpSettings(Keys):
         "causeway.http.port",
         whole(0, 65535, -1).then(_unless_negative),
         8490,
-        "Where a run serves metrics, the REST API and probes. 0: on any free port, which it tells;"
-        " -1: nowhere.",
+        "Port for metrics, the REST API and probes. 0: any free port, which the run prints; -1: no"
+        " port.",
     )
     host: str = _key(
         "causeway.http.host",
         TEXT,
         "127.0.0.1",
-        "Address for that port. Any that other machines reach needs TLS, and a token or clients'"
-        " certificates.",
+        "Address for that port. An address that other machines reach needs TLS, and a token or"
+        " client certificates.",
     )
     token: Secret | None = _key(
         "causeway.http.token",
         TOKEN,
         None,
-        "What clients must send as `Authorization: Bearer …`, at least 16 characters, such as"
+        "Token that clients must send as `Authorization: Bearer …`: at least 16 characters, such as"
         " `${env:VAR}`.",
     )
     certificate: str | None = _key(
         "causeway.http.tls.certificate",
         TEXT,
         None,
-        "PEM file of the server's certificate and its chain, for https. It is read again when it"
+        "PEM file with the server's certificate and its chain, for https. It is read again when it"
         " changes.",
     )
     key: str | None = _key(
-        "causeway.http.tls.key", TEXT, None, "PEM file of its private key, without a password."
+        "causeway.http.tls.key",
+        TEXT,
+        None,
+        "PEM file with the certificate's private key, without a password.",
     )
     client_ca: str | None = _key(
         "causeway.http.tls.client.ca",
         TEXT,
         None,
-        "PEM file of certificates: only clients whose own is signed by one of them may connect.",
+        "PEM file with certificates: only clients with a certificate that one of them has signed"
+        " may connect.",
     )
 
 
@@ -82,16 +86,19 @@ class WebhookSettings(Keys):
         "causeway.webhook.url",
         ADDRESS.then(Secret),
         None,
-        "Where the leading driver posts what happens, as JSON.",
+        "URL to which the leading driver posts events, as JSON.",
     )
     token: Secret | None = _key(
-        "causeway.webhook.token", HEADER, None, "What is sent there as `Authorization: Bearer …`."
+        "causeway.webhook.token",
+        HEADER,
+        None,
+        "Token that is sent there as `Authorization: Bearer …`.",
     )
     secret: Secret | None = _key(
         "causeway.webhook.secret",
         TEXT.then(Secret),
         None,
-        "Key of the signature (HMAC, SHA-256) of what is posted.",
+        "Key of the signature (HMAC, SHA-256) of the posts.",
     )
 
 
@@ -103,8 +110,8 @@ class RunSettings(Keys):
         "causeway.lanes",
         COUNT,
         None,
-        "Lanes (Spark tasks) that copy. Default: one for each two cores of this machine, and as "
-        "many as a transform wants; what local[N] names; one a core of a Spark cluster.",
+        "Number of lanes (Spark tasks) that copy. Default: one for each two cores of this machine,"
+        " and as many as a transform wants; N for local[N]; one for each core of a Spark cluster.",
     )
     progress_interval_s: float = _key(
         "causeway.progress.interval.ms",
@@ -116,13 +123,13 @@ class RunSettings(Keys):
         "causeway.lease.ms",
         whole(1000, 3_600_000).then(_seconds),
         10_000,
-        "How long a lane, or a leading driver, may go on without a sign from the other end.",
+        "How long a lane, or a leading driver, works without a sign of life from the other end.",
     )
     deleted_topics_retention_s: float | None = _key(
         "causeway.deleted.topics.retention.ms",
         whole(0, LONG_MAX, -1).then(_seconds),
         7 * 24 * 3600 * 1000,
-        "How long the status shows topics that the source no longer has; -1: for ever.",
+        "How long the status shows topics that were deleted on the source; -1: for ever.",
     )
     connections: int = _key(
         "causeway.connections", whole(1, 64), 2, "Connections of a lane to each target broker."
@@ -131,36 +138,36 @@ class RunSettings(Keys):
         "causeway.in.flight",
         whole(1, 1000),
         None,
-        "Produce requests unanswered on a connection. Default: 16, or 16 for each 5 ms of the round"
+        "Produce requests in flight on a connection. Default: 16, or 16 for each 5 ms of the round"
         " trip.",
     )
     lane_buffer_bytes: int | None = _key(
         "causeway.lane.buffer.bytes",
         whole(1 << 20, 1 << 40),
         None,
-        "Most bytes of batches a lane holds in memory. Default: 64 MiB, or 256 MiB where it reads"
-        " over a long line.",
+        "Maximum bytes of batches that a lane holds in memory. Default: 64 MiB, or 256 MiB for a"
+        " source with a long round trip.",
     )
     metrics_port: int | None = _key(
         "causeway.metrics.port",
         whole(1, 65535),
         None,
-        "Where Prometheus reads metrics. Default: nowhere.",
+        "Port for Prometheus. Default: none.",
     )
     metrics_host: str = _key(
         "causeway.metrics.host",
         TEXT,
         "127.0.0.1",
-        "Address for that port: only this machine reads there unless you name another one, such as"
-        " 0.0.0.0 for all.",
+        "Address for that port. Only this machine can read there, unless you set another address,"
+        " such as 0.0.0.0 for all.",
     )
     metrics_names: tuple[str, ...] = _key(
         "causeway.metrics.names",
         LIST,
         "",
-        "More names by which clients may call that port, such as a Kubernetes service's: "
-        "`causeway.mirrors.svc`. This machine's name and addresses are always allowed; calls by "
-        "other names are refused.",
+        "More host names that clients may use for that port, such as the name of a Kubernetes"
+        " service: `causeway.mirrors.svc`. This machine's name and addresses are always allowed;"
+        " requests with other host names are refused.",
     )
     http: HttpSettings = HttpSettings(port=None)
     webhook: WebhookSettings | None = None  # its `url` is set
@@ -185,7 +192,7 @@ def spark_text(spark: Mapping[str, str | Secret], name: str, default: str) -> st
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches `host`. No other name is asked for."""
+    """Whether only this machine reaches `host`. No name is looked up."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

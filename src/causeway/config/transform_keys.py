@@ -1,4 +1,4 @@
-"""The keys of a flow's transforms, `causeway.transform.NAME.*`: beside keys.py, one table."""
+"""The keys of a flow's transforms, `causeway.transform.NAME.*`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SECRET_FIELD = "secret."  # noqa: S105 - how a key begins
 
 @dataclass(frozen=True, kw_only=True)
 class TransformKeys(Keys):
-    """Of one transform; the names stand behind `causeway.transform.NAME.`."""
+    """Of one transform, after the prefix `causeway.transform.NAME.`."""
 
     topics: tuple[Pattern, ...] = key(
         "topics",
         PATTERNS,
         "",
-        "Whose records it is for: patterns of names on the source (required). Of several transforms"
-        " the first of the list that matches a topic is its only one.",
+        "Topics of the transform: patterns of names on the source (required). If several transforms"
+        " of the list match a topic, only the first one is used.",
     )
     sql: str | None = key("sql", RAW, None, "A SELECT over the view `records`.")
     sql_file: str | None = key(
@@ -51,10 +51,12 @@ class TransformKeys(Keys):
         "value.format",
         FORMAT,
         None,
-        "What values are: `json`, `string`, `binary`, or `avro` or `protobuf` by a"
+        "Format of the values: `json`, `string`, `binary`, or `avro` or `protobuf` by a"
         " [schema registry](../how-to/schema-registry.md). Default: `binary`, for rules `json`.",
     )
-    key_format: TransformFormat = key("key.format", FORMAT, "binary", "What keys are, likewise.")
+    key_format: TransformFormat = key(
+        "key.format", FORMAT, "binary", "Format of the keys, likewise."
+    )
     value_schema: str | None = key(
         "value.schema",
         TEXT,
@@ -62,42 +64,46 @@ class TransformKeys(Keys):
         "Spark DDL, such as `id BIGINT, name STRING`: the value is a struct of these columns, not"
         " text.",
     )
-    key_schema: str | None = key("key.schema", TEXT, None, "The same of keys.")
+    key_schema: str | None = key("key.schema", TEXT, None, "The same for keys.")
     on_error: Literal["stop", "dead-letter"] = key(
         "on.error",
         choice("stop", "dead-letter"),
         "stop",
-        "What becomes of a record that cannot be treated: its partition stops before it, or it goes"
-        " to a topic on the source cluster (`dead-letter`).",
+        "What to do with a record that cannot be transformed: stop its partition before the record"
+        " (`stop`), or write the record to a topic on the source cluster (`dead-letter`).",
     )
     dead_letter_topic: str | None = key(
         "dead.letter.topic",
         TEXT,
         None,
-        "That topic; never mirrored. Default: `__causeway.A.B.NAME.dead-letters`.",
+        "Name of that topic, which is never mirrored. Default: `__causeway.A.B.NAME.dead-letters`.",
     )
     lanes: int = key("lanes", COUNT, 1, "How many lanes share the partitions of its topics.")
     registry_url: str | None = key(
         "registry.url", TEXT, None, "Schema registry (http or https), for `avro` and `protobuf`."
     )
-    registry_username: str | None = key("registry.username", TEXT, None, "Who asks it.")
-    registry_password: Secret | None = key("registry.password", SECRET, None, "Their password.")
+    registry_username: str | None = key(
+        "registry.username", TEXT, None, "User name for the registry."
+    )
+    registry_password: Secret | None = key(
+        "registry.password", SECRET, None, "Password of that user."
+    )
 
 
 TRANSFORM_REGISTRY_TLS = {
-    "registry.ssl.truststore.location": "File of certificates trusted for the registry. Default:"
+    "registry.ssl.truststore.location": "File of trusted certificates for the registry. Default:"
     " the system's.",
-    "registry.ssl.truststore.password": "Its password (JKS, PKCS12).",
+    "registry.ssl.truststore.password": "Password of that file (JKS, PKCS12).",
     "registry.ssl.truststore.type": "JKS, PKCS12 or PEM.",
     "registry.ssl.truststore.certificates": "Trusted certificates as PEM text.",
 }
 TRANSFORM_SECRETS = {
-    "secret.FIELD": "A value that must not stand in a query, such as a key: the text names it"
-    " `secrets.FIELD`. Usually `${env:VAR}` or `${file:/path:key}`."
+    "secret.FIELD": "A value that must not be written into a query, such as a key. The query refers"
+    " to it by `secrets.FIELD`. Usually `${env:VAR}` or `${file:/path:key}`."
 }
 
 TRANSFORM_NAMES = TransformKeys.key_names() | TRANSFORM_REGISTRY_TLS.keys()
-# What Spark's plans show to all: nothing from outside the file is put in.
+# Spark's plans show these texts to everyone, so no value from outside the file is put in.
 TEXTS = ("sql", "python", "rules")
 TEXT_KEYS = ("sql", "sql.file", "python", "rules", "rules.file")
 _TEXT = re.compile(rf"(?:.*->.*\.)?{re.escape(TRANSFORM_FAMILY)}[^.]*\.(?:{'|'.join(TEXTS)})")
@@ -120,14 +126,14 @@ def is_transform_key(name: str) -> bool:
 
 
 def key_in_transform(name: str) -> str:
-    """What stands behind `causeway.transform.NAME.` in such a key."""
+    """The part of such a key after `causeway.transform.NAME.`."""
     return name.partition(TRANSFORM_FAMILY)[2].partition(".")[2]
 
 
 def no_references(name: str) -> str:
-    """Why the text of key `name` is refused that has `${...}` in it."""
+    """Why the text of key `name` must not have `${...}` in it."""
     transform, _ = split_transform_key(name[name.index(TRANSFORM_FAMILY) :])
     return (
-        "a query stands in Spark's plans for all to see, so ${...} cannot be in it: set"
+        "Spark's plans show a query to everyone, so a query cannot have ${...} in it: set"
         f" {TRANSFORM_FAMILY}{transform}.secret.FIELD and write secrets.FIELD"
     )

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 from causeway.formats.loading import Form, default_form, is_yaml, load, read_entries
 
 if TYPE_CHECKING:
-    from causeway.formats.causeway_yaml.schema import schema_text
-    from causeway.formats.causeway_yaml.to_properties import to_properties
+    from causeway.formats.causeway_yaml.read import YamlEntry
+    from causeway.formats.causeway_yaml.reference import schema_text
+    from causeway.formats.connectors import read_connectors
     from causeway.formats.conversion import Converted, convert
     from causeway.formats.mirror_maker1 import load_mm1
     from causeway.formats.mm2 import load_mm2, settings_of
-    from causeway.formats.properties import load_properties, read_properties, resolve
+    from causeway.formats.properties import load_properties, read_properties, resolve, to_properties
 
 _LAZY = {
+    "YamlEntry": "causeway_yaml.read",
+    "read_connectors": "connectors",
     "Converted": "conversion",
     "convert": "conversion",
     "load_mm1": "mirror_maker1",
@@ -27,14 +30,15 @@ _LAZY = {
     "load_properties": "properties",
     "read_properties": "properties",
     "resolve": "properties",
-    "schema_text": "causeway_yaml.schema",
+    "schema_text": "causeway_yaml.reference",
     "settings_of": "mm2",
-    "to_properties": "causeway_yaml.to_properties",
+    "to_properties": "properties",
 }
 
 __all__ = [
     "Converted",
     "Form",
+    "YamlEntry",
     "convert",
     "default_form",
     "is_yaml",
@@ -42,6 +46,7 @@ __all__ = [
     "load_mm1",
     "load_mm2",
     "load_properties",
+    "read_connectors",
     "read_entries",
     "read_properties",
     "resolve",

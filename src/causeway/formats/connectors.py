@@ -25,7 +25,7 @@ from causeway import filters
 from causeway.config import Entry
 from causeway.config.reading import ALIASES, OFFSETS_TOPIC, Effect, audit_key, is_worker_key
 from causeway.errors import ConfigError, OtherFormError
-from causeway.formats.causeway_yaml.to_properties import to_properties
+from causeway.formats.properties import to_properties
 from causeway.naming import PACKAGE, is_legal_name
 
 _CLASS: Final = "connector.class"
@@ -52,7 +52,7 @@ _OF_CLIENTS: Final = ("consumer.", "producer.", "admin.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connector:
+class MirrorConnector:
     """`name`: empty if the JSON has none."""
 
     name: str
@@ -100,10 +100,10 @@ def read_connectors(path: Path) -> PropertyText | None:
             "it has no MirrorSourceConnector, so it copies nothing",
             "write the connectors of a flow into one file, as a JSON list",
         )
-    flows: dict[tuple[str, str], list[Connector]] = {}
+    flows: dict[tuple[str, str], list[MirrorConnector]] = {}
     for each in sources:
         flows.setdefault((each.alias("source"), each.alias("target")), []).append(each)
-    return _Writer(path, found, flows).written()
+    return _EntryWriter(path, found, flows).written()
 
 
 def refused(path: Path, found: PropertyText) -> OtherFormError:
@@ -116,7 +116,7 @@ def refused(path: Path, found: PropertyText) -> OtherFormError:
     )
 
 
-def _connectors(path: Path) -> list[Connector]:
+def _connectors(path: Path) -> list[MirrorConnector]:
     if path.suffix.lower() != ".json":
         return []
     try:
@@ -126,7 +126,7 @@ def _connectors(path: Path) -> list[Connector]:
     return list(_found(document, ""))
 
 
-def _found(document: Any, name: str) -> Iterator[Connector]:
+def _found(document: Any, name: str) -> Iterator[MirrorConnector]:
     if isinstance(document, list):
         for each in document:
             yield from _found(each, "")
@@ -140,7 +140,7 @@ def _found(document: Any, name: str) -> Iterator[Connector]:
         }
         said = config[_CLASS].strip().removeprefix(PACKAGE)
         named = config.get("name", name)
-        yield Connector(name=named, kind=_KINDS.get(said, said), config=config)
+        yield MirrorConnector(name=named, kind=_KINDS.get(said, said), config=config)
     elif isinstance(document.get("config"), dict):
         yield from _found(document["config"], str(document.get("name", name)))
     else:
@@ -150,12 +150,12 @@ def _found(document: Any, name: str) -> Iterator[Connector]:
                 yield from _found(info, key)
 
 
-class _Writer:
+class _EntryWriter:
     def __init__(
         self,
         path: Path,
-        found: Sequence[Connector],
-        flows: Mapping[tuple[str, str], list[Connector]],
+        found: Sequence[MirrorConnector],
+        flows: Mapping[tuple[str, str], list[MirrorConnector]],
     ) -> None:
         self._path = path
         self._found = found
@@ -188,7 +188,7 @@ class _Writer:
             )
         return PropertyText(entries=self._entries, notes=tuple(self._notes))
 
-    def _flow(self, pair: tuple[str, str], sources: Sequence[Connector]) -> None:
+    def _flow(self, pair: tuple[str, str], sources: Sequence[MirrorConnector]) -> None:
         source, target = (alias or side for side, alias in zip(_SIDES, pair, strict=True))
         flow = f"{source}->{target}"
         together = {
@@ -219,7 +219,7 @@ class _Writer:
             )
         self._positions(flow, target, sources, config)
 
-    def _one(self, flow: str, sources: Sequence[Connector]) -> dict[str, str]:
+    def _one(self, flow: str, sources: Sequence[MirrorConnector]) -> dict[str, str]:
         """The config of the connectors that copy records, which may share the topics of a flow."""
         own = ("name", "topics", "tasks.max")
         first, *others = ({k: v for k, v in e.config.items() if k not in own} for e in sources)
@@ -267,7 +267,7 @@ class _Writer:
                 self._add(f"{flow}.{key}", value)
 
     def _positions(
-        self, flow: str, target: str, sources: Sequence[Connector], config: Mapping[str, str]
+        self, flow: str, target: str, sources: Sequence[MirrorConnector], config: Mapping[str, str]
     ) -> None:
         """Adds the topic of Connect's positions of the connectors."""
         if len(sources) == 1 and sources[0].name:

@@ -16,15 +16,14 @@ from causeway import filters
 from causeway.config import TRANSFORMS, Entry, Problems, is_transform_key, key_in_transform
 from causeway.config.reading import parse_jaas, split_key
 from causeway.errors import ConfigError
-from causeway.formats.causeway_yaml import forms, login, shape
+from causeway.formats.causeway_yaml import forms, shape
 from causeway.formats.causeway_yaml.document import Fields, parse, read_document
 from causeway.formats.causeway_yaml.read import read_entries
-from causeway.formats.causeway_yaml.to_properties import to_properties
 from causeway.formats.causeway_yaml.write import said, to_yaml
 from causeway.formats.connectors import read_connectors
 from causeway.formats.loading import Form, default_form, is_resource, is_yaml
-from causeway.formats.properties import parse_properties, read_properties
-from causeway.formats.strimzi import logins
+from causeway.formats.logins import JAAS, with_login_modules, without_login_parts
+from causeway.formats.properties import parse_properties, read_properties, to_properties
 from causeway.formats.strimzi.read import read_resource
 from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE, Secrets
 
@@ -67,7 +66,7 @@ def convert(path: Path, to: Form | None = None) -> Converted:
     else:
         text = to_yaml(entries, comments=found.comments)
         document = parse(text, str(path), problems)
-        back = login.settle(read_entries(document, problems), problems)
+        back = without_login_parts(read_entries(document, problems), problems)
         beside = document.values.get("properties")
         carried = tuple(beside.values) if isinstance(beside, Fields) else ()
         problems.raise_if_any()
@@ -85,14 +84,14 @@ def _read(path: Path, problems: Problems) -> _Read:
         return _Read(entries=connectors.entries, notes=connectors.notes)
     document = read_document(path, problems)
     if not is_resource(document):
-        entries = login.settle(read_entries(document, problems), problems)
+        entries = without_login_parts(read_entries(document, problems), problems)
         problems.raise_if_any()
         return _Read(form=Form.CAUSEWAY, entries=entries, comments=_comments(path))
     where = os.environ.get(VARIABLE)
     directory = Path(where) if where else Path(MOUNTED)
     secrets = Secrets(directory=directory, problems=problems, unseen=not where)
     resource = read_resource(document, problems, secrets, carry=True)
-    settled = logins.settle(resource.entries, problems, resolved=False)
+    settled = with_login_modules(resource.entries, problems, resolved=False)
     problems.raise_if_any()
     notes = resource.warnings
     if not where and any(f"${{dir:{MOUNTED}/" in each.value for each in settled.values()):
@@ -126,7 +125,7 @@ def same_text(name: str, text: str, other: str) -> bool:
     """Whether two texts of the key `name` mean the same."""
     if text == other:
         return True
-    if name == login.JAAS:
+    if name == JAAS:
         return parse_jaas(text) == parse_jaas(other)
     if is_transform_key(name):
         parts: tuple[shape.Section, ...] = (shape.transform(),)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from causeway import filters, renames
+from causeway import filters
 from causeway.config import (
     OF_FLOWS,
     OLD_NAMES,
@@ -41,10 +41,10 @@ from causeway.config.reading import (
     is_recipe,
     key_warnings,
     listed_transforms,
-    load_policy,
     open_spark_warnings,
     read_transforms,
     recipe_note,
+    replication_policy,
     run_settings,
     schema_settings,
     shown_place,
@@ -59,10 +59,8 @@ from causeway.config.reading import (
     without_dead_letters,
     without_loops,
 )
-from causeway.errors import ConfigError
-from causeway.filters import POLICY
 from causeway.formats.properties import load_properties
-from causeway.naming import KAFKAS, PACKAGE, ReplicationPolicy, is_legal_name
+from causeway.naming import is_legal_name
 
 _FILTERS = {
     "topic.filter.class": "DefaultTopicFilter",
@@ -263,7 +261,7 @@ def _link(
         )
     ]
     _check_classes(own, problems)
-    policy = _policy(own, keys, here, there, problems)
+    policy = replication_policy(own, keys, here, there, problems)
     control = with_offsets(
         _control(own, problems), entries, _flow_keys(entries, source, target), source, target
     )
@@ -363,42 +361,6 @@ def _check_classes(own: Entries, problems: Problems) -> None:
     if "transforms" in own and own["transforms"].value.strip():
         # Passing them over in silence could let data out that they were to mask.
         problems.add(f"{own['transforms'].place}: Connect's read_transforms cannot run here")
-
-
-def _policy(
-    own: Entries, keys: FlowKeys, source: str, target: str, problems: Problems
-) -> ReplicationPolicy | None:
-    named = own.get(POLICY)
-    class_name, custom = keys.policy_class, None
-    try:
-        if class_name.removeprefix(PACKAGE) not in KAFKAS:
-            config = {
-                "source.cluster.alias": source,
-                "target.cluster.alias": target,
-                "replication.policy.separator": keys.policy_separator,
-            }
-            custom = load_policy(class_name.strip(), config)
-            if named is not None and named.secret:
-                class_name = "the policy"
-        policy = ReplicationPolicy.from_class(
-            class_name,
-            separator=keys.policy_separator,
-            internal_separator_enabled=keys.policy_internal_separator,
-            internal_topics=keys.internal_topics,
-            source_alias=source,
-            renames=renames.parse(keys.rename),
-            custom=custom,
-        )
-        policy.tells_source(source)  # which asks it for names, as all will
-    except ConfigError as error:
-        said = error.operation.removeprefix("use ")
-        entry = own.get({"read the pattern": renames.KEY, "name topic": POLICY}.get(said, said))
-        text = entry.told(error) if entry else str(error)
-        if said == POLICY and named is not None and named.secret:
-            text = f"{POLICY}: what it names cannot be used"  # the cause quotes it
-        problems.add(f"{entry.spot}: {text}" if entry and entry.spot else text)
-        return None
-    return policy
 
 
 def _old_names(entries: Entries) -> list[str]:

@@ -1,4 +1,4 @@
-"""Java property files: syntax by `javaproperties`, then `${...}` resolved as Kafka would.
+"""Reads and writes Java property files, and resolves `${...}` as Kafka does.
 
 ${env:NAME}  ${file:/path/to.properties:key}  ${dir:/path:file}     Kafka's config providers
 ${NAME}                                                             an environment variable
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from causeway.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(?:([^}:]*):(?:([^}]*):)?)?([^}]*)\}")
 _LINE_END = re.compile(r"\r\n?|\n")
+# Names that need no declaration, and their kinds.
+PROVIDERS = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
 _PROVIDER_CLASSES = {
     "EnvVarConfigProvider": "env",
     "FileConfigProvider": "file",
@@ -74,8 +76,7 @@ def resolve(
     entries: Mapping[str, Entry], environment: Mapping[str, str], problems: Problems
 ) -> dict[str, Entry]:
     """`entries` with their references replaced; what cannot be resolved goes to `problems`."""
-    providers = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
-    providers.update(declared_providers(entries, problems))
+    providers = PROVIDERS | declared_providers(entries, problems)
     resolver = _Resolver(providers=providers, environment=environment, problems=problems)
     return {key: resolver.entry(entry) for key, entry in entries.items()}
 
@@ -189,3 +190,63 @@ class _Resolver:
         except (OSError, UnicodeDecodeError) as error:
             cause = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             return None, f"{file}: {cause}"
+
+
+_PROVIDER_REFERENCE = re.compile(r"\$\{(env|file|dir|directory):")
+
+
+def to_properties(entries: Mapping[str, Entry], *, comments: Iterable[str] = ()) -> str:
+    """ASCII: whatever else a value holds is escaped, as Java does. Providers of references are
+    declared, which MirrorMaker 2 wants. `comments` go before all."""
+    texts = {key: entry.value for key, entry in entries.items()}
+    if "config.providers" not in texts:
+        texts.update(_providers_of(texts))
+    first = {"clusters": texts.pop("clusters")} if "clusters" in texts else {}
+    return "".join(_lines({**first, **texts}, comments))
+
+
+def _providers_of(texts: Mapping[str, str]) -> dict[str, str]:
+    """The keys that declare the providers of references in `texts`."""
+    used = sorted({name for text in texts.values() for name in _PROVIDER_REFERENCE.findall(text)})
+    if not used:
+        return {}
+    class_of = {kind: name for name, kind in _PROVIDER_CLASSES.items()}
+    classes = {
+        f"config.providers.{name}.class": _PACKAGE + class_of[PROVIDERS[name]] for name in used
+    }
+    return {"config.providers": ", ".join(used), **classes}
+
+
+def _lines(texts: Mapping[str, str], comments: Iterable[str]) -> Iterator[str]:
+    for line in comments:
+        yield f"# {javaproperties.to_comment(line)[1:]}".rstrip() + "\n"
+    group = None
+    for key, text in texts.items():
+        of = _group(key)
+        if group is not None and of != group:
+            yield "\n"
+        group = of
+        yield _line(key, text) + "\n"
+
+
+def _group(key: str) -> str:
+    """What stands together: a flow's keys, or a cluster's, or Spark's."""
+    source, arrow, rest = key.partition("->")
+    return f"{source}->{rest.partition('.')[0]}" if arrow else key.partition(".")[0]
+
+
+def _line(key: str, text: str) -> str:
+    """Text of several lines on as many, each but the last continued."""
+    escaped = javaproperties.escape(key)
+    lines = text.split("\n")
+    if lines[-1] == "" and len(lines) > 1:
+        lines[-2:] = [f"{lines[-2]}\n"]
+    if len(lines) == 1:
+        return f"{escaped} = {_value(text)}"
+    return f"{escaped} = \\\n    " + "\\n\\\n    ".join(_value(line) for line in lines)
+
+
+def _value(text: str) -> str:
+    """As behind ` = `, where only a backslash and what is not ASCII text mean something else."""
+    escaped = re.sub(r"[^ -~]|\\", lambda match: javaproperties.escape(match[0]), text)
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped

@@ -8,8 +8,7 @@ from typing import Any
 
 from causeway import filters
 from causeway.errors import ConfigError
-from causeway.formats import is_yaml, load, read_entries
-from causeway.formats.connectors import read_connectors
+from causeway.formats import is_yaml, load, read_connectors, read_entries
 from causeway.mm2_diff.behaviour import BehaviourDifference, differences, flows
 from causeway.mm2_diff.keys import KeyEffect, KeyUse, key_uses
 

@@ -15,7 +15,7 @@ from causeway.config.reading import (
     shown_place,
     split_key,
 )
-from causeway.formats.causeway_yaml.read import YamlEntry
+from causeway.formats import YamlEntry
 
 
 class KeyEffect(StrEnum):

@@ -123,4 +123,4 @@ def test_a_comment_behind_a_value_is_named() -> None:
         )
     }
     (line,) = key_warnings(entries, ALIASES)
-    assert line == "# does not end a value, and is part of the value here: topics (line 3)"
+    assert line == "# does not end a value, so it is part of the value here: topics (line 3)"

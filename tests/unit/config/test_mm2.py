@@ -185,13 +185,13 @@ def test_warnings_name_every_key_without_effect(tmp_path: Path) -> None:
     )
     meaningless, not_yet, misplaced, unknown = settings.warnings
     assert meaningless == (
-        "without meaning here, being about Connect: predicates (line 6),"
+        "without meaning here, because they are about Connect: predicates (line 6),"
         " A->B.errors.retry.timeout (line 7), tasks.max (line 8),"
         " A.offset.flush.timeout.ms (line 9)"
     )
     assert not_yet == "not acted on in this version: B.producer.acks (line 10)"
     assert misplaced == (
-        "without effect where they stand: consumer.fetch.max.bytes (line 15)"
+        "without effect in this place: consumer.fetch.max.bytes (line 15)"
         " (write it as CLUSTER.consumer.fetch.max.bytes), B.replication.factor (line 16)"
         " (write it as replication.factor, or for a flow as A->B.replication.factor)"
     )
@@ -467,5 +467,7 @@ def test_a_rule_that_hides_origins_is_refused_where_a_long_way_leads_back(tmp_pa
         "clusters=A,B,C\nC.bootstrap.servers=c:1\nB->C.enabled=true\nC->A.enabled=true\n"
     )
     assert len(load(tmp_path, circle + "A->B.causeway.rename = o(.*) => p$1\n").links) == 4
-    with pytest.raises(ConfigError, match=r"A->B: what .* B->C and C->A may bring it back"):
+    with pytest.raises(
+        ConfigError, match=r"A->B: the names that .* B->C and C->A may mirror it back"
+    ):
         load(tmp_path, circle + "A->B.causeway.rename = o.* => p\n")

@@ -159,12 +159,12 @@ def test_the_name_of_an_entry_point_is_enough(
         ("team_name:Suffix", "put the folder of team_name.py into PYTHONPATH, or install it"),
         ("team_names.py:Suffix", "cannot be imported (write team_names:Suffix)"),
         ("team-names:Suffix", "a class is named module:Class"),
-        ("team_names:value", "team_names:value is no class"),
+        ("team_names:value", "team_names:value is not a class"),
         (
             "team_names:NoUpstream",
             "it has no method upstream_topic (docs/reference/names.md has them)",
         ),
-        ("team_names:Broken", "it cannot be made: OSError: no file of teams"),
+        ("team_names:Broken", "its constructor failed: OSError: no file of teams"),
         ("team_names:Silent", "team_names:Silent.format_remote_topic returned NoneType, not str"),
     ],
 )

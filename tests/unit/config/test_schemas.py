@@ -98,7 +98,7 @@ def test_translation_has_its_own_words(tmp_path: Path) -> None:
         ),
         (
             REGISTRIES.replace("b:8081", "b:8081/contexts/.X") + "causeway.schemas.context = A",
-            "its registry's URL names a context already",
+            "the URL of the target's registry already names a context",
         ),
         (
             REGISTRIES + "causeway.schemas.context = a b",
@@ -167,5 +167,5 @@ A->B.causeway.transform.pii.rules = drop value.$.mail
 A->B.causeway.transform.pii.value.format = avro
 A->B.causeway.transform.pii.registry.url = """
     told = refusal(tmp_path, f"{REGISTRIES}{transform}https://a:8081")
-    assert "name http://b:8081" in told
+    assert "set it to http://b:8081" in told
     assert read(tmp_path, f"{REGISTRIES}{transform}http://b:8081") is not None

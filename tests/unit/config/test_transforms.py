@@ -147,14 +147,14 @@ def test_nothing_from_outside_goes_into_a_text(tmp_path: Path, kind: str) -> Non
     text = PII.replace("sql = SELECT *", f"{kind} = SELECT ${{env:KEY}}")
     for environment in ({}, {"KEY": "swordfish"}):
         told = refused(tmp_path, text, **environment)
-        assert f"pii.{kind} (line 7): a query stands in Spark's plans for all to see" in told
+        assert f"pii.{kind} (line 7): Spark's plans show a query to everyone" in told
         assert "causeway.transform.pii.secret.FIELD" in told
         assert "swordfish" not in told
         assert "not set" not in told
 
 
 TOPICS = "A->B.causeway.transform.pii.topics = customers"
-ONE_OF = "one of .sql, .sql.file, .python, .rules and .rules.file is needed"
+ONE_OF = "set exactly one of .sql, .sql.file, .python, .rules and .rules.file"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ ONE_OF = "one of .sql, .sql.file, .python, .rules and .rules.file is needed"
         ),
         (
             "A->B.causeway.transforms = pii\n" + TOPICS,
-            f"A->B.causeway.transforms (line 5) names pii: {ONE_OF}, and there is none",
+            f"A->B.causeway.transforms (line 5) names pii: {ONE_OF}, and none is set",
         ),
         (
             PII.replace(".topics", ".topcs"),
@@ -299,7 +299,7 @@ def test_unknown_keys_are_warned_of(tmp_path: Path) -> None:
         + "A->B.causeway.transform.pii.on.eror = stop\nA.causeway.transform.pii.sql = x\n"
         + "causeway.transform.sql = SELECT\n".replace("sql", "pii"),
     ).warnings[:1]
-    assert "without effect where they stand: A.causeway.transform.pii.sql (line 9)" in warning
+    assert "without effect in this place: A.causeway.transform.pii.sql (line 9)" in warning
     (unknown,) = load(tmp_path, PII + "A->B.causeway.transform.pii.on.eror = stop\n").warnings
     assert unknown == (
         "unknown keys: A->B.causeway.transform.pii.on.eror (line 8) (did you mean"

@@ -10,7 +10,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from causeway.formats import convert, schema_text
-from causeway.formats.causeway_yaml.schema import schema
+from causeway.formats.causeway_yaml.reference import schema
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = ROOT / "docs" / "reference" / "causeway.schema.json"
@@ -20,7 +20,8 @@ GOOD = {"clusters": {"A": {"bootstrap": "a:1"}, "B": {"bootstrap": ["b:1"]}}}
 
 def test_what_is_published_is_up_to_date() -> None:
     assert PUBLISHED.read_text() == schema_text(), (
-        "python -m causeway.formats.causeway_yaml.schema > docs/reference/causeway.schema.json"
+        "python -m causeway.formats.causeway_yaml.reference --schema"
+        " > docs/reference/causeway.schema.json"
     )
 
 

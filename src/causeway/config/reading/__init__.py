@@ -17,7 +17,7 @@ from causeway.config.reading.circles import (
 )
 from causeway.config.reading.known import CLUSTER_KEYS, ROLE_KEYS, is_worker_key
 from causeway.config.reading.login import parse_jaas
-from causeway.config.reading.policies import load_policy
+from causeway.config.reading.policies import replication_policy
 from causeway.config.reading.precedence import (
     ALIASES,
     OFFSETS_TOPIC,
@@ -73,12 +73,12 @@ __all__ = [
     "is_worker_key",
     "key_warnings",
     "listed_transforms",
-    "load_policy",
     "offsets_topic",
     "open_spark_warnings",
     "parse_jaas",
     "read_transforms",
     "recipe_note",
+    "replication_policy",
     "run_settings",
     "schema_settings",
     "shown_place",

@@ -1,6 +1,6 @@
-"""What becomes of each key of a MirrorMaker 2 file: acted on, known, misplaced or unknown.
+"""Sorts the keys of a MirrorMaker 2 file: acted on, known, misplaced or unknown.
 
-None is silently dropped: all but the first kind are named in the warnings.
+No key is ignored silently: the warnings name all keys but those that are acted on.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Effect(Enum):
     ACTED_ON = auto()
     MEANINGLESS = auto()  # about how Connect works
     NOT_YET = auto()  # known to MirrorMaker 2, Connect or Kafka's clients
-    MISPLACED = auto()  # has an effect elsewhere, none where it stands
+    MISPLACED = auto()  # has an effect only in another place
     UNKNOWN = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`hint` says where a misplaced key belongs, or what an unknown one may be meant to be."""
+    """`hint` says where a misplaced key belongs, or which key an unknown one may mean."""
 
     effect: Effect
     hint: str = ""
@@ -76,7 +76,7 @@ _MM1_CONSUMER = frozenset({"group.id", "metadata.max.age.ms"})
 def split_key(key: str, aliases: Iterable[str]) -> tuple[str, str]:
     """`(prefix, rest)`, the prefix being `A->B`, an alias (the longest that fits) or empty.
 
-    A name that stands for itself does so though an alias fits: many call a cluster `source`, and
+    A flow's key has no prefix even if an alias fits: many people call a cluster `source`, and
     `source.cluster.alias` is a flow's key."""
     if key in _TOP_FINE or key in known.FLOW:
         return "", key
@@ -94,7 +94,7 @@ def split_key(key: str, aliases: Iterable[str]) -> tuple[str, str]:
 
 
 def audit_key(key: str, aliases: Iterable[str]) -> Finding:
-    """What becomes of `key` (its value not considered)."""
+    """What Causeway does with `key`, whatever its value."""
     prefix, rest = split_key(key, aliases)
     if not prefix:
         return _top_level(rest, aliases)
@@ -102,24 +102,24 @@ def audit_key(key: str, aliases: Iterable[str]) -> Finding:
 
 
 def key_warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[str]:
-    """Of a MirrorMaker 2 file: at most one line for each kind of finding, naming every key."""
+    """Of a MirrorMaker 2 file: at most one line for each effect, with every key."""
     findings = [(entry, audit_key(entry.key, aliases)) for entry in entries.values()]
     remarks = [
         _place(entry, finding)
         for entry, finding in findings
         if entry.remark and finding.effect is Effect.ACTED_ON and not is_transform_key(entry.key)
     ]
-    text = f"# does not end a value, and is part of the value here: {', '.join(remarks)}"
+    text = f"# does not end a value, so it is part of the value here: {', '.join(remarks)}"
     return [*([text] if remarks else []), *_lines(findings)]
 
 
 def shown_place(entry: Entry, aliases: Iterable[str]) -> str:
-    """Where `entry` stands, by its key if that is one that may be shown."""
+    """The place of `entry`; its key is hidden if it may be a piece of a secret."""
     return _place(entry, audit_key(entry.key, aliases))
 
 
 def client_key_warnings(entries: Mapping[str, Entry], role: str) -> list[str]:
-    """The same of a client's own file, as MirrorMaker 1 has: `role` is consumer or producer."""
+    """The same for a client's file of MirrorMaker 1: `role` is consumer or producer."""
     return _lines((entry, _of_client_file(entry.key, role)) for entry in entries.values())
 
 
@@ -145,25 +145,25 @@ def _lines(findings: Iterable[tuple[Entry, Finding]]) -> list[str]:
         hint = f" ({finding.hint})" if finding.hint else ""
         places[finding.effect].append(f"{_place(entry, finding)}{hint}")
     texts = {
-        Effect.MEANINGLESS: "without meaning here, being about Connect",
+        Effect.MEANINGLESS: "without meaning here, because they are about Connect",
         Effect.NOT_YET: "not acted on in this version",
-        Effect.MISPLACED: "without effect where they stand",
+        Effect.MISPLACED: "without effect in this place",
         Effect.UNKNOWN: "unknown keys",
     }
     return [f"{text}: {', '.join(places[kind])}" for kind, text in texts.items() if places[kind]]
 
 
 def _place(entry: Entry, finding: Finding) -> str:
-    """A secret that was written on several lines without backslashes leaves keys that are pieces
-    of it: only what looks like a key, or nearly is one, is quoted."""
+    """A secret that was written on several lines without backslashes leaves pieces of the secret
+    as keys. So only text that looks like a key, or nearly is one, is shown."""
     unknown = finding.effect is Effect.UNKNOWN
     if unknown and not finding.hint and not _LIKE_A_KEY.fullmatch(entry.key):
-        return f"what stands in line {entry.line}" if entry.line else "one that is hidden"
+        return f"the key in line {entry.line}" if entry.line else "a hidden key"
     return entry.place
 
 
 def is_done_anyway(name: str, value: str) -> bool:
-    """Whether `name=value`, whatever stands before the name, says what Causeway does anyway."""
+    """Whether Causeway does anyway what `name=value` asks for, with any prefix before the name."""
     values = next((v for key, v in known.AGREED.items() if f".{name}".endswith(f".{key}")), ())
     return value.replace(" ", "") in values
 
@@ -262,8 +262,8 @@ def _of_role(role: str, name: str, prefix: str) -> Finding:
 
 def _of_override(name: str, prefix: str) -> Finding | None:
     """Of a connector's `ROLE.override.KEY`; None for other keys. Connect's own producer writes a
-    connector's records, so `producer.override.` reaches it. Connect has no consumer and no admin
-    client that reads for MirrorMaker, so the other two reach none of its clients."""
+    connector's records, so `producer.override.` reaches it. MirrorMaker uses no consumer and no
+    admin client of Connect, so the other two have no effect."""
     role, dot, rest = name.partition(".override.")
     if not dot or role not in ROLE_KEYS:
         return None

@@ -24,7 +24,7 @@ _PLAIN = frozenset("-_")
 
 
 def check_circles(links: list[LinkSettings], problems: Problems) -> None:
-    """Flows in a circle are fine only where names tell where a topic came from."""
+    """Refuses flows in a circle unless names or headers show where a topic came from."""
     names = [link.name for link in links]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.add(f"two flows would be called {name}: set source.cluster.alias for one")
@@ -45,21 +45,21 @@ def check_circles(links: list[LinkSettings], problems: Problems) -> None:
             seen.append({link.name, *back})
             circle = " and ".join([link.name, *back])
             problems.add(
-                f"records would go round for ever through {circle}: {reason};"
-                " headers tell, with causeway.provenance = header for each of these flows; for one"
-                " that only `causeway failback` has begin, set causeway.way.back = true"
+                f"records would go round for ever through {circle}: {reason}."
+                " Set causeway.provenance = header for each of these flows, or causeway.way.back ="
+                " true for a flow that only `causeway failback` starts"
             )
         unclear = [rename.rule for rename in link.policy.renames if rename.exact is None]
         if unclear and (round_about := _long_way(links, link)):
             problems.add(
-                f"{link.name}: what '{unclear[0]}' makes does not tell where it came from, and"
-                f" {' and '.join(round_about)} may bring it back: write a rule with one group, and"
-                " plain text around it"
+                f"{link.name}: the names that '{unclear[0]}' makes do not show where a topic came"
+                f" from, and {' and '.join(round_about)} may mirror it back: write a rule with one"
+                " group, and plain text around it"
             )
 
 
 def _check_ways_back(links: list[LinkSettings], problems: Problems) -> None:
-    """Each leads back what another flow of the file brings, under the same names."""
+    """Checks that each reverse link mirrors back the topics of another flow of the file."""
     ways = {(one.source.alias, one.target.alias) for one in links if not one.way_back}
     for link in links:
         if not link.way_back:
@@ -67,11 +67,11 @@ def _check_ways_back(links: list[LinkSettings], problems: Problems) -> None:
         there = f"{link.target.alias}->{link.source.alias}"
         what = f"{link.name}: causeway.way.back = true"
         if (link.target.alias, link.source.alias) not in ways:
-            problems.add(f"{what} is for a flow beside {there}, which the file does not have")
+            problems.add(f"{what} needs the flow {there}, which the file does not have")
         elif link.policy.tells_source(link.source.alias):
             problems.add(f"{what} is for flows that keep names, as by the identity policy")
         elif link.has_provenance or link.geo:
-            problems.add(f"{what} cannot be with causeway.provenance, nor with causeway.geo")
+            problems.add(f"{what} excludes causeway.provenance and causeway.geo")
 
 
 def _check_themselves(links: list[LinkSettings], problems: Problems) -> None:
@@ -85,7 +85,7 @@ def _check_themselves(links: list[LinkSettings], problems: Problems) -> None:
 
 
 def _clusters(links: list[LinkSettings]) -> dict[str, str]:
-    """By alias, one name for each cluster: flows may call it by several."""
+    """One name for each cluster, by alias: flows may use several aliases for a cluster."""
     names: dict[str, str] = {}
     known: dict[tuple[str, int], str] = {}
     for link in links:
@@ -103,15 +103,15 @@ def _clusters(links: list[LinkSettings]) -> dict[str, str]:
 def _are_called_alike(
     links: list[LinkSettings], clusters: dict[str, str], problems: Problems
 ) -> bool:
-    """Whether flows by whose headers clusters are told apart have one alias for each."""
+    """Whether the flows that tell clusters apart by headers use one alias for each cluster."""
     marked = [link for link in links if link.mingles]
     for alias in dict.fromkeys(
         a for each in marked for a in (each.source.alias, each.target.alias)
     ):
         if (name := clusters[alias]) != alias:
             problems.add(
-                f"{name} and {alias} are one cluster by their addresses: headers tell clusters"
-                f" apart by their aliases ({PROVENANCE}), so all flows must call it the same"
+                f"{name} and {alias} are one cluster by their addresses: headers identify a"
+                f" cluster by its alias ({PROVENANCE}), so all flows must use one alias for it"
             )
             return False
     return True
@@ -132,7 +132,7 @@ def _why_blind(link: LinkSettings) -> str:
 
 
 def with_renaming(links: list[LinkSettings]) -> list[LinkSettings]:
-    """Each with all flows that rename topics: which of them go in a circle shows at any."""
+    """Each link with all flows that rename topics."""
     renaming = tuple(
         filters.Renaming(
             source=link.source.alias,
@@ -151,8 +151,8 @@ def with_renaming(links: list[LinkSettings]) -> list[LinkSettings]:
 def _way_back(
     links: list[LinkSettings], clusters: dict[str, str], link: LinkSettings
 ) -> list[str] | None:
-    """From its target to its source, by their aliases. By flows that keep names it is one under
-    whatever alias; others may go to the same brokers under another one, with other topics."""
+    """The flows from the target of `link` to its source. Flows that keep names count under any
+    alias of a cluster; other flows may use another alias for the same brokers and other topics."""
     links = [each for each in links if may_share(link, each)]
     blind = [each for each in links if _why_blind(each)]
     direct = (link.target.alias, link.source.alias)
@@ -162,8 +162,8 @@ def _way_back(
 
 
 def _long_way(links: list[LinkSettings], link: LinkSettings) -> list[str] | None:
-    """One from its target back to its source by way of other clusters. What comes back directly is
-    known by its form."""
+    """The flows from the target of `link` to its source through other clusters. A topic that comes
+    back directly is recognised by its name."""
     direct = (link.target.alias, link.source.alias)
     others = [each for each in links if (each.source.alias, each.target.alias) != direct]
     return _shortest_way(
@@ -195,31 +195,31 @@ def _shortest_way(
 def control_without_groups(
     link: LinkSettings, own: Mapping[str, Entry], problems: Problems
 ) -> ControlSettings:
-    """Of a flow whose topics both sides write: without its groups. What asks for them goes to
-    `problems`."""
+    """The settings of a link without consumer groups, if both sides write its topics. Keys that ask
+    for groups are problems."""
     control = link.control
     if not link.mingles:
         return control
-    why = "both clusters' own records lie in the same topics, so a group's place in one tells"
+    why = "both clusters' own records are in the same topics, so a group's position in one says"
     for key, asked in (
         ("emit.checkpoints.enabled", control.emit_checkpoints_enabled),
         ("sync.group.offsets.enabled", control.sync_group_offsets_enabled),
     ):
         if asked and key in own:
             problems.add(
-                f"{own[key].place} cannot be with {PROVENANCE} under the same names: {why}"
-                " nothing sure of its place in the other"
+                f"{own[key].place} excludes {PROVENANCE} under the same names: {why}"
+                " nothing about its position in the other"
             )
     if control.read_only_mirrors:
         problems.add(
-            f"{own['causeway.read.only.mirrors'].place} cannot be with {PROVENANCE} under"
-            " the same names: programs write to both clusters' topics"
+            f"{own['causeway.read.only.mirrors'].place} excludes {PROVENANCE} under the same"
+            " names: programs write to both clusters' topics"
         )
     return replace(control, emit_checkpoints_enabled=False, sync_group_offsets_enabled=False)
 
 
 def circles(links: Sequence[LinkSettings]) -> list[list[LinkSettings]]:
-    """Flows each of which has a way back; those of clusters that reach each other together."""
+    """Groups of flows between clusters that reach each other."""
     found: dict[frozenset[str], list[LinkSettings]] = {}
     for link in links:
         here = link.source.alias
@@ -242,13 +242,12 @@ def _reached(links: Sequence[LinkSettings], start: str) -> set[str]:
 
 
 def are_told_apart(circle: Sequence[LinkSettings]) -> bool:
-    """Whether headers tell, all along the circle, where records came from."""
+    """Whether headers show where records came from, in every flow of the circle."""
     return all(link.has_provenance for link in circle)
 
 
 def check_doubles(links: Sequence[LinkSettings], problems: Problems) -> None:
-    """Of flows whose headers tell where records came from, and all that lie in one file with such
-    that go round: that no record comes to a cluster by two ways."""
+    """Checks that no record reaches a cluster on two paths, among flows that keep names."""
     same = [link for link in links if not link.policy.tells_source(link.source.alias)]
     for start in dict.fromkeys(link.source.alias for link in same):
         known: dict[str, list[tuple[str, Sequence[LinkSettings]]]] = {}
@@ -256,9 +255,9 @@ def check_doubles(links: Sequence[LinkSettings], problems: Problems) -> None:
             for before, others in known.setdefault(at, []):
                 if all(may_share(a, b) for a in flows for b in others):
                     problems.add(
-                        f"what is written on {start} would come to {at} twice, by {before} and by"
-                        f" {way}: leave out a flow, or set {PROVENANCE} = local, so that each"
-                        " takes only what was written on its source"
+                        f"records written on {start} would reach {at} twice, by {before} and by"
+                        f" {way}: leave out a flow, or set {PROVENANCE} = local, so that each flow"
+                        " mirrors only records that were written on its source"
                     )
                     return
             known[at].append((way, flows))
@@ -270,7 +269,8 @@ def _ways(
     been: tuple[str, ...],
     along: tuple[LinkSettings, ...],
 ) -> Iterator[tuple[str, str, tuple[LinkSettings, ...]]]:
-    """Where a record of `been[0]` that is at `start`, come by `along`, comes to, and which way."""
+    """The clusters that a record reaches from `start`, with the path. The record was written on
+    `been[0]` and came to `start` by the flows `along`."""
     for link in links:
         if link.source.alias != start or link.target.alias in been:
             continue
@@ -284,13 +284,10 @@ def _ways(
 
 
 def without_loops(links: Sequence[LinkSettings]) -> tuple[list[LinkSettings], list[str]]:
-    """`links` of which configs and ACLs don't go round, and what a person should know of them."""
+    """`links` whose topic configs and ACLs form no loop, and notes for the user."""
     settled = {link.name: link for link in links}
     mingled = [link.name for link in links if link.mingles]
-    notes = [
-        f"consumer groups are not followed by {name}: both clusters write its topics"
-        for name in mingled
-    ]
+    notes = [f"{name} syncs no consumer groups: both clusters write its topics" for name in mingled]
     for circle in circles([link for link in links if link.mingles]):
         for key, what in ((_CONFIGS, "topic configs"), (_ACLS, "ACLs")):
             kept, off = _without_circles([link for link in circle if _has(link, key)])
@@ -300,8 +297,8 @@ def without_loops(links: Sequence[LinkSettings]) -> tuple[list[LinkSettings], li
                 names = ", ".join(link.name for link in off)
                 follow = ", ".join(link.name for link in kept)
                 notes.append(
-                    f"{key} is off for {names}: {what} follow {follow}, and would go round; set it"
-                    " to false for the other way to have it so"
+                    f"{key} is off for {names}: {what} follow {follow}, and would loop. To keep it"
+                    " on there, set it to false for the other direction"
                 )
     return [settled[link.name] for link in links], notes
 
@@ -309,7 +306,7 @@ def without_loops(links: Sequence[LinkSettings]) -> tuple[list[LinkSettings], li
 def _without_circles(
     links: Sequence[LinkSettings],
 ) -> tuple[list[LinkSettings], list[LinkSettings]]:
-    """Those that go round no more, the first ones first, and the others."""
+    """The first links that form no loop, and the others."""
     kept: list[LinkSettings] = []
     off: list[LinkSettings] = []
     for link in links:
@@ -331,14 +328,16 @@ def _without(link: LinkSettings, key: str) -> LinkSettings:
 
 
 def may_share(one: LinkSettings, other: LinkSettings) -> bool:
-    """False only where no topic matches both. Names have to stay as they are along both."""
+    """Whether two flows that keep names may mirror one topic. False only if no topic matches
+    both."""
     if one.geo or other.geo or {one.policy.kind, other.policy.kind} != {"identity"}:
         return True
     return any(_may_meet(_begin(a), _begin(b)) for a in one.topics for b in other.topics)
 
 
 def _begin(pattern: Pattern) -> tuple[Sequence[str | None], bool]:
-    """The characters that each match begins with, None for any one; whether that is all of it."""
+    """The characters that each match begins with (None: any), and whether these are the whole
+    match."""
     text = pattern.pattern
     if "|" in text:
         return (), False

@@ -1,6 +1,6 @@
-"""Keys that MirrorMaker 2, Connect and Kafka's clients know. Those this version acts on are in
-keys.py; a key that is only here is named in a warning, so that a person knows it has no effect:
-either it has no meaning here, since it is about how Connect works, or it is not acted on yet."""
+"""Keys that MirrorMaker 2, Connect and Kafka's clients know. The keys that this version acts on are
+in config/keys.py. A warning names each key that is only here: it has no effect, because it is about
+how Connect works, or because Causeway does not act on it yet."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TLS_SASL = _names(
     """
 )
 
-# What `A.x` may be for x to reach every client of cluster A, and what falls back to a plain `x`.
+# With `A.x`, these keys reach every client of cluster A. Without `A.x`, a plain `x` counts.
 CLUSTER_KEYS = TLS_SASL | {"bootstrap.servers"}
 
 _EVERY_CLIENT = _names(
@@ -105,7 +105,7 @@ FLOW = _names(
     """
 )
 
-# Of Connect's worker; most are meant for `A.x`, some are read at the top level too.
+# Keys of Connect's worker: mostly `A.x`, some also at the top level.
 WORKER = _names(
     """
     access.control.allow.methods access.control.allow.origin admin.listeners client.dns.lookup
@@ -147,11 +147,11 @@ WORKER_PREFIXES = (
     "task.",
 )
 
-# Of a flow and a worker: what would change what is mirrored, or where one goes on.
+# Keys of a flow or a worker that would change which records are mirrored, or from where.
 _NOT_YET = _names("forwarding.admin.class forwarding.admin")
 
-# Copies of topics that Connect makes for itself: none are made here, so any number is right, and
-# every file of a small cluster has them.
+# Replication factors of Connect's own topics. Causeway creates none of them, and every file of a
+# small cluster has these keys, so a warning would only disturb.
 MOOT = _names(
     """
     offset.storage.replication.factor config.storage.replication.factor
@@ -169,7 +169,7 @@ def is_connects_own(name: str) -> bool:
     return (name in FLOW or is_worker_key(name)) and name not in _EVERY_CLIENT | _NOT_YET
 
 
-# Values that say what Causeway does anyway: nothing to warn of.
+# Values that ask for what Causeway does anyway: no warning.
 _BYTE_ARRAYS = {"org.apache.kafka.connect.converters.ByteArrayConverter"}
 _BYTES_IN = {"org.apache.kafka.common.serialization.ByteArrayDeserializer"}
 _BYTES_OUT = {"org.apache.kafka.common.serialization.ByteArraySerializer"}

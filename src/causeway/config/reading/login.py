@@ -49,7 +49,7 @@ def parse_jaas(text: str) -> LoginModule:
     options: dict[str, str] = {}
     at = 2
     while at < len(tokens) and tokens[at] != ("mark", ";"):
-        # What stands where a name should may be a piece of the value before it.
+        # Text in the place of a name may be a piece of the value before it.
         name = tokens[at][1]
         shown = name if name in _SHOWN_NAMES else f"number {len(options) + 1}"
         if tokens[at][0] != "word" or tokens[at + 1 : at + 2] != [("mark", "=")]:
@@ -115,7 +115,7 @@ later ones win."""
 ACCESS_TOKEN = "oauth.access.token"  # noqa: S105 - an option's name
 
 PROOFS = frozenset({"refresh_token", "password", "client_assertion"})
-"""Fields that stand in for a client's secret."""
+"""Fields that replace a client's secret."""
 
 _KNOWN_OPTIONS = frozenset(
     (
@@ -135,12 +135,12 @@ _KNOWN_OPTIONS = frozenset(
 
 
 def is_known_option(name: str) -> bool:
-    """Whether it is acted on, or changes nothing of whose token is got from where."""
+    """Whether Causeway acts on the option, or the option does not change which token is used."""
     return name in _KNOWN_OPTIONS or name.startswith(("extension_", "unsecuredLogin"))
 
 
 def grant_of(options: Mapping[str, str]) -> tuple[Grant, dict[str, Secret]]:
-    """What to ask for, and with what besides the client's name and secret."""
+    """The grant, and the fields of the request besides the client's id and secret."""
     fields = {
         field: Secret(value) for name, field in _FIELDS.items() if (value := options.get(name))
     }

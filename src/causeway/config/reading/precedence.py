@@ -37,7 +37,7 @@ OVERRIDE = "producer.override."
 
 
 def flow_entries(entries: Entries, source: str, target: str, names: frozenset[str]) -> Entries:
-    """What the flow `source->target` says of its keys `names`: its own values, else plain ones."""
+    """The keys `names` of the flow `source->target`: its own values, else plain ones."""
     merged = {name: entry for name, entry in entries.items() if name in names}
     merged.update(_under(entries, f"{source}->{target}."))
     return {name: entry for name, entry in merged.items() if name in names}
@@ -64,7 +64,7 @@ def client_entries(
 
 
 def _cluster_entries(entries: Entries, alias: str) -> dict[str, Entry]:
-    """`alias.x`, spread to each role, with plain `x` where the cluster says nothing."""
+    """`alias.x` for each role, and plain `x` if the cluster does not set it."""
     found = _under(entries, f"{alias}.")
     for level in (dict(found), entries):
         for name in CLUSTER_KEYS & level.keys():
@@ -101,7 +101,7 @@ def with_offsets(
 
 
 def offsets_topic(entries: Entries, source: str, target: str) -> str:
-    """Where MirrorMaker 2 keeps the positions of the flow between these aliases of `clusters`."""
+    """The topic of MirrorMaker 2's positions of the flow between these aliases of `clusters`."""
     for key in (OFFSETS_TOPIC, f"{target}.{OFFSETS_TOPIC}"):
         if (named := _text_of(entries, key)) is not None and named:
             return named

@@ -28,8 +28,8 @@ _CONTEXT = re.compile(r"[A-Za-z0-9_.-]+")
 def schema_settings(
     own: Entries, entries: Entries, source: str, target: str, problems: Problems
 ) -> SchemaSettings | None:
-    """Of the flow whose clusters the file calls so; `own` are its keys. None where it is off, or
-    something is wrong, which goes to `problems`."""
+    """Of the flow between these aliases of the file; `own` are its keys. None if schemas are off,
+    or after a problem, which goes to `problems`."""
     before = len(problems.lines)
     keys = read(SchemaKeys, own, problems)
     entry = own.get("causeway.schemas")
@@ -46,7 +46,7 @@ def schema_settings(
     here, there = sides
     if context and there is not None and "/contexts/" in there.url:
         place = own["causeway.schemas.context"].place
-        problems.add(f"{place}: the target has one, as its registry's URL names a context already")
+        problems.add(f"{place}: the URL of the target's registry already names a context")
     if here is None or there is None or len(problems.lines) > before:
         return None
     if here.url == there.url and not context:
@@ -61,15 +61,15 @@ def schema_settings(
 def translation(
     schemas: SchemaSettings | None, transforms: Iterable[TransformSettings], problems: Problems
 ) -> Iterator[TreatmentSettings]:
-    """The step that writes the target's ids into records. Transforms come after it, so those that
-    look schemas up have to do so on the target."""
+    """The treatment that writes the target's ids into records. Transforms run after it, so they
+    must look schemas up in the target's registry."""
     if schemas is None or schemas.mode != "translate":
         return
     for each in transforms:
         if each.registry is not None and each.registry.url == schemas.source.url:
             problems.add(
-                f"{each.registry.place}: records have the ids of the target's registry before they"
-                f" come to transform {each.name} (causeway.schemas = translate): name"
+                f"{each.registry.place}: transform {each.name} gets records that already have the"
+                " ids of the target's registry (causeway.schemas = translate): set it to"
                 f" {schemas.target.url}"
             )
     registries = {"source": schemas.source.as_json(), "target": schemas.target.as_json()}
@@ -89,7 +89,7 @@ def translation(
 
 
 def registry_settings(alias: str, entries: Entries, problems: Problems) -> RegistrySettings | None:
-    """Of the cluster `alias`; None where it has none."""
+    """Of the cluster `alias`; None if it has no registry."""
     own = {
         name: entry
         for full, entry in entries.items()
@@ -138,7 +138,7 @@ def read_registry(
 
 
 def _is_reported(entries: Entries, alias: str) -> bool:
-    """Whether something was said already of why that cluster has no registry."""
+    """Whether a problem already says why that cluster has no registry."""
     return any(full.startswith(f"{alias}.{REGISTRY}") for full in entries)
 
 
@@ -151,12 +151,11 @@ def treatments(
     transformed: bool,
     problems: Problems,
 ) -> tuple[TreatmentSettings, ...]:
-    """Of the flow between these aliases; `transformed`: it has transforms. What cannot be goes to
-    `problems`."""
+    """Of the flow between these aliases; `transformed`: the flow has transforms."""
     if keys.provenance != "none" and transformed:
-        # A query decides on all headers, so it could drop the one that stops a loop.
+        # A query sets all headers, so it could drop the header that stops a loop.
         problems.add(
-            f"{own[PROVENANCE].place}: a flow with transforms cannot have it, since a transform"
+            f"{own[PROVENANCE].place}: a flow with transforms cannot have it, because a transform"
             " may change headers"
         )
     return tuple(_steps(keys, source, target))
@@ -173,5 +172,5 @@ def _steps(keys: FlowKeys, source: str, target: str) -> Iterator[TreatmentSettin
         local = {"local": True} if keys.provenance == "local" else {}
         decides = {"source": source, "target": target, **local}
         left_out = f"if it was not written on {source}" if local else f"if it has been on {target}"
-        text = f"left out {left_out}, as its headers tell, else marked as from {source}"
+        text = f"left out {left_out}, by its headers, else marked as from {source}"
         yield TreatmentSettings(kind="provenance", decides=decides, text=text)

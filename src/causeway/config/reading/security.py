@@ -37,13 +37,13 @@ _LOGIN_MODULES = {
 }
 _KNOWN_MODULES = {*_LOGIN_MODULES.values(), "Krb5LoginModule", "IAMLoginModule"}
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
-_TLS_NAMES = {*_TLS_VERSIONS, "TLSv1", "TLSv1.1"}  # older ones may stand beside, and are not used
+_TLS_NAMES = {*_TLS_VERSIONS, "TLSv1", "TLSv1.1"}  # a file may name older ones; they are not used
 _STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 
 def client_settings(alias: str, entries: Entries, problems: Problems) -> ClientSettings | None:
-    """What the keys in `entries` (names without any prefix) say about reaching cluster `alias`;
-    None where that cannot be said, with the reasons in `problems`."""
+    """How a client reaches cluster `alias`, by `entries` without any prefix. None after a problem,
+    which goes to `problems`."""
     reader = _ClientReader(alias=alias, entries=entries, problems=problems)
     before = len(problems.lines)
     keys = read(ProducerKeys, entries, problems)
@@ -67,14 +67,14 @@ def client_settings(alias: str, entries: Entries, problems: Problems) -> ClientS
 
 
 def trusted_certificates(subject: str, entries: Entries, problems: Problems) -> str | None:
-    """What the keys `ssl.truststore.*` in `entries` say is trusted, as PEM text; None: what the
-    system trusts, or what cannot be had, with the reason in `problems`."""
+    """The certificates of the keys `ssl.truststore.*` in `entries`, as PEM text. None: the system's
+    certificates, or a problem, which goes to `problems`."""
     reader = _ClientReader(alias=subject, entries=entries, problems=problems)
     return reader.trusted() if reader.has_all("ssl.") else None
 
 
 def parse_address(text: str) -> tuple[str, int] | None:
-    """`host:port`, None where it is not one."""
+    """Host and port; None if `text` is not `host:port`."""
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match.group(3)) < 65536:
         return None
@@ -88,12 +88,12 @@ class _ClientReader:
     problems: Problems
 
     def text(self, key: str) -> str | None:
-        """The value of `key` without surrounding blanks, None where it is absent or blank."""
+        """The value of `key` without surrounding blanks, None if it is absent or blank."""
         entry = self.entries.get(key)
         return (entry.value.strip() or None) if entry else None
 
     def _secret(self, key: str) -> str | None:
-        """As it stands: blanks may be part of a password."""
+        """With its blanks, which may be part of a password."""
         entry = self.entries.get(key)
         return entry.value if entry is not None and entry.value else None
 
@@ -102,7 +102,7 @@ class _ClientReader:
         return "(hidden)" if entry and entry.secret else (self.text(key) or "")
 
     def _store_problem(self, key: str, error: ConfigError) -> None:
-        """`error` names a path, which may not be shown where it came from outside the file."""
+        """`error` names a path. A path from outside the file must not be shown."""
         entry = self.entries.get(key)
         self.problems.add(f"{self._place(key)}: {entry.told(error) if entry else error}")
 
@@ -111,7 +111,7 @@ class _ClientReader:
         return entry.place if entry else f"{key} of cluster {self.alias}"
 
     def has_all(self, prefix: str) -> bool:
-        """Whether no value of the keys that begin so is missing."""
+        """Whether no value of the keys with this prefix is missing."""
         return not any(
             entry.missing for key, entry in self.entries.items() if key.startswith(prefix)
         )
@@ -294,9 +294,9 @@ class _ClientReader:
         return module.options
 
     def _oauth(self, options: Mapping[str, str]) -> OAuthSettings | None:
-        """Client credentials from the login module, or (Kafka 4.1 on) from keys of their own, which
-        win. Strimzi's handler calls the same options `oauth.client.id` and so on, and has other
-        grants besides."""
+        """Client credentials from the login module, or from keys of their own (since Kafka 4.1),
+        which win. Strimzi's handler calls the same options `oauth.client.id` and so on, and has
+        more grants."""
 
         def pick(key: str, *names: str) -> str | None:
             found = (options[name] for name in names if options.get(name))
@@ -374,8 +374,8 @@ class _ClientReader:
 
 
 def is_endpoint(url: str) -> bool:
-    """Whether something can be asked for there. No '@': what stands before it may be a password,
-    and Python would take a part of it for the host or the port."""
+    """Whether `url` is a complete http(s) URL. It must have no '@': the text before it may be a
+    password, and Python would take a part of the password for the host or the port."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import jks
 
 _JKS_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-# Java accepts blanks where PEM has line ends: a block may stand on one line of a property file.
+# Java accepts blanks for PEM's line ends: a block may be one line of a property file.
 _PEM_BLOCK = re.compile(r"-+BEGIN ([A-Z0-9 ]+?)-+([A-Za-z0-9+/=\s]+)-+END \1-+")
 
 
@@ -47,7 +47,7 @@ class KeyPair:
 
 
 def read_store(path: str, kind: str) -> bytes:
-    """The bytes of a store. Raises ConfigError where they cannot be what `kind` says."""
+    """The bytes of a store. Raises ConfigError if they do not fit `kind`."""
     note(Path(path))
     try:
         data = Path(path).read_bytes()
@@ -165,7 +165,7 @@ def _load_jks(path: str, data: bytes, password: str | None) -> jks.KeyStore:
         return jks.KeyStore.loads(data, password, try_decrypt_keys=False)
     except jks.util.KeystoreSignatureException:
         raise ConfigError("read", path, "its password is wrong, or it is damaged") from None
-    except Exception:  # nobody keeps the parser up: whatever it raises, the file is at fault
+    except Exception:  # the parser may raise anything for a damaged file
         raise ConfigError("read", path, "it is damaged, or no key store") from None
 
 
@@ -213,7 +213,7 @@ def _block_text(label: str, body: str) -> str:
 
 
 def _chain(own: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
-    """`own` first, then each certificate's issuer as far as `others` has it."""
+    """`own` first, then the issuer of each certificate while `others` has it."""
     chain = [own]
     while chain[-1].issuer != chain[-1].subject:
         issuers = [item for item in others if item.subject == chain[-1].issuer]

@@ -1,7 +1,7 @@
-"""What a file says of transforms: `causeway.transforms` and `causeway.transform.NAME.*`.
+"""Reads transforms: `causeway.transforms` and `causeway.transform.NAME.*`.
 
-Whether a text means anything is for those who prepare it; here it is found, with its key and line.
-What could leave a record untreated that somebody meant to protect is a problem, never a warning.
+This module finds the text of a transform with its key and line; `causeway.transform` checks the
+text itself. A mistake that could leave a record unprotected is a problem, never a warning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _WITH_REGISTRY = ("avro", "protobuf")
 _WITHOUT_SCHEMA = ("string", "binary")
-# Quoted text and comments of SQL, so that what stands outside them is seen.
+# Quoted text and comments of SQL.
 _SQL_TOKEN = re.compile(
     r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|/\*.*?\*/|(--)""", re.DOTALL
 )
@@ -62,13 +62,13 @@ def listed_transforms(own: Entries) -> tuple[str, ...]:
 def read_transforms(
     own: Entries, found: Entries, *, slug: str, directory: Path, problems: Problems
 ) -> tuple[TransformSettings, ...]:
-    """The transforms of the flow called `slug` (`A.B`): `own` has its list, `found` is its family.
-    Files are named from `directory`. What is wrong goes to `problems`."""
+    """The transforms of the flow called `slug` (`A.B`): `own` has the list, `found` has the keys
+    `causeway.transform.*`. Paths of files are relative to `directory`."""
     made = []
     entry = own.get(TRANSFORMS)
     if entry is not None and entry.resolved and not entry.missing:
         problems.add(
-            f"{entry.place}: the names of transforms stand in the file, not behind ${{...}}"
+            f"{entry.place}: write the names of transforms into the file, not behind ${{...}}"
         )
     delivery = own.get("causeway.delivery")
     if (
@@ -103,8 +103,8 @@ def read_transforms(
 
 
 def check_listed(entries: Entries, flows: Mapping[str, Iterable[str]], problems: Problems) -> None:
-    """That every transform that `entries` describe is in a list: `flows` maps the flows that run
-    (`A->B`; one called "" where a file has one without a name) to the names they list."""
+    """Checks that a list names every transform in `entries`. `flows` maps the flows that run
+    (`A->B`; "" in a file with one flow without a name) to the names that they list."""
     everywhere = {name for names in flows.values() for name in names}
     told: set[tuple[str, str]] = set()
     for full, entry in entries.items():
@@ -123,8 +123,8 @@ def check_listed(entries: Entries, flows: Mapping[str, Iterable[str]], problems:
 
 
 def without_dead_letters(links: Iterable[LinkSettings]) -> list[LinkSettings]:
-    """`links`, none of which mirrors the dead letters of another: they hold records as they were,
-    which a transform was to treat."""
+    """`links`, which do not mirror each other's dead letters: these hold records that a transform
+    should have changed."""
     links = list(links)
     topics: dict[str, set[str]] = {}
     for link in links:
@@ -134,7 +134,7 @@ def without_dead_letters(links: Iterable[LinkSettings]) -> list[LinkSettings]:
 
 
 def _flow_of(full: str, flows: Iterable[str]) -> tuple[str | None, str]:
-    """The flow that key `full` is for, "" for all, None for one that does not run."""
+    """The flow of key `full`, "" for all flows, None for a flow that does not run."""
     if "->" not in full:
         return "", full
     for flow in flows:
@@ -144,7 +144,7 @@ def _flow_of(full: str, flows: Iterable[str]) -> tuple[str | None, str]:
 
 
 def _check_spelling(entry: Entry, key: str, problems: Problems) -> None:
-    """A transform that is called otherwise would be an unknown key, and so protect nothing."""
+    """A misspelt transform would be an unknown key, and would protect nothing."""
     head = ".".join(key.split(".")[:2])
     if not key.startswith("causeway.t") or head == TRANSFORMS:
         return
@@ -210,21 +210,21 @@ class _TransformReader:
         return entry.place if entry else f"{TRANSFORM_FAMILY}{self.name}.{key}"
 
     def _told(self, key: str) -> bool:
-        """Whether `key` has a value about which something was said already."""
+        """Whether `key` has a value, whose problems are reported already."""
         entry = self.entries.get(key)
         return entry is not None and (entry.missing or bool(entry.value.strip()))
 
     # -- the text
 
     def _text(self) -> tuple[str, str | None, str]:
-        """Its kind, itself and its place; None in place of what cannot be had."""
+        """The kind of the text, the text and its place; None for a text that cannot be read."""
         given = [self.entries[name] for name in TEXT_KEYS if name in self.entries]
         if len(given) != 1:
             places = " and ".join(entry.place for entry in given)
             self._add(
                 places or f"{self.listed_at} names {self.name}",
-                f"one of .sql, .sql.file, .python, .rules and .rules.file is needed,"
-                f" {'not several' if given else 'and there is none'}",
+                f"set exactly one of .sql, .sql.file, .python, .rules and .rules.file,"
+                f" {'not several' if given else 'and none is set'}",
             )
             return "", None, ""
         (entry,) = given
@@ -244,7 +244,7 @@ class _TransformReader:
         ):
             self._add(
                 place,
-                "a comment that begins with -- has no end, since all stands on one line: write"
+                "a comment that begins with -- has no end, because the text is one line: write"
                 " /* ... */, or use .sql.file",
             )
         elif kind == "python" and not _FUNCTION.fullmatch(entry.value.strip()):
@@ -277,7 +277,7 @@ class _TransformReader:
     # -- formats
 
     def _check_schema(self, part: str, its_format: str, schema: str | None) -> None:
-        """Spark reads it for real; here is told what no Spark is needed for."""
+        """Finds the mistakes that can be found without Spark. Spark parses the schema later."""
         place = self._place(f"{part}.schema")
         if schema is None:
             return

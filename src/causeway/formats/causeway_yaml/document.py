@@ -33,7 +33,7 @@ _QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class YamlPlace:
     """1-based."""
 
     line: int
@@ -48,14 +48,14 @@ class Scalar:
     """`empty`: nothing was written, which is not the same as \"\"."""
 
     text: str = field(repr=False)
-    place: Place
+    place: YamlPlace
     empty: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Items:
+class ItemList:
     items: tuple[Value, ...]
-    place: Place
+    place: YamlPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +63,11 @@ class Fields:
     """`places`: of the keys."""
 
     values: dict[str, Value]
-    places: dict[str, Place]
-    place: Place
+    places: dict[str, YamlPlace]
+    place: YamlPlace
 
 
-Value = Scalar | Items | Fields
+Value = Scalar | ItemList | Fields
 
 
 def read_document(path: Path, problems: Problems) -> Fields:
@@ -150,13 +150,13 @@ class _Builder:
             if isinstance(node, MappingNode):
                 return self._fields(node)
             if isinstance(node, SequenceNode):
-                return Items(items=tuple(self.value(each) for each in node.value), place=place)
+                return ItemList(items=tuple(self.value(each) for each in node.value), place=place)
             empty = node.tag == f"{_PLAIN}null"  # never of one in quotes
             return Scalar(text="" if empty else node.value, place=place, empty=empty)
         finally:
             self._above.pop()
 
-    def _count(self, node: Node, place: Place) -> None:
+    def _count(self, node: Node, place: YamlPlace) -> None:
         self._repeated += node in self._met
         self._met.add(node)
         if self._repeated > _MOST_REPEATED:
@@ -167,7 +167,7 @@ class _Builder:
 
     def _fields(self, node: MappingNode) -> Fields:
         values: dict[str, Value] = {}
-        places: dict[str, Place] = {}
+        places: dict[str, YamlPlace] = {}
         merged: list[Fields] = []
         for key, item in node.value:
             place = _place(key)
@@ -190,11 +190,11 @@ class _Builder:
     def _merged(self, node: Node) -> list[Fields]:
         """`<<: *base` or `<<: [*one, *two]`."""
         value = self.value(node)
-        found = list(value.items) if isinstance(value, Items) else [value]
+        found = list(value.items) if isinstance(value, ItemList) else [value]
         if any(not isinstance(each, Fields) for each in found):
             self._problems.add(f"{_place(node)}: << takes maps")
         return [each for each in found if isinstance(each, Fields)]
 
 
-def _place(node: Node) -> Place:
-    return Place(line=node.start_mark.line + 1, column=node.start_mark.column + 1)
+def _place(node: Node) -> YamlPlace:
+    return YamlPlace(line=node.start_mark.line + 1, column=node.start_mark.column + 1)

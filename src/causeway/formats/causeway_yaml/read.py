@@ -12,16 +12,17 @@ from pathlib import Path
 from causeway.config import TRANSFORM_FAMILY, TRANSFORMS, Entry, Problems, PropertyFile, Settings
 from causeway.config.reading import CLUSTER_KEYS, ROLE_KEYS
 from causeway.formats import mm2
-from causeway.formats.causeway_yaml import forms, login, shape
+from causeway.formats.causeway_yaml import forms, shape
 from causeway.formats.causeway_yaml.document import (
     Fields,
-    Items,
-    Place,
+    ItemList,
     Scalar,
     Value,
+    YamlPlace,
     read_document,
 )
-from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Section, Transforms
+from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Section, TransformList
+from causeway.formats.logins import USER, add_login, without_login_parts
 from causeway.formats.properties import resolve
 
 TOP = ("clusters", "defaults", "links", "transforms", "run", "spark", "properties")
@@ -66,14 +67,14 @@ def settings_of(
             problems.add("it names no links: write links: with from: and to: of each")
         problems.raise_if_any()  # nothing else can be judged
     resolved = resolve(entries, os.environ if environment is None else environment, problems)
-    settled = login.settle(resolved, problems)
+    settled = without_login_parts(resolved, problems)
     return mm2.settings_of(PropertyFile(path=path, entries=settled), problems)
 
 
 def read_entries(document: Fields, problems: Problems) -> dict[str, Entry]:
     """What `document` says, by the keys of a property file; `${...}` is not resolved, and logins
     are not settled (see login.py)."""
-    return _Reader(problems=problems).document(document)
+    return _DocumentReader(problems=problems).document(document)
 
 
 def _enables(key: str) -> bool:
@@ -81,7 +82,7 @@ def _enables(key: str) -> bool:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reader:
+class _DocumentReader:
     problems: Problems
     entries: dict[str, Entry] = field(default_factory=dict)
 
@@ -118,7 +119,7 @@ class _Reader:
         self._add("clusters", ", ".join(found.values), "clusters", found.place)
         return tuple(found.values)
 
-    def _addresses(self, aliases: Mapping[str, Place]) -> None:
+    def _addresses(self, aliases: Mapping[str, YamlPlace]) -> None:
         """Each cluster has one; where some of its clients or links say it, mm2.py judges."""
         said = [name for name in self.entries if name.endswith("bootstrap.servers")]
         for alias, place in aliases.items():
@@ -134,7 +135,7 @@ class _Reader:
 
     def _links(self, value: Value | None, aliases: tuple[str, ...]) -> None:
         links = self._items(value, "links") if value is not None else ()
-        seen: dict[tuple[str, str], Place] = {}
+        seen: dict[tuple[str, str], YamlPlace] = {}
         for number, item in enumerate(links, 1):
             fields = self._fields(item, f"link {number}")
             if fields is None:
@@ -194,18 +195,16 @@ class _Reader:
                     self._spread(part, each, here, prefix)
                 case KafkaKeys() as part:
                     self._map(each, here, prefix + part.prefix)
-                case Transforms():
+                case TransformList():
                     self._transforms(each, here, prefix)
                 case Leaf() as leaf:
                     self._leaf(leaf, each, here, prefix)
-        if any(
-            isinstance(part, Leaf) and part.key == login.USER for part in section.parts.values()
-        ):
-            login.compose(self.entries, prefix, path, self.problems)
+        if any(isinstance(part, Leaf) and part.key == USER for part in section.parts.values()):
+            add_login(self.entries, prefix, path, self.problems)
 
     def _leaf(self, leaf: Leaf, value: Value, path: str, prefix: str) -> None:
         given: str | list[str]
-        if isinstance(value, Items) and leaf.kind in ("list", "lines"):
+        if isinstance(value, ItemList) and leaf.kind in ("list", "lines"):
             if any(not isinstance(each, Scalar) or each.empty for each in value.items):
                 self.problems.add(f"{path} ({value.place}) must be a list of texts")
                 return
@@ -254,12 +253,12 @@ class _Reader:
             for name, each in fields.values.items():
                 self._transform(name, each, f"transforms.{name}", fields.places[name], "")
 
-    def _transform(self, name: str, value: Value, path: str, place: Place, prefix: str) -> None:
+    def _transform(self, name: str, value: Value, path: str, place: YamlPlace, prefix: str) -> None:
         if self._is_name(name, path, place):
             family = f"{prefix}{TRANSFORM_FAMILY}{name}."
             self._section(shape.transform(), value, path, family)
 
-    def _is_name(self, name: str, path: str, place: Place) -> bool:
+    def _is_name(self, name: str, path: str, place: YamlPlace) -> bool:
         """Whether `name` can be a part of a key."""
         if re.fullmatch(r"[A-Za-z0-9_-]+", name):
             return True
@@ -279,7 +278,7 @@ class _Reader:
             for before in each:
                 self._add(before + name, text, f"{path}.{name}", place)
 
-    def _texts(self, value: Value, path: str) -> Iterable[tuple[str, str, Place]]:
+    def _texts(self, value: Value, path: str) -> Iterable[tuple[str, str, YamlPlace]]:
         fields = self._fields(value, path)
         for name, each in fields.values.items() if fields else ():
             if isinstance(each, Scalar) and not each.empty:
@@ -291,7 +290,9 @@ class _Reader:
 
     # -- what all share
 
-    def _add(self, key: str, text: str, path: str, place: Place, *, missing: bool = False) -> None:
+    def _add(
+        self, key: str, text: str, path: str, place: YamlPlace, *, missing: bool = False
+    ) -> None:
         entry = YamlEntry(
             key=key, value=text, line=place.line, column=place.column, path=path, missing=missing
         )
@@ -309,7 +310,7 @@ class _Reader:
         return None
 
     def _items(self, value: Value, path: str) -> tuple[Value, ...]:
-        if isinstance(value, Items):
+        if isinstance(value, ItemList):
             return value.items
         self.problems.add(f"{path} ({value.place}) must be a list: each item begins with '- '")
         return ()
@@ -317,7 +318,7 @@ class _Reader:
     def _unknown(
         self,
         name: str,
-        place: Place,
+        place: YamlPlace,
         path: str,
         words: Iterable[str],
         section: Section | None = None,

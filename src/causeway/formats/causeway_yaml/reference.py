@@ -1,11 +1,18 @@
-"""Writes docs/reference/causeway-yaml.md: `python -m causeway.formats.causeway_yaml.reference`."""
+"""The reference page of causeway.yaml and its JSON schema, made from the form.
+
+python -m causeway.formats.causeway_yaml.reference            docs/reference/causeway-yaml.md
+python -m causeway.formats.causeway_yaml.reference --schema   docs/reference/causeway.schema.json
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from causeway.formats.causeway_yaml import forms, shape
-from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Part, Section, Transforms
+from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Part, Section, TransformList
 
 _HEAD = """# causeway.yaml
 
@@ -65,7 +72,7 @@ know). References stay references. Keys without a place in this form go under `p
 key is lost. Only the comments at the top of the file are kept. An existing file is overwritten only
 with `--force`. The new file has the access rights of the old one.
 
-This page is made of the table in the code: `python -m causeway.formats.causeway_yaml.reference`.
+This page is generated from the code: `python -m causeway.formats.causeway_yaml.reference`.
 """
 
 
@@ -119,7 +126,7 @@ def _table(section: Section, defaults: dict[str, str] | None = None) -> Iterator
         yield f"| `{path}` | {shown} | {part.meaning.replace('|', chr(92) + '|')} |"
 
 
-def _parts(section: Section, before: str) -> Iterator[tuple[str, Leaf | KafkaKeys | Transforms]]:
+def _parts(section: Section, before: str) -> Iterator[tuple[str, Leaf | KafkaKeys | TransformList]]:
     for name, part in section.parts.items():
         path = before + name
         if isinstance(part, Section):
@@ -135,5 +142,140 @@ def _default(part: Part) -> str:
     return ", ".join(value) if isinstance(value, list) else str(forms.as_read(value))
 
 
+JsonSchema = dict[str, Any]
+_REFERENCE = {"$ref": "#/$defs/reference"}
+_TEXTS: JsonSchema = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+
+
+def schema() -> JsonSchema:
+    """JSON schema, draft 2020-12, of a whole file."""
+    link = _schema_of(shape.link())
+    link["properties"] = {
+        "from": {"type": "string", "description": "Alias of the source cluster."},
+        "to": {"type": "string", "description": "Alias of the target cluster."},
+        **link["properties"],
+        "enabled": {"$ref": "#/$defs/bool", "description": "Whether it runs.", "default": True},
+    }
+    link["required"] = ["from", "to"]
+    named = _schema_of(shape.transform())
+    named["properties"] = {"name": {"$ref": "#/$defs/name"}, **named["properties"]}
+    named["required"] = ["name"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "causeway.yaml",
+        "description": "Settings of Causeway, which mirrors topics between Kafka clusters.",
+        "type": "object",
+        "properties": {
+            "clusters": {
+                "description": "The clusters, by their aliases.",
+                "type": "object",
+                "minProperties": 1,
+                "propertyNames": {"pattern": "^[a-zA-Z0-9._-]+$"},
+                "additionalProperties": {"$ref": "#/$defs/cluster"},
+            },
+            "defaults": {
+                **_schema_of(shape.defaults()),
+                "description": "For all links and clusters that say nothing of their own.",
+            },
+            "links": {
+                "description": "Which cluster is mirrored to which.",
+                "type": "array",
+                "items": {"$ref": "#/$defs/link"},
+            },
+            "transforms": {
+                "description": "Transforms that links name.",
+                "type": "object",
+                "propertyNames": {"$ref": "#/$defs/name"},
+                "additionalProperties": _schema_of(shape.transform()),
+            },
+            "run": {**_schema_of(shape.run()), "description": "Of the whole process."},
+            "spark": _schema_of_map("Spark's settings, with or without `spark.` before them."),
+            "properties": _schema_of_map("Any key of a property file, as it stands there."),
+        },
+        "required": ["clusters"],
+        "additionalProperties": False,
+        "$defs": {
+            "reference": {
+                "description": "A value from elsewhere: ${env:VAR}, ${file:/path:key},"
+                " ${dir:/path:file}",
+                "type": "string",
+                "pattern": "\\$\\{",
+            },
+            "bool": {"anyOf": [{"type": "boolean"}, _REFERENCE]},
+            "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"},
+            "text": {"type": ["string", "number", "boolean"]},
+            "duration": {
+                "anyOf": [{"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"}, _REFERENCE]
+            },
+            "size": {
+                "anyOf": [
+                    {"type": "integer", "minimum": 0},
+                    {"type": "string", "pattern": forms.SIZE_PATTERN},
+                    _REFERENCE,
+                ]
+            },
+            "list": {"anyOf": [_TEXTS, {"type": "string"}]},
+            "cluster": {**_schema_of(shape.cluster()), "description": "One cluster."},
+            "link": {**link, "description": "One link."},
+            "transform": named,
+        },
+    }
+
+
+def schema_text() -> str:
+    """As it is published."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _schema_of(section: Section) -> JsonSchema:
+    found: JsonSchema = {
+        "type": ["object", "null"],
+        "properties": {name: _schema_of_part(part) for name, part in section.parts.items()},
+        "additionalProperties": False,
+    }
+    return {"description": section.meaning, **found} if section.meaning else found
+
+
+def _schema_of_part(part: Part) -> JsonSchema:
+    match part:
+        case Section():
+            return _schema_of(part)
+        case KafkaKeys():
+            return _schema_of_map(part.meaning)
+        case TransformList():
+            items = {"anyOf": [{"$ref": "#/$defs/name"}, {"$ref": "#/$defs/transform"}]}
+            return {"description": part.meaning, "type": "array", "items": items}
+        case Leaf():
+            found: JsonSchema = {"description": part.meaning, **_schema_of_leaf(part)}
+            default = forms.to_value(part, part.default) if part.default else None
+            return found if default is None else {**found, "default": default}
+
+
+def _schema_of_leaf(leaf: Leaf) -> JsonSchema:
+    match leaf.kind:
+        case "duration" if forms.forever(leaf):
+            return {"anyOf": [{"$ref": "#/$defs/duration"}, {"const": forms.FOREVER}]}
+        case "duration" | "size":
+            return {"$ref": f"#/$defs/{leaf.kind}"}
+        case "list" | "lines":
+            return {"$ref": "#/$defs/list"}
+        case "policy":
+            return {"anyOf": [{"enum": list(forms.POLICIES)}, {"type": "string"}]}
+    if leaf.schema.get("type") == "boolean":
+        return {"$ref": "#/$defs/bool"}
+    if _is_text(leaf.schema):
+        return {"$ref": "#/$defs/text"}
+    return {"anyOf": [*leaf.schema.get("anyOf", [leaf.schema]), _REFERENCE]}
+
+
+def _is_text(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "string" and not {"enum", "const"} & schema.keys()
+
+
+def _schema_of_map(meaning: str) -> JsonSchema:
+    values = {"$ref": "#/$defs/text"}
+    return {"description": meaning, "type": ["object", "null"], "additionalProperties": values}
+
+
 if __name__ == "__main__":
-    print(markdown(), end="")
+    print(schema_text() if "--schema" in sys.argv else markdown(), end="")

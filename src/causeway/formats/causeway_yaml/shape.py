@@ -26,7 +26,7 @@ from causeway.config import (
     WebhookSettings,
 )
 from causeway.config.reading import ROLE_KEYS
-from causeway.formats.causeway_yaml import login
+from causeway.formats.logins import MECHANISM, PASSWORD, USER
 
 Kind = Literal["plain", "duration", "size", "list", "lines", "policy"]
 
@@ -79,13 +79,13 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transforms:
+class TransformList:
     """A list of transforms: names of those described at the top, or maps that begin with a name."""
 
     meaning: str
 
 
-Part = Leaf | KafkaKeys | Section | Transforms
+Part = Leaf | KafkaKeys | Section | TransformList
 
 # Where a key stands; any other where its own name says: `admin.timeout.ms` as `admin-timeout`.
 _PLACES = {
@@ -251,7 +251,7 @@ def _of_table(table: type[Keys]) -> Iterator[tuple[tuple[str, ...], Leaf]]:
 def _of_security() -> Iterator[tuple[tuple[str, ...], Leaf]]:
     for name, meaning in SECURITY.items():
         yield _text(name, meaning)
-        if name == login.MECHANISM:
+        if name == MECHANISM:
             for key, told in _LOGIN.items():
                 path = ("security", "sasl", key.rpartition("/")[2])
                 yield path, Leaf(key=key, kind="plain", meaning=told, schema=_TEXT)
@@ -264,8 +264,8 @@ def _text(name: str, meaning: str) -> tuple[tuple[str, ...], Leaf]:
 
 _TEXT: Mapping[str, Any] = {"type": "string"}
 _LOGIN = {
-    login.USER: "Of PLAIN and SCRAM; with `password` in place of `jaas-config`.",
-    login.PASSWORD: "Usually `${env:VAR}` or `${file:/path:key}`.",
+    USER: "Of PLAIN and SCRAM; with `password` in place of `jaas-config`.",
+    PASSWORD: "Usually `${env:VAR}` or `${file:/path:key}`.",
 }
 
 
@@ -312,7 +312,7 @@ _MEANINGS = {
 }
 
 
-_TRANSFORMS = Transforms(
+_TRANSFORMS = TransformList(
     meaning="Transforms of these links' records: names of those described at the top, or maps that"
     " begin with `name:`. The first that matches a topic is its only one."
 )

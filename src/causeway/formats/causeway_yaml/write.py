@@ -25,13 +25,13 @@ from causeway.config import (
 )
 from causeway.config.reading import CLUSTER_KEYS, ROLE_KEYS, split_key
 from causeway.errors import ConfigError
-from causeway.formats.causeway_yaml import forms, login, shape
+from causeway.formats.causeway_yaml import forms, shape
 from causeway.formats.causeway_yaml.shape import Leaf, Section
-from causeway.formats.properties import declared_providers
+from causeway.formats.logins import login_parts
+from causeway.formats.properties import PROVIDERS, declared_providers
 
 Tree = dict[str, Any]
 Way = tuple[str, ...]
-_OWN_PROVIDERS = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
 _WIDTH = 100
 _BREAKS = re.compile("[\n\r\x85\u2028\u2029\ufeff]")
 # What begins and ends with more than blanks, but for one line end: written line by line.
@@ -49,11 +49,11 @@ def to_yaml(entries: Mapping[str, Entry], *, comments: Iterable[str] = ()) -> st
     aliases = tuple(dict.fromkeys(filters.split_list(listed.value))) if listed else ()
     if not aliases:
         raise ConfigError("convert", cause="it names no clusters: set clusters = A, B")
-    return _dump(_Writer(entries=entries, aliases=aliases).tree(), comments)
+    return _dump(_DocumentWriter(entries=entries, aliases=aliases).tree(), comments)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Writer:
+class _DocumentWriter:
     entries: Mapping[str, Entry]
     aliases: tuple[str, ...]
     links: dict[str, Tree] = field(default_factory=dict)
@@ -149,7 +149,7 @@ def said(entries: Mapping[str, Entry]) -> dict[str, str]:
     """What has to be said, by the newest names of the keys: all but the names of the clusters, and
     providers that need not be declared."""
     kinds = declared_providers(entries, wrong := Problems(""))
-    plain = not wrong.lines and all(_OWN_PROVIDERS.get(n) == kind for n, kind in kinds.items())
+    plain = not wrong.lines and all(PROVIDERS.get(n) == kind for n, kind in kinds.items())
     noise = {"config.providers", *(f"config.providers.{name}.class" for name in kinds)}
     texts = {
         key: entry.value
@@ -252,7 +252,7 @@ def _tell_login(tree: Tree) -> None:
     text, mechanism = sasl.get("jaas-config"), sasl.get("mechanism")
     if not isinstance(text, str) or not isinstance(mechanism, str) or "${" in text:
         return
-    if (found := login.parts(text, mechanism)) is not None:
+    if (found := login_parts(text, mechanism)) is not None:
         del sasl["jaas-config"]
         sasl["username"], sasl["password"] = found
 

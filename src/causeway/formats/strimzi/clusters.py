@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 from causeway.config import CLUSTER_ID, Problems
 from causeway.formats.causeway_yaml.read import YamlEntry
-from causeway.formats.strimzi import logins, shape
+from causeway.formats.logins import OAUTH, PLAIN, SCRAM, login_option
+from causeway.formats.strimzi import shape
 from causeway.formats.strimzi.fields import Given, Tree
-from causeway.formats.strimzi.references import References, is_provider
-from causeway.formats.strimzi.secrets import Secrets
+from causeway.formats.strimzi.secrets import References, Secrets, is_provider
 
 _MECHANISMS = {
-    "plain": ("PLAIN", logins.PLAIN),
-    "scram-sha-256": ("SCRAM-SHA-256", logins.SCRAM),
-    "scram-sha-512": ("SCRAM-SHA-512", logins.SCRAM),
+    "plain": ("PLAIN", PLAIN),
+    "scram-sha-256": ("SCRAM-SHA-256", SCRAM),
+    "scram-sha-512": ("SCRAM-SHA-512", SCRAM),
 }
 # Strimzi passes on no others of `custom`.
 _CUSTOM = ("sasl.", "ssl.keystore.")
@@ -40,7 +40,7 @@ _OF_A_CLUSTER = ("causeway.registry.", CLUSTER_ID)
 
 
 @dataclass(slots=True, kw_only=True)
-class Reader:
+class ResourceReader:
     """Adds to `entries`; `ignored`: paths of what has no meaning here; `whole`: keys of the whole
     file, which a target's config has, and which win over all."""
 
@@ -136,7 +136,7 @@ class Reader:
                 self.problems.add(f"{who.where} has no {name}")
         self.add(f"{alias}.sasl.mechanism", who.texts["type"], mechanism)
         if user is not None and word is not None:
-            self.add(logins.option(alias, module, "username"), user)
+            self.add(login_option(alias, module, "username"), user)
             key = word.texts["password"]
             self._option(alias, module, "password", word.texts["secretName"], key)
 
@@ -159,7 +159,7 @@ class Reader:
         if (token := who.trees.get("accessToken")) is not None:
             self._sasl_oauth(alias, who)
             key = token.texts["key"]
-            self._option(alias, logins.OAUTH, "oauth.access.token", token.texts["secretName"], key)
+            self._option(alias, OAUTH, "oauth.access.token", token.texts["secretName"], key)
             self._extensions(alias, who)
             return
         secret, word = who.trees.get("clientSecret"), who.trees.get("passwordSecret")
@@ -173,28 +173,26 @@ class Reader:
             return
         self._sasl_oauth(alias, who)
         self.add(f"{alias}.sasl.oauthbearer.token.endpoint.url", who.texts["tokenEndpointUri"])
-        self.add(logins.option(alias, logins.OAUTH, "clientId"), who.texts["clientId"])
+        self.add(login_option(alias, OAUTH, "clientId"), who.texts["clientId"])
         if secret is not None:
             key = secret.texts["key"]
-            self._option(alias, logins.OAUTH, "clientSecret", secret.texts["secretName"], key)
+            self._option(alias, OAUTH, "clientSecret", secret.texts["secretName"], key)
         for name, option in _OAUTH_SECRETS.items():
             if (proof := who.trees.get(name)) is not None:
-                self._option(
-                    alias, logins.OAUTH, option, proof.texts["secretName"], proof.texts["key"]
-                )
+                self._option(alias, OAUTH, option, proof.texts["secretName"], proof.texts["key"])
         for name, option in _OAUTH_TEXTS.items():
             if name in who.texts:
-                self.add(logins.option(alias, logins.OAUTH, option), who.texts[name])
+                self.add(login_option(alias, OAUTH, option), who.texts[name])
         if word is not None:
             option, key = "oauth.password.grant.password", word.texts["password"]
-            self._option(alias, logins.OAUTH, option, word.texts["secretName"], key)
+            self._option(alias, OAUTH, option, word.texts["secretName"], key)
         trusted = self._pems(who.items.get("tlsTrustedCertificates", ()))
         if trusted:
-            store = logins.option(alias, logins.OAUTH, "oauth.ssl.truststore")
+            store = login_option(alias, OAUTH, "oauth.ssl.truststore")
             self.add(f"{store}.certificates", who.given, trusted)
             self.add(f"{store}.type", who.given, "PEM")
         if "scope" in who.texts:
-            self.add(logins.option(alias, logins.OAUTH, "scope"), who.texts["scope"])
+            self.add(login_option(alias, OAUTH, "scope"), who.texts["scope"])
         self._extensions(alias, who)
 
     def _sasl_oauth(self, alias: str, who: Tree) -> None:
@@ -204,12 +202,12 @@ class Reader:
 
     def _extensions(self, alias: str, who: Tree) -> None:
         for name, given in who.keys.get("saslExtensions", {}).items():
-            self.add(logins.option(alias, logins.OAUTH, f"extension_{name}"), given)
+            self.add(login_option(alias, OAUTH, f"extension_{name}"), given)
 
     def _option(self, alias: str, module: str, name: str, secret: Given, key: Given) -> None:
         found = self.secrets.reference(secret, key)
         if found is not None:
-            self.add(logins.option(alias, module, name), key, found)
+            self.add(login_option(alias, module, name), key, found)
 
     def _custom(self, alias: str, who: Tree) -> bool:
         for name, given in who.keys.get("config", {}).items():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from causeway.config import Problems
-from causeway.formats.causeway_yaml.document import Fields, Items, Place, Scalar, Value
+from causeway.formats.causeway_yaml.document import Fields, ItemList, Scalar, Value, YamlPlace
 from causeway.formats.causeway_yaml.read import YamlEntry
 from causeway.formats.strimzi import shape
 
@@ -22,7 +22,7 @@ class Given:
 
     text: str = field(repr=False)
     path: str
-    place: Place
+    place: YamlPlace
 
     @property
     def where(self) -> str:
@@ -44,7 +44,7 @@ class Tree:
     """What is there of a form; what was written without a value is not, as in Kubernetes."""
 
     path: str
-    place: Place
+    place: YamlPlace
     texts: dict[str, Given] = field(default_factory=dict)
     trees: dict[str, Tree] = field(default_factory=dict)
     items: dict[str, list[Tree]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Checker:
     problems: Problems
     ignored: list[str] = field(default_factory=list)
 
-    def tree(self, value: Value, form: shape.Form, path: str) -> Tree:
+    def tree(self, value: Value, form: shape.ObjectField, path: str) -> Tree:
         """What `value` says of `form`; what it may not say goes to `problems`."""
         fields = self._fields(value, path)
         tree = Tree(path=path, place=value.place)
@@ -90,7 +90,7 @@ class Checker:
                 self.problems.add(f"{path}.{name} ({fields.places[name]}) has no value")
         return tree
 
-    def unknown(self, names: Mapping[str, Place], words: Iterable[str], path: str) -> None:
+    def unknown(self, names: Mapping[str, YamlPlace], words: Iterable[str], path: str) -> None:
         """Of `names` at `path`, those that none of `words` are."""
         known = tuple(words)
         for name, place in names.items():
@@ -100,23 +100,23 @@ class Checker:
     def _part(self, tree: Tree, name: str, part: shape.Part, value: Value) -> None:
         path = f"{tree.path}.{name}"
         match part:
-            case shape.Form():
+            case shape.ObjectField():
                 tree.trees[name] = self.tree(value, part, path)
-            case shape.Items():
+            case shape.ListField():
                 tree.items[name] = self._items(value, part, path)
-            case shape.Keys():
+            case shape.MapField():
                 tree.keys[name] = dict(self._keys(value, path))
-            case shape.Ignored():
+            case shape.IgnoredField():
                 self.ignored.append(path)
-            case shape.Text() | shape.Number() | shape.Flag():
+            case shape.TextField() | shape.NumberField() | shape.FlagField():
                 given = self._scalar(value, path)
                 if given is not None and (expected := _expected(part, given.text)):
                     self.problems.add(f"{given.where} must be {expected}, not {given.text!r}")
                 elif given is not None:
                     tree.texts[name] = given
 
-    def _items(self, value: Value, part: shape.Items, path: str) -> list[Tree]:
-        if not isinstance(value, Items):
+    def _items(self, value: Value, part: shape.ListField, path: str) -> list[Tree]:
+        if not isinstance(value, ItemList):
             self.problems.add(f"{path} ({value.place}) must be a list: each item begins with '- '")
             return []
         return [self.tree(each, part.of, f"{path}[{at}]") for at, each in enumerate(value.items)]
@@ -140,11 +140,11 @@ class Checker:
             self.problems.add(f"{path} ({value.place}) must be a map of fields")
         return Fields(values={}, places={}, place=value.place)
 
-    def _unknown(self, name: str, place: Place, path: str, form: shape.Form) -> None:
+    def _unknown(self, name: str, place: YamlPlace, path: str, form: shape.ObjectField) -> None:
         words = [word for word, part in form.parts.items() if part.only in (None, self.version)]
         self._tell(name, place, path, words)
 
-    def _tell(self, name: str, place: Place, path: str, words: Iterable[str]) -> None:
+    def _tell(self, name: str, place: YamlPlace, path: str, words: Iterable[str]) -> None:
         """What may be a piece of a broken secret is not quoted."""
         known = tuple(words)
         near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
@@ -158,14 +158,14 @@ def _is_empty(value: Value) -> bool:
     return isinstance(value, Scalar) and value.empty
 
 
-def _expected(part: shape.Text | shape.Number | shape.Flag, text: str) -> str:
+def _expected(part: shape.TextField | shape.NumberField | shape.FlagField, text: str) -> str:
     """What `text` should have been; empty where it will do."""
     match part:
-        case shape.Text(choices=choices) if choices and text not in choices:
+        case shape.TextField(choices=choices) if choices and text not in choices:
             return f"one of {', '.join(choices)}"
-        case shape.Flag() if text not in ("true", "false"):
+        case shape.FlagField() if text not in ("true", "false"):
             return "true or false"
-        case shape.Number(least=least):
+        case shape.NumberField(least=least):
             if not _NUMBER.fullmatch(text) or int(text) < least:
                 return f"a whole number of at least {least}"
     return ""

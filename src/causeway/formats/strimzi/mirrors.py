@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from causeway.config.reading import ALIASES, CLUSTER_KEYS, ROLE_KEYS
-from causeway.formats.strimzi.clusters import Reader
+from causeway.formats.strimzi.clusters import ResourceReader
 from causeway.formats.strimzi.fields import Given, Tree
-from causeway.formats.strimzi.references import is_provider
+from causeway.formats.strimzi.secrets import is_provider
 from causeway.naming import PACKAGE
 
 CONNECTORS = ("sourceConnector", "checkpointConnector", "heartbeatConnector")
@@ -53,7 +53,7 @@ _CLIENT = (
 )
 
 
-def read_mirror(reader: Reader, flow: str, mirror: Tree, *, carry: bool) -> list[str]:
+def read_mirror(reader: ResourceReader, flow: str, mirror: Tree, *, carry: bool) -> list[str]:
     """Adds what `mirror` says of `flow`. `carry`: also what has no effect, for another form to
     hold. What a person should know of it."""
     notes = []
@@ -101,7 +101,9 @@ def _held(connector: Tree) -> Given | None:
     return pause if pause is not None and pause.text == "true" else None
 
 
-def _configs(reader: Reader, flow: str, connectors: dict[str, Tree], *, carry: bool) -> None:
+def _configs(
+    reader: ResourceReader, flow: str, connectors: dict[str, Tree], *, carry: bool
+) -> None:
     first: dict[str, Given] = {}  # of what more than one may say
     for at, (name, connector) in enumerate(connectors.items()):
         config = connector.keys.get("config", {})
@@ -131,7 +133,7 @@ def _configs(reader: Reader, flow: str, connectors: dict[str, Tree], *, carry: b
                 reader.ignored.append(given.path)
 
 
-def _again(reader: Reader, name: str, key: str, given: Given, before: Given) -> None:
+def _again(reader: ResourceReader, name: str, key: str, given: Given, before: Given) -> None:
     """`key` in the config of connector `name`, after another has said it."""
     if before.text.strip() == given.text.strip():
         return
@@ -143,7 +145,7 @@ def _again(reader: Reader, name: str, key: str, given: Given, before: Given) -> 
         reader.ignored.append(given.path)
 
 
-def _misses(reader: Reader, name: str, key: str, given: Given) -> bool:
+def _misses(reader: ResourceReader, name: str, key: str, given: Given) -> bool:
     """Whether connector `name` alone says what the source connector goes without: that one's
     records would get other names than with Strimzi."""
     if name == "heartbeatConnector":

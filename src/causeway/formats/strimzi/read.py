@@ -11,13 +11,13 @@ from causeway.config import Problems, PropertyFile, Settings
 from causeway.formats import mm2
 from causeway.formats.causeway_yaml.document import Fields, Scalar
 from causeway.formats.causeway_yaml.read import YamlEntry
+from causeway.formats.logins import with_login_modules
 from causeway.formats.properties import resolve
-from causeway.formats.strimzi import logins, shape
-from causeway.formats.strimzi.clusters import Reader
+from causeway.formats.strimzi import shape
+from causeway.formats.strimzi.clusters import ResourceReader
 from causeway.formats.strimzi.fields import Checker, Given, Tree
 from causeway.formats.strimzi.mirrors import read_mirror
-from causeway.formats.strimzi.references import references
-from causeway.formats.strimzi.secrets import VARIABLE, Secrets
+from causeway.formats.strimzi.secrets import VARIABLE, Secrets, references
 
 _CONNECTS_OWN = ("group.id", "config.storage.topic", "status.storage.topic")
 _POSITIONS = "offset.storage.topic"
@@ -43,7 +43,7 @@ def settings_of(
     found = read_resource(document, problems, secrets)
     problems.raise_if_any()  # else what follows from it would be told as well
     resolved = resolve(found.entries, known, problems)
-    entries = logins.settle(resolved, problems, resolved=True)
+    entries = with_login_modules(resolved, problems, resolved=True)
     settings = mm2.settings_of(PropertyFile(path=path, entries=entries), problems)
     return replace(settings, warnings=(*found.warnings, *settings.warnings))
 
@@ -88,7 +88,7 @@ def read_resource(
             *(part for source, mirror in pairs for part in (source, *mirror.trees.values())),
         )
     ]
-    reader = Reader(
+    reader = ResourceReader(
         entries={},
         secrets=secrets,
         references=references(configs, secrets, problems),
@@ -186,7 +186,7 @@ def _named(alias: Given, by_alias: Mapping[str, Tree], problems: Problems) -> Tr
 
 
 def _read(
-    reader: Reader, target: Tree, pairs: list[tuple[Tree, Tree]], *, carry: bool
+    reader: ResourceReader, target: Tree, pairs: list[tuple[Tree, Tree]], *, carry: bool
 ) -> list[str]:
     to = target.texts["alias"].text
     aliases = [*(source.texts["alias"].text for source, _ in pairs), to]
@@ -209,7 +209,7 @@ def _read(
     return notes
 
 
-def _positions(reader: Reader, target: Tree, alias: str) -> Given:
+def _positions(reader: ResourceReader, target: Tree, alias: str) -> Given:
     """Connect's topic of offsets."""
     config = target.keys.get("config", {})
     for name in (*_CONNECTS_OWN, _POSITIONS):

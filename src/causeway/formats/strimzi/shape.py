@@ -24,7 +24,7 @@ AUTHENTICATIONS = ("tls", "scram-sha-256", "scram-sha-512", "plain", "oauth", "c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class ResourceField:
     """`only`: the version that has the field, where not both have."""
 
     required: bool = False
@@ -32,48 +32,50 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text(Field):
+class TextField(ResourceField):
     choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Number(Field):
+class NumberField(ResourceField):
     least: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flag(Field):
+class FlagField(ResourceField):
     """True or false."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keys(Field):
+class MapField(ResourceField):
     """Any keys with a text each, as Kafka's configs have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ignored(Field):
+class IgnoredField(ResourceField):
     """Whatever stands there is named, and not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form(Field):
+class ObjectField(ResourceField):
     parts: Mapping[str, Part]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Items(Field):
-    of: Form
+class ListField(ResourceField):
+    of: ObjectField
 
 
-Part = Text | Number | Flag | Keys | Ignored | Form | Items
+Part = TextField | NumberField | FlagField | MapField | IgnoredField | ObjectField | ListField
 
-_TEXT, _NEEDED, _IGNORED = Text(), Text(required=True), Ignored()
-_KEY_OF_SECRET = Form(parts={"secretName": _NEEDED, "key": _NEEDED}, only=OLD)
-_TRUSTED = Items(of=Form(parts={"secretName": _NEEDED, "certificate": _TEXT, "pattern": _TEXT}))
+_TEXT, _NEEDED, _IGNORED = TextField(), TextField(required=True), IgnoredField()
+_KEY_OF_SECRET = ObjectField(parts={"secretName": _NEEDED, "key": _NEEDED}, only=OLD)
+_TRUSTED = ListField(
+    of=ObjectField(parts={"secretName": _NEEDED, "certificate": _TEXT, "pattern": _TEXT})
+)
 # Of OAuth: acted on, or refused where it asks for what there is not (clusters.py).
 _OAUTH: Mapping[str, Part] = {
-    **dict.fromkeys(("clientId", "scope", "tokenEndpointUri"), Text(only=OLD)),
+    **dict.fromkeys(("clientId", "scope", "tokenEndpointUri"), TextField(only=OLD)),
     **dict.fromkeys(
         ("clientSecret", "accessToken", "refreshToken", "clientAssertion"), _KEY_OF_SECRET
     ),
@@ -82,79 +84,79 @@ _OAUTH: Mapping[str, Part] = {
             *("accessTokenLocation", "audience", "clientAssertionLocation"),
             *("clientAssertionType", "grantType"),
         ),
-        Text(only=OLD),
+        TextField(only=OLD),
     ),
-    "disableTlsHostnameVerification": Flag(only=OLD),
+    "disableTlsHostnameVerification": FlagField(only=OLD),
     "tlsTrustedCertificates": replace(_TRUSTED, only=OLD),
-    "saslExtensions": Keys(only=OLD),
+    "saslExtensions": MapField(only=OLD),
     **dict.fromkeys(
         (
             *("accessTokenIsJwt", "connectTimeoutSeconds", "enableMetrics", "httpRetries"),
             *("httpRetryPauseMs", "includeAcceptHeader", "maxTokenExpirySeconds"),
             "readTimeoutSeconds",
         ),
-        Ignored(only=OLD),
+        IgnoredField(only=OLD),
     ),
 }
-AUTHENTICATION = Form(
+AUTHENTICATION = ObjectField(
     parts={
-        "type": Text(required=True, choices=AUTHENTICATIONS),
+        "type": TextField(required=True, choices=AUTHENTICATIONS),
         "username": _TEXT,
-        "passwordSecret": Form(parts={"secretName": _NEEDED, "password": _NEEDED}),
-        "certificateAndKey": Form(
+        "passwordSecret": ObjectField(parts={"secretName": _NEEDED, "password": _NEEDED}),
+        "certificateAndKey": ObjectField(
             parts={"secretName": _NEEDED, "certificate": _NEEDED, "key": _NEEDED}
         ),
-        "sasl": Flag(),
-        "config": Keys(),
+        "sasl": FlagField(),
+        "config": MapField(),
         **_OAUTH,
     }
 )
 _CLUSTER: Mapping[str, Part] = {
     "alias": _NEEDED,
     "bootstrapServers": _NEEDED,
-    "tls": Form(parts={"trustedCertificates": _TRUSTED}),
+    "tls": ObjectField(parts={"trustedCertificates": _TRUSTED}),
     "authentication": AUTHENTICATION,
-    "config": Keys(),
+    "config": MapField(),
 }
-_TARGET = Form(
+_TARGET = ObjectField(
     parts={
         **_CLUSTER,
         "offsetStorageTopic": _NEEDED,
         **dict.fromkeys(("groupId", "configStorageTopic", "statusStorageTopic"), _IGNORED),
     }
 )
-CONNECTOR = Form(
+CONNECTOR = ObjectField(
     parts={
-        "config": Keys(),
-        "state": Text(choices=STATES),
-        "pause": Flag(only=OLD),
-        "tasksMax": Number(least=1),
+        "config": MapField(),
+        "state": TextField(choices=STATES),
+        "pause": FlagField(only=OLD),
+        "tasksMax": NumberField(least=1),
         **dict.fromkeys(("autoRestart", "version", "listOffsets", "alterOffsets"), _IGNORED),
     }
 )
-MIRROR = Form(
+MIRROR = ObjectField(
     parts={
-        "source": Form(parts=_CLUSTER),
-        "sourceCluster": Text(only=OLD),
-        "targetCluster": Text(only=OLD),
+        "source": ObjectField(parts=_CLUSTER),
+        "sourceCluster": TextField(only=OLD),
+        "targetCluster": TextField(only=OLD),
         "sourceConnector": CONNECTOR,
         "checkpointConnector": CONNECTOR,
         "heartbeatConnector": replace(CONNECTOR, only=OLD),
         "topicsPattern": _TEXT,
         "topicsExcludePattern": _TEXT,
-        "topicsBlacklistPattern": Text(only=OLD),
+        "topicsBlacklistPattern": TextField(only=OLD),
         "groupsPattern": _TEXT,
         "groupsExcludePattern": _TEXT,
-        "groupsBlacklistPattern": Text(only=OLD),
+        "groupsBlacklistPattern": TextField(only=OLD),
     }
 )
-SPEC = Form(
+SPEC = ObjectField(
     required=True,
     parts={
         "target": _TARGET,
-        "mirrors": Items(of=MIRROR, required=True),
-        "connectCluster": Text(only=OLD),
-        "clusters": Items(of=Form(parts=_CLUSTER), only=OLD),
+        "mirrors": ListField(of=MIRROR, required=True),
+        "connectCluster": TextField(only=OLD),
+        "clusters": ListField(of=ObjectField(parts=_CLUSTER), only=OLD),
         **dict.fromkeys(
             (
                 *("version", "replicas", "image", "resources", "livenessProbe", "readinessProbe"),
@@ -163,7 +165,7 @@ SPEC = Form(
             ),
             _IGNORED,
         ),
-        "externalConfiguration": Ignored(only=OLD),
+        "externalConfiguration": IgnoredField(only=OLD),
     },
 )
 # `metadata` and `status` are Kubernetes' own.

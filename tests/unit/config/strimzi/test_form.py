@@ -19,13 +19,15 @@ DEFINED = {
 }
 
 
-def walk(form: shape.Form, path: str, only: str | None) -> Iterator[tuple[str, str, shape.Part]]:
+def walk(
+    form: shape.ObjectField, path: str, only: str | None
+) -> Iterator[tuple[str, str, shape.Part]]:
     for name, part in form.parts.items():
         here, of = f"{path}.{name}", part.only or only
         yield here, of or "v1,v1beta2", part
-        if isinstance(part, shape.Form):
+        if isinstance(part, shape.ObjectField):
             yield from walk(part, here, of)
-        elif isinstance(part, shape.Items):
+        elif isinstance(part, shape.ListField):
             yield from walk(part.of, f"{here}[]", of)
 
 
@@ -34,19 +36,19 @@ OURS = {path: (versions, part) for path, versions, part in walk(shape.SPEC, "spe
 
 def told(part: shape.Part) -> set[str]:
     match part:
-        case shape.Text(choices=choices):
+        case shape.TextField(choices=choices):
             return {f"string={'|'.join(sorted(choices))}" if choices else "string"}
-        case shape.Number():
+        case shape.NumberField():
             return {"integer"}
-        case shape.Flag():
+        case shape.FlagField():
             return {"boolean"}
-        case shape.Keys():
+        case shape.MapField():
             return {"keys", "object"}
-        case shape.Form():
+        case shape.ObjectField():
             return {"object"}
-        case shape.Items():
+        case shape.ListField():
             return {"array"}
-        case shape.Ignored():
+        case shape.IgnoredField():
             return {"string", "integer", "object", "boolean"}
 
 
