@@ -11,6 +11,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from causeway.errors import CausewayError, PrerequisiteError
 from examples.demo.ground import Ground, PassingGround
 from examples.demo.publish import TOPICS, Dispatch, Publisher, create_topics, flight_stream
@@ -29,6 +31,9 @@ def main() -> int:
     ground = PassingGround()
     try:
         _photograph(ground)
+    except pytest.skip.Exception as missing:  # the harness skips a test without Chromium
+        print(f"screenshots: error: {missing.msg}", file=sys.stderr)
+        return PrerequisiteError.exit_code
     except CausewayError as error:
         print(f"screenshots: error: {error}", file=sys.stderr)
         return error.exit_code
