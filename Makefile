@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 KEEP ?=
 ARGS ?=
 
-.PHONY: help install demo drill test test-versions slow again check bench screenshots wheel docs lock clean
+.PHONY: help install demo drill test test-versions slow again check bench bench-report screenshots wheel docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -51,6 +51,10 @@ check: $(STAMP) ## Lint, format, types, import rules
 
 bench: $(STAMP) ## Measure beside MirrorMaker 2 (ARGS="--quick", ARGS="--only json")
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-report: $(STAMP) ## Write bench/RESULTS.md and the chart again from bench/results.json
+	@$(BIN)/python -m bench.report
+	@$(BIN)/python -m bench.chart
 
 screenshots: $(STAMP) ## Photograph the page for README.md, in Chromium, while a mirror works
 	@$(BIN)/python -m tools.screenshots

@@ -1,4 +1,4 @@
-"""Measure, and write bench/RESULTS.md and bench/results.json."""
+"""Measures, and writes bench/results.json, bench/RESULTS.md and the chart of the README."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.markdown import Markdown
 
-from bench import report, results, smt
+from bench import chart, report, results, smt
 from bench.stage import Stage
 from bench.systems import (
     BEFORE,
@@ -64,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     if folder:
                         results.save(folder / "results.json", entries)
                         (folder / "RESULTS.md").write_text(report.render(entries))
+        if folder == _HERE:
+            chart.SVG.write_text(chart.render(entries))
     except (CausewayError, KafkaException) as error:
         return _fail(str(error))
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The same beside 200 HTTP requests a second at the run's own server: nothing of it should show."""
+"""Repeats measurements during 200 HTTP requests/s at the run's server, which should cost nothing."""
 
 from __future__ import annotations
 

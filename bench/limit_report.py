@@ -1,5 +1,5 @@
 """RESULTS.md's section on what a batch costs, TLS, far clusters, many idle partitions, the page of
-many topics, and the latency beside a tuned MirrorMaker 2."""
+many topics, and the latency compared with a tuned MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.systems import (
     TITLES,
     VARIANTS,
 )
-from bench.table import Row, at_most, beside, faster, middle, records_per_s, table
+from bench.table import Row, at_most, compared, faster, middle, records_per_s, table
 
 CPU_SHARE = 0.5
 IDLE = "idle-"  # how the workloads of many idle partitions are called
@@ -31,22 +31,21 @@ _TLS_FASTER = {"json": 5.0, "1kb": 3.0}
 _FAR_FASTER, _FAR_SHARE = 10.0, 0.8
 
 METHOD = """\
-- **What a batch costs**: throughput as above, and its CPU seconds per 10⁹ bytes of batches as they
-  lie in the source's log. The older commit mirrors in the same run. A relay that only relays takes
-  batches as they come, unchecked, and passes them on, in Python over the same sockets
-  (`bench/bare.py`); it is no mirror. Of both clusters' brokers and the mirror together, the
-  brokers' share is what stays where a mirror costs nothing.
-- **A cluster far away**: throughput as above, but all reach that cluster through a TCP relay that
-  holds every byte for 50 ms, each way (`bench/far.py`), and both systems have default settings,
-  one task for MirrorMaker 2. To a far target it is so slow that its backlog there is a 50th of
-  Causeway's. A plain TCP copy is what one connection
-  carries through the same relay, with nothing else to do for the machine; a record of it is 1,000
-  bytes. A relay that is nowhere narrow lets it move memory, at several times the speed of two
-  brokers on this machine without any relay. What share of a line is used is therefore measured
-  where the relay carries 1 Gbit/s.
-- **The page**: a made-up run in the driver's own code (`bench/page.py`), served as ever, in a
-  headless Chromium on the same machine; from a click to the frame after the one that shows what
-  was asked for, a second between clicks.
+- **CPU of a batch**: throughput as above, and its CPU seconds per 10⁹ bytes of batches as they
+  are in the source's log. The older commit mirrors in the same run. "A relay that only relays"
+  reads batches and sends them on without checks, in Python over the same sockets
+  (`bench/bare.py`); it is no mirror. The brokers' share is the part of the CPU, of both clusters'
+  brokers and the mirror together, that would remain if a mirror cost nothing.
+- **A far cluster**: throughput as above, but all systems reach that cluster through a TCP relay
+  that delays every byte by 50 ms in each direction (`bench/far.py`). Both systems have default
+  settings, with one task for MirrorMaker 2. MirrorMaker 2 is so slow to a far target that its
+  backlog there is a 50th of Causeway's. "A plain TCP copy" is what one connection carries through
+  the same relay, while the machine does nothing else; its record is 1,000 bytes. Without a
+  bandwidth limit such a copy only moves memory, several times faster than two brokers on this
+  machine without a relay. So the used share of a line is measured with a relay of 1 Gbit/s.
+- **The page**: an artificial run in the driver's own code (`bench/page.py`), served as usual, in
+  a headless Chromium on the same machine. Measured from a click to the frame after the one that
+  shows the result, with one second between clicks.
 """
 
 
@@ -54,7 +53,7 @@ def render(entries: Mapping[str, Entry]) -> str:
     """Empty if nothing of it was measured."""
     if not (found := list(rows(entries))):
         return ""
-    return "\n".join(["## What a batch costs, and where it is hard\n", *table(found), ""])
+    return "\n".join(["## CPU of a batch, and difficult conditions\n", *table(found), ""])
 
 
 def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
@@ -109,7 +108,7 @@ def _cpu(entry: Entry) -> Iterator[Row]:
         if entry.rounds.get(peer):
             work = f"{entry.title}: CPU s per wire GB"
             theirs = middle(entry, peer, _cpu_per_wire_gb)
-            yield beside(work, VARIANTS[peer], theirs, ours, "{:.2f}".format, most=most)
+            yield compared(work, VARIANTS[peer], theirs, ours, "{:.2f}".format, most=most)
 
 
 def _far(entry: Entry, line: far.Line) -> Iterator[Row]:
@@ -129,7 +128,7 @@ def _latency(entry: Entry, reader: str, quantile: str) -> Row:
         for system in (MM2_TUNED, CAUSEWAY)
     )
     work = f"{entry.title}: {reader} {quantile}"
-    return beside(work, TITLES[MM2_TUNED], theirs, ours, "{:.1f} ms".format, most=1.0)
+    return compared(work, TITLES[MM2_TUNED], theirs, ours, "{:.1f} ms".format, most=1.0)
 
 
 def _cpu_per_wire_gb(figure: Mapping[str, Any]) -> float:

@@ -1,15 +1,16 @@
-"""RESULTS.md: what the figures say, against what was promised."""
+"""Writes RESULTS.md, which compares the figures with the goals: `python -m bench.report`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from bench import limit_report, transform_report
 from bench.parts import DRIVER, JVM, LANE
-from bench.results import Entry
+from bench.results import Entry, load
 from bench.soak import growth
 from bench.systems import CAUSEWAY, MM2, MM2_TUNED, TITLES, TWO_PRODUCERS, VARIANTS
 from bench.table import middle, records_per_s
@@ -28,36 +29,38 @@ _OTHER_MEMORY = (transform_report.PREFIX, "verify", "two-data-centres", limit_re
 _METHOD = """\
 ## Method
 
-Two clusters of one broker each, both systems and the load on the same machine; only one system runs
-at a time, on the same brokers, each with a topic of its own that holds the same records. Both get
-the same property file (read_committed, `tasks.max=4`, one copy of everything, all else default),
-MirrorMaker 2 also the heap and collector of Kafka's own script. What is wanted is measured against
-that. A tuned MirrorMaker 2 is one that its operator has fitted to the very data: producer settings
-like the source's (codec, batch size, `linger.ms=50`; for latency `linger.ms=0`). Causeway runs
-exactly once, as it does by default; MirrorMaker 2 at least once, its default and its quicker mode.
-Which system goes first alternates from round to round; a figure is the median of the rounds.
-Throughput has one more round before these, uncounted, in which the brokers get warm.
+Two clusters of one broker each, both systems and the load run on the same machine. Only one
+system runs at a time, on the same brokers, each with its own topic that has the same records.
+Both get the same property file (read_committed, `tasks.max=4`, one replica of everything,
+defaults otherwise). MirrorMaker 2 also gets the heap and the collector of Kafka's own script. The
+goals compare with this MirrorMaker 2. "Tuned" is a MirrorMaker 2 whose operator has fitted it to
+the data: producer settings like the source's (codec, batch size, `linger.ms=50`; for latency
+`linger.ms=0`). Causeway runs exactly once, its default; MirrorMaker 2 at least once, its default
+and its faster mode. The order of the systems alternates from round to round; a figure is the
+median of the rounds. Throughput has one more round before these, which does not count: it warms
+up the brokers.
 
-- **Throughput**: the system has mirrored a warm-up stretch of the topic and idles; a backlog is
-  written in one transaction. Its commit starts the clock, which stops when a read_committed reader
-  of the target can read the last record of each partition (asked every 10 ms, then read and
-  compared). CPU seconds are those of the system's whole process tree over that time, per 10⁹ bytes
-  of keys and values before compression.
-- **1,000 partitions, first record**: from the start of the process to the last (the first) record
-  readable on the target.
-- **Groups**: from the last commit on the source until the last group stands there on the target,
-  group offset sync on; a second of it is the interval.
-- **Latency**: 200 records/s; the age of each record when a consumer of the target gets it. A
-  consumer of the source shows what of it is not the mirror's.
-- **Verify**: a backlog that was mirrored, compared by `causeway verify` with no driver running:
-  bytes of the source's batches a second, from when Spark is up; as many are read from the target.
-  CPU seconds per GB are those of lanes and driver, the brokers' come on top.
-- **Two data centres**: one loop that writes to both clusters, by two of confluent-kafka's producers
-  or by `DualProducer`, with the same settings and callbacks, until both have acknowledged all.
-- **Memory**: the highest proportional set size of the whole process tree, start included. The soak
-  compares the last third of its samples with the first.
+- **Throughput**: the system has mirrored a warm-up part of the topic and is idle. A backlog is
+  written in one transaction. Its commit starts the clock. The clock stops when a read_committed
+  reader of the target can read the last record of each partition (checked every 10 ms, then read
+  and compared). CPU seconds are those of the system's whole process tree in that time, per 10⁹
+  bytes of keys and values before compression.
+- **1,000 partitions, first record**: from the start of the process until the last (the first)
+  record can be read on the target.
+- **Groups**: from the last commit on the source until the last group has its offset on the
+  target, with group offset sync; one second of this is the interval.
+- **Latency**: 200 records/s; the age of each record when a consumer of the target receives it. A
+  consumer of the source measures the part that is not the mirror's.
+- **Verify**: a mirrored backlog, compared by `causeway verify` while no driver runs: bytes of the
+  source's batches per second, from the moment when Spark has started. As many are read from the
+  target. CPU seconds per GB are those of lanes and driver, without the brokers'.
+- **Two data centres**: one loop that writes to both clusters, by two of confluent-kafka's
+  producers or by `DualProducer`, with the same settings and callbacks, until both have
+  acknowledged all records.
+- **Memory**: the highest proportional set size of the whole process tree, including the start.
+  The soak test compares the last third of its samples with the first.
 {more}
-Readers and writers are librdkafka's. Raw figures: [results.json](results.json).
+Readers and writers use librdkafka. Raw figures: [results.json](results.json).
 """
 
 
@@ -78,7 +81,7 @@ class Row:
 
 def render(entries: Mapping[str, Entry]) -> str:
     method = _METHOD.format(more=limit_report.METHOD + transform_report.METHOD)
-    parts = ["# Causeway beside MirrorMaker 2\n", _summary(entries)]
+    parts = ["# Benchmark: Causeway and MirrorMaker 2\n", _summary(entries)]
     parts += filter(None, [limit_report.render(entries), transform_report.render(entries)])
     parts.append(method)
     parts += [_detail(entry) for entry in entries.values()]
@@ -111,7 +114,7 @@ def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
 
 def _summary(entries: Mapping[str, Entry]) -> str:
     lines = [
-        "| work | MirrorMaker 2 | Causeway | ratio | wanted | holds | to a tuned one |",
+        "| work | MirrorMaker 2 | Causeway | ratio | goal | reached | ratio to a tuned one |",
         "|---|---:|---:|---:|---|---|---:|",
     ]
     for row in rows(entries):
@@ -168,7 +171,7 @@ def _latency(entry: Entry, reader: str, quantile: str, most: float) -> Row:
 def _two_data_centres(entry: Entry) -> Row:
     theirs, ours = (middle(entry, name, records_per_s) for name in (TWO_PRODUCERS, CAUSEWAY))
     return _row(
-        f"{entry.title}: records/s, beside two plain producers",
+        f"{entry.title}: records/s, compared with two plain producers",
         (theirs, None, ours),
         "{:,.0f}".format,
         f"at least {TWO_SIDES_SHARE:g} ×",
@@ -354,3 +357,8 @@ def _shown(value: float | None, show: Callable[[float], str]) -> str:
 
 def _ratio(theirs: float | None, ours: float | None) -> str:
     return f"{ours / theirs:.3g} ×" if theirs and ours else "–"
+
+
+if __name__ == "__main__":
+    folder = Path(__file__).parent
+    (folder / "RESULTS.md").write_text(render(load(folder / "results.json")))

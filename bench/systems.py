@@ -37,7 +37,7 @@ TITLES = {
 }
 VARIANTS = {
     CAUSEWAY_SQL: "Causeway, SQL with a schema",
-    CAUSEWAY_QUIET: "Causeway, beside a quiet transform",
+    CAUSEWAY_QUIET: "Causeway, with a quiet transform",
     MM2_SMT: "MirrorMaker 2 with Kafka's transformations",
     TWO_PRODUCERS: "two producers side by side",
     CAUSEWAY_BEFORE: "Causeway before",

@@ -22,7 +22,7 @@ class Row:
 
 
 def table(rows: Iterable[Row]) -> Iterator[str]:
-    yield "| work | beside | theirs | Causeway | ratio | wanted | holds |"
+    yield "| work | compared with | its figure | Causeway | ratio | goal | reached |"
     yield "|---|---|---:|---:|---:|---|---|"
     for row in rows:
         holds = {True: "yes", False: "**no**", None: "–"}[row.holds]
@@ -30,7 +30,7 @@ def table(rows: Iterable[Row]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def beside(
+def compared(
     work: str,
     peer: str,
     theirs: float | None,
@@ -62,11 +62,11 @@ def beside(
 def faster(
     work: str, peer: str, theirs: float | None, ours: float | None, least: float | None
 ) -> Row:
-    return beside(work, peer, theirs, ours, "{:,.0f}".format, least=least)
+    return compared(work, peer, theirs, ours, "{:,.0f}".format, least=least)
 
 
 def at_most(work: str, ours: float, unit: str, most: float | None, digits: int = 1) -> Row:
-    """There is nobody to compare with."""
+    """A row without another system to compare with."""
     return Row(
         work=work,
         peer="–",

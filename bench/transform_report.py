@@ -26,7 +26,7 @@ P50_MS, P99_MS = 50.0, 300.0
 START_S = 15.0
 MANY_MB = 2000.0
 SMT_FASTER = 1.5
-QUIET_SHARE = 0.9  # of the speed without a transform beside it: within what rounds differ by
+QUIET_SHARE = 0.9  # of the speed without a second transform; rounds differ by as much
 _FASTER = {
     "transform-filter": 1.3,
     "transform-mask": 1.0,
@@ -36,15 +36,16 @@ _FASTER = {
 
 METHOD = """\
 - **Transforms**: throughput as above, on the JSON work with fewer records, counted as they are on
-  the source, whatever is dropped; two lanes share the work (`lanes = 2` in the file, in which
-  MirrorMaker 2 has four tasks). The copy beside which they stand is measured once for all.
-  Kafka's transformations work on maps, and a mirror's records are bytes: JSON becomes a map and
-  bytes again by Kafka's own `JsonConverter`, in two transformations of a few lines; `Filter` gets a
-  condition of a few lines that reads the JSON. Of the work "masked, hashed" it masks by `MaskField`
-  and, as Kafka has none that hashes, leaves that field out by `ReplaceField`. CPU seconds are per
-  million records of the source, by process, of the JVM also by kind of thread; of workers told by
-  their age alone, a second lane's source worker can stand among the sinks. The memory of many
-  transforms is that of the whole process tree, driver, JVM, lanes and the stages' workers.
+  the source, including dropped ones; two lanes share the work (`lanes = 2` in the file, in which
+  MirrorMaker 2 has four tasks). The copy that they are compared with is measured once for all.
+  Kafka's transformations work on maps, and a mirror's records are bytes. So Kafka's own
+  `JsonConverter` converts JSON to a map and back to bytes, in two transformations of a few lines;
+  `Filter` gets a condition of a few lines that reads the JSON. For the work "masked, hashed"
+  MirrorMaker 2 masks by `MaskField` and removes the other field by `ReplaceField`, because Kafka
+  has no transformation that hashes. CPU seconds are per million records of the source, by
+  process, and for the JVM also by kind of thread. Workers are identified by their age, so a
+  second lane's source worker can be counted as a sink. The memory of many transforms is that of
+  the whole process tree: driver, JVM, lanes and the stages' workers.
 """
 
 
@@ -56,13 +57,13 @@ def render(entries: Mapping[str, Entry]) -> str:
 
 
 def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
-    """One a promise, and beside a tuned MirrorMaker 2."""
+    """One row for each goal, and one that compares with a tuned MirrorMaker 2."""
     for name, least in _FASTER.items():
         if name in entries:
             yield from _throughput(entries, name, least)
     if QUIET in entries:
         plain, quiet = (_speed(entries, QUIET, name) for name in (CAUSEWAY, CAUSEWAY_QUIET))
-        work = f"{entries[QUIET].title}, beside a quiet transform: records/s"
+        work = f"{entries[QUIET].title}, with a quiet transform: records/s"
         yield faster(work, "Causeway without one", plain, quiet, QUIET_SHARE)
     if ours := _figures(entries, "transform-latency", CAUSEWAY):
         for quantile, most in (("p50", P50_MS), ("p99", P99_MS), ("max", None)):

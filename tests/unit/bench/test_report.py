@@ -152,9 +152,9 @@ def test_a_transform_is_held_against_the_plain_copy_and_kafkas_own(
         "copy": _entry("copied", mm2=[plain], causeway=[plain]),
         "filter": _entry("kept", causeway=[ours], **{"mm2-smt": [chain]}),
     }
-    beside, tuned, smt = _transform_rows(**entries)
-    assert (beside.holds, tuned.holds, smt.holds) == (copies, None, chains)
-    assert beside.theirs == "100,000"
+    copy, tuned, smt = _transform_rows(**entries)
+    assert (copy.holds, tuned.holds, smt.holds) == (copies, None, chains)
+    assert copy.theirs == "100,000"
 
 
 def test_an_untransformed_topic_is_held_against_itself_without_a_transform() -> None:
@@ -196,7 +196,7 @@ def test_the_parts_of_a_transform_are_shown_for_a_million_records() -> None:
     assert "| AES: Causeway | 16.0 | 0.0 | 4.0 |" in text
 
 
-def test_what_a_batch_costs_stands_beside_an_older_commit_and_a_bare_relay() -> None:
+def test_cpu_of_a_batch_is_compared_with_an_older_commit_and_a_bare_relay() -> None:
     def figure(cpu_s: float) -> Throughput:
         return Throughput(records=1, size=10**9, wire=500_000_000, usage=_usage(1.0, cpu_s))
 
@@ -214,3 +214,9 @@ def test_speed_over_tls_is_measured_against_what_was_promised() -> None:
     entry = _entry("1 kB", causeway=[_throughput(1, 1)], mm2=[_throughput(2.9, 1)])
     (row,) = limit_report.rows({"1kb-tls": entry})
     assert (row.wanted, row.holds) == ("at least 3 ×", False)
+
+
+def test_the_checked_in_report_equals_what_results_json_gives() -> None:
+    folder = Path(results.__file__).parent
+    report_text = report.render(results.load(folder / "results.json"))
+    assert (folder / "RESULTS.md").read_text() == report_text, "write it again: make bench-report"
