@@ -1,4 +1,4 @@
-# Needs Python 3.11 or later, a Java 17 or later runtime, and make. `make` lists what there is.
+# Needs Python 3.11 or later, a Java 17 or later runtime, and make. `make` lists the targets.
 NEWEST_FIRST := python3.14 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 $(NEWEST_FIRST) python; do \
@@ -30,16 +30,16 @@ drill: $(STAMP) ## Lose a cluster under load, fail over and back; prints the RPO
 
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -rs
 
-test: $(STAMP) ## Run the tests but those that take minutes each (ARGS="-k name" picks some)
+test: $(STAMP) ## Run the tests that take seconds (ARGS="-k name" selects some)
 	@$(PYTEST) -m "not slow and not versions" $(ARGS)
 
-test-versions: $(STAMP) ## Mirror between the newest Kafka and each older one that is promised
+test-versions: $(STAMP) ## Mirror between the newest Kafka and each supported older release
 	@$(BIN)/python -m pytest tests/integration/test_versions.py -v -rs $(ARGS)
 
-slow: $(STAMP) ## Run the tests that take minutes each, and all examples of those made of many
+slow: $(STAMP) ## Run the tests that take minutes, and all examples of property-based tests
 	@CAUSEWAY_EXAMPLES=1 $(PYTEST) -m "slow or hypothesis" $(ARGS)
 
-again: $(STAMP) ## Run what failed last once more, one test at a time
+again: $(STAMP) ## Run the tests that failed last again, one at a time
 	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -rs $(ARGS)
 
 check: $(STAMP) ## Lint, format, types, import rules
@@ -49,14 +49,14 @@ check: $(STAMP) ## Lint, format, types, import rules
 	@$(BIN)/lint-imports
 	@cd producer && ../$(BIN)/lint-imports
 
-bench: $(STAMP) ## Measure beside MirrorMaker 2 (ARGS="--quick", ARGS="--only json")
+bench: $(STAMP) ## Measure Causeway and MirrorMaker 2 (ARGS="--quick", ARGS="--only json")
 	@$(BIN)/python -m bench $(ARGS)
 
 bench-report: $(STAMP) ## Write bench/RESULTS.md and the chart again from bench/results.json
 	@$(BIN)/python -m bench.report
 	@$(BIN)/python -m bench.chart
 
-screenshots: $(STAMP) ## Photograph the page for README.md, in Chromium, while a mirror works
+screenshots: $(STAMP) ## Take the screenshots of README.md in Chromium, while a mirror works
 	@$(BIN)/python -m tools.screenshots
 
 wheel: $(STAMP) ## Build dist/causeway-….whl, for pipx or uv tool, and causeway_producer-….whl
@@ -64,7 +64,7 @@ wheel: $(STAMP) ## Build dist/causeway-….whl, for pipx or uv tool, and causewa
 	@$(BIN)/python -m hatchling build -t wheel
 	@cd producer && ../$(BIN)/python -m hatchling build -t wheel -d ../dist
 
-docs: $(STAMP) ## Build the documentation site into build/site, every link of it checked
+docs: $(STAMP) ## Build the documentation site into build/site, and check its links
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/docs
 	@$(BIN)/uv pip install --quiet --python build/docs/bin/python --require-hashes -r requirements-docs.lock
 	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --quiet --strict
@@ -72,7 +72,7 @@ docs: $(STAMP) ## Build the documentation site into build/site, every link of it
 LOCKING := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-# What the image has: Causeway, and what its files can ask for.
+# The extras in the image: those that a file can need.
 OF_RUNS := --extra avro --extra jks --extra protobuf --extra tokenise
 
 lock: $(STAMP) ## Pin the newest versions that pyproject.toml allows
@@ -81,6 +81,6 @@ lock: $(STAMP) ## Pin the newest versions that pyproject.toml allows
 	@$(LOCKING) --upgrade --group build --output-file requirements-build.lock
 	@$(LOCKING) --upgrade --group docs --output-file requirements-docs.lock
 
-clean: ## Remove .venv and what the tools leave behind
+clean: ## Remove .venv and the files that tools create
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist spark-warehouse artifacts
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Repeats measurements during 200 HTTP requests/s at the run's server, which should cost nothing."""
+"""Repeats measurements during 200 HTTP requests/s at the run's server, which must cost nothing."""
 
 from __future__ import annotations
 
