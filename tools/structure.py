@@ -39,6 +39,8 @@ DOORS: tuple[str, ...] = (
     "causeway.transform.schema_formats",
     "causeway.transform.stage",
     "causeway.operate.cutover",
+    "causeway.operate.directives",
+    "causeway.operate.failover",
     "causeway.translation",
 )
 """Packages whose doors hold."""

@@ -27,9 +27,7 @@ from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
-from causeway.operate.failover.failback import failback
-from causeway.operate.failover.failback_result import Step
-from causeway.operate.failover.failover import failover
+from causeway.operate.failover import FailbackStep, failback, failover
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
@@ -204,11 +202,11 @@ def test_a_site_is_lost_and_comes_back(
             "the way back is not begun by itself",
         )
         undecided = failback(after, link="A->B", wait_s=0)
-        assert undecided.step is Step.UNDECIDED
+        assert undecided.step is FailbackStep.UNDECIDED
         assert sum(each.records for each in undecided.unmirrored) >= len(missing)
         assert not saved.exists()
         begun = failback(after, link="A->B", save=saved, wait_s=60, who="drill")
-        assert (begun.step, begun.changed) == (Step.BACK, True)
+        assert (begun.step, begun.changed) == (FailbackStep.BACK, True)
         assert begun.lag is not None, "it has begun"
         kept = [json.loads(line) for line in saved.read_text().splitlines()]
         kept_numbers = {int(base64.b64decode(line["value"])[:8]) for line in kept}
@@ -223,14 +221,14 @@ def test_a_site_is_lost_and_comes_back(
         turned_at = time.monotonic()
         turned = failback(after, link="A->B", turn_round=True, wait_s=60, who="drill")
         turned_s = time.monotonic() - turned_at
-        assert (turned.step, turned.changed) == (Step.GOES_ON, True)
+        assert (turned.step, turned.changed) == (FailbackStep.GOES_ON, True)
         last = begin(a, 20_000_000)
         await_until(lambda: len(last.acked) > 2000, 60, "writing goes on at A")
         last.end()
         await_until(lambda: states(daemon, "A->B") == [State.RUNNING] * PARTITIONS, 60, "mirrors")
         assert states(daemon, "B->A") == [State.PROMOTED] * PARTITIONS
         again = failback(after, link="A->B", turn_round=True)
-        assert (again.step, again.changed) == (Step.GOES_ON, False)
+        assert (again.step, again.changed) == (FailbackStep.GOES_ON, False)
         every = {*on_b, *ours.acked, *last.acked}
         await_until(lambda: numbers(at_b).keys() >= every, 60, "mirrored as before")
 

@@ -13,9 +13,7 @@ import pytest
 
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.model import TopicPartition
-from causeway.operate.failover.failback import failback
-from causeway.operate.failover.failback_result import FailedBack, Step
-from causeway.operate.failover.failover import failover
+from causeway.operate.failover import FailbackStep, FailedBack, failback, failover
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
@@ -69,11 +67,11 @@ def test_what_others_write_to_the_old_source_is_told_and_kept(
     fill(target, topic, 10, first=2000)
     with RunningDaemon(monkeypatch, link, back, lease_s=2.0):
         undecided = go(wait_s=0)
-        assert undecided.step is Step.UNDECIDED
+        assert undecided.step is FailbackStep.UNDECIDED
         assert [(one.first, one.records) for one in undecided.unmirrored] == [(100, 20)]
-        assert go(drop=True, dry_run=True).step is Step.BACK
+        assert go(drop=True, dry_run=True).step is FailbackStep.BACK
         begun = go(drop=True)
-        assert (begun.step, begun.saved, begun.late) == (Step.BACK, None, ())
+        assert (begun.step, begun.saved, begun.late) == (FailbackStep.BACK, None, ())
         assert begun.lag is not None
         await_until(lambda: source.offsets(topic) == {0: 130}, 60, "B's records come to A")
         # Somebody at A writes on, and so does somebody at B.
@@ -81,7 +79,7 @@ def test_what_others_write_to_the_old_source_is_told_and_kept(
         fill(target, topic, 10, first=2010)
         await_until(lambda: source.offsets(topic) == {0: 145}, 60, "B's records come to A")
         told = go()
-        assert (told.step, told.changed) == (Step.BACK, False)
+        assert (told.step, told.changed) == (FailbackStep.BACK, False)
         (late,) = told.late
         assert (late.at, late.first, late.end, late.records) == (
             TopicPartition(topic, 0),
@@ -90,9 +88,9 @@ def test_what_others_write_to_the_old_source_is_told_and_kept(
             5,
         )
         refused = go(turn_round=True)
-        assert (refused.step, refused.promoted) == (Step.UNDECIDED, None)
+        assert (refused.step, refused.promoted) == (FailbackStep.UNDECIDED, None)
         done = go(turn_round=True, save=path)
-        assert (done.step, done.saved, done.late) == (Step.GOES_ON, str(path), ())
+        assert (done.step, done.saved, done.late) == (FailbackStep.GOES_ON, str(path), ())
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         assert [base64.b64decode(line["value"]) for line in lines] == [
             b"value %d" % n for n in range(3000, 3005)

@@ -17,9 +17,7 @@ from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.link_topics import ProgressTopic
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.cutover import Wishes, cutover
-from causeway.operate.failover.failback import failback
-from causeway.operate.failover.failback_result import Step
-from causeway.operate.failover.failover import failover
+from causeway.operate.failover import FailbackStep, failback, failover
 from causeway.operate.verify import verify
 from causeway.translation import Question, translate
 from tests.harness.daemon import RunningDaemon
@@ -110,23 +108,23 @@ def test_there_and_back_twice(
         )
         fill(target, topic, 10, first=1000 * turn)
         begun = failback(both, link=link.name, wait_s=0)
-        assert (begun.step, begun.unmirrored, begun.gone) == (Step.BACK, (), {})
+        assert (begun.step, begun.unmirrored, begun.gone) == (FailbackStep.BACK, (), {})
         foreign = 3 if turn == 1 else 0
         fill(source, topic, foreign, first=7000)
         with RunningDaemon(monkeypatch, link, back, lease_s=2.0):
             told = failback(both, link=link.name, wait_s=60)
-            assert (told.step, told.changed) == (Step.BACK, False)
+            assert (told.step, told.changed) == (FailbackStep.BACK, False)
             await_end(source, topic, at_a + foreign + 10)
             assert claim_of(back, topic)[1:] == (at_b, at_a + foreign)
             if foreign:
                 (found,) = told.late
                 assert (found.first, found.end, found.records) == (at_a, at_a + 3, 3)
                 refused = failback(both, link=link.name, turn_round=True, wait_s=60)
-                assert (refused.step, refused.promoted) == (Step.UNDECIDED, None)
+                assert (refused.step, refused.promoted) == (FailbackStep.UNDECIDED, None)
             at_a, at_b = at_a + foreign + 10, at_b + 10
             keep = late if foreign else None
             done = failback(both, link=link.name, turn_round=True, save=keep, wait_s=60)
-            assert (done.step, done.changed, done.late) == (Step.GOES_ON, True, ())
+            assert (done.step, done.changed, done.late) == (FailbackStep.GOES_ON, True, ())
             fill(source, topic, 5, first=5000 * turn)
             at_a, at_b = at_a + 5, at_b + 5
             await_end(target, topic, at_b)
@@ -194,7 +192,7 @@ def test_what_happened_on_either_side_before_the_way_back(
         slow.commit()
     source.await_transactions(held)
     shown = failback(both, link=link.name, wait_s=0)
-    assert shown.step is Step.UNDECIDED
+    assert shown.step is FailbackStep.UNDECIDED
     assert {
         each.at.topic: (each.first, each.records, each.deleted) for each in shown.unmirrored
     } == {
@@ -206,7 +204,7 @@ def test_what_happened_on_either_side_before_the_way_back(
     assert shown.gone == {TopicPartition(short_b, 0): 4}
     with RunningDaemon(monkeypatch, link, back, lease_s=2.0):
         begun = failback(both, link=link.name, save=kept, wait_s=60)
-        assert (begun.step, begun.late, begun.saved) == (Step.BACK, (), str(kept))
+        assert (begun.step, begun.late, begun.saved) == (FailbackStep.BACK, (), str(kept))
         assert begun.lag is not None
         # Of `held`, 8 records and an end of a transaction lie behind the cut.
         ends = {held: 113, short_a: 120, short_b: 106, anew_a: 112, anew_b: 106}
@@ -222,7 +220,7 @@ def test_what_happened_on_either_side_before_the_way_back(
             last.commit()
         target.await_transactions(held)
         done = failback(both, link=link.name, turn_round=True, wait_s=60)
-        assert (done.step, done.late) == (Step.GOES_ON, ())
+        assert (done.step, done.late) == (FailbackStep.GOES_ON, ())
         for topic in topics:
             fill(source, topic, 3, first=9000)
         await_until(
@@ -296,12 +294,12 @@ def test_back_onto_a_source_that_was_rebuilt_empty(
     fill(source, beats, 5)
     with RunningDaemon(monkeypatch, link, back, lease_s=2.0) as run:
         begun = failback(both, link=link.name, create_topics=True, wait_s=60)
-        assert (begun.step, begun.created, begun.unmirrored) == (Step.BACK, (topic,), ())
+        assert (begun.step, begun.created, begun.unmirrored) == (FailbackStep.BACK, (topic,), ())
         await_until(lambda: source.offsets(topic) == {0: 55, 1: 55}, 60, "all of B comes to A")
         assert source.digests(topic) == target.digests(topic)
         source.commit_group(group, {(topic, 0): 20, (topic, 1): 55})
         done = failback(both, link=link.name, turn_round=True, wait_s=60)
-        assert (done.step, done.changed) == (Step.GOES_ON, True)
+        assert (done.step, done.changed) == (FailbackStep.GOES_ON, True)
         fill(source, topic, 6, first=2000, partitions=2)
         await_until(lambda: target.offsets(topic) == {0: 58, 1: 58}, 60, "A's come to B again")
         run.await_state(beats, State.RUNNING)

@@ -18,12 +18,8 @@ from causeway.errors import ConfigError, NobodyLeadsError
 from causeway.link_topics import LeadershipLostError, ProgressTopic
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.directives import act
-from causeway.operate.failover import last_groups
+from causeway.operate.failover import FailbackStep, failback, failover, last_groups, promote
 from causeway.operate.failover.ending import Ending
-from causeway.operate.failover.failback import failback
-from causeway.operate.failover.failback_result import Step
-from causeway.operate.failover.failover import failover
-from causeway.operate.failover.promote import promote
 from causeway.status import from_clusters
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
@@ -284,13 +280,13 @@ def test_a_mirror_with_a_name_of_its_own_goes_on_where_it_was(
         (found,) = failover(settings, yes=True)
         assert found.cuts[topic].target == start + topic
         fill(source, topic, 20, first=100)
-        assert failback(settings, dry_run=True).step is Step.GOES_ON
+        assert failback(settings, dry_run=True).step is FailbackStep.GOES_ON
         run.await_state(topic, State.FAILED_OVER)
         back = failback(settings)
-        assert (back.step, back.changed) == (Step.GOES_ON, True)
+        assert (back.step, back.changed) == (FailbackStep.GOES_ON, True)
         await_mirrored(source, target, topic)
         again = failback(settings)
-        assert (again.step, again.changed) == (Step.GOES_ON, False)
+        assert (again.step, again.changed) == (FailbackStep.GOES_ON, False)
         # Where others wrote to the mirror itself, there is no way on.
         failover(settings, yes=True)
         target.produce(start + topic, [b"of B"])
@@ -319,17 +315,17 @@ def test_where_a_silent_driver_had_come_is_found_again(
         False,
     )
     both = Settings(links=(link, turned(link)), run=RunSettings(lease_s=2.0), spark={})
-    assert failback(settings_of(link)).step is Step.NO_WAY_BACK
+    assert failback(settings_of(link)).step is FailbackStep.NO_WAY_BACK
     shown = failback(both, link=link.name, wait_s=0)
-    assert shown.step is Step.UNDECIDED
+    assert shown.step is FailbackStep.UNDECIDED
     (only,) = shown.unmirrored
     assert (only.first, only.end, only.records, only.surely) == (100, 120, 20, True)
     begun = failback(both, link=link.name, save_topic=spare, wait_s=0)
-    assert (begun.step, begun.changed, begun.lag) == (Step.BACK, True, None)
+    assert (begun.step, begun.changed, begun.lag) == (FailbackStep.BACK, True, None)
     (saved,) = target.read(spare).values()
     assert [record.value for record in saved] == [b"value %d" % n for n in range(100, 120)]
     again = failback(both, link=link.name, wait_s=0)
-    assert (again.step, again.changed) == (Step.BACK, False)
+    assert (again.step, again.changed) == (FailbackStep.BACK, False)
 
 
 def test_a_mirror_that_has_failed_over_stays_so_if_the_directives_are_lost(

@@ -14,8 +14,8 @@ from causeway.link_topics import ending
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
+from causeway.operate.failover import promote
 from causeway.operate.failover.ending import Ending
-from causeway.operate.failover.promote import promote
 from causeway.status.from_clusters import status
 from causeway.status.health import verdict
 from tests.harness.daemon import RunningDaemon

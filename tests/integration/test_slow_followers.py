@@ -14,7 +14,7 @@ from causeway.dev import LocalCluster
 from causeway.model import State
 from causeway.operate.cutover import Checklist, CutoverEnd, FirstMover, Look, Wishes
 from causeway.operate.cutover import run as cutting
-from causeway.operate.failover.promote import promote
+from causeway.operate.failover import promote
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools

@@ -19,8 +19,7 @@ from causeway.dev import DEFAULT_VERSION, OLDEST, TESTED, LocalCluster, kafka_ve
 from causeway.formats import load
 from causeway.model import State, TopicPartition
 from causeway.operate.cutover import Checklist, CutoverEnd, FirstMover, Look, Wishes, cutover, undo
-from causeway.operate.failover.failover import failover
-from causeway.operate.failover.promote import promote
+from causeway.operate.failover import failover, promote
 from causeway.operate.verify import verify
 from tests.harness.control import Truth, checkpoints
 from tests.harness.kafka_tools import Outgoing

@@ -16,7 +16,7 @@ from causeway.cli.words import count, duration, moment
 from causeway.errors import ConfigError, NobodyLeadsError
 
 if TYPE_CHECKING:
-    from causeway.operate.directives.act import Outcome
+    from causeway.operate.directives import DirectiveOutcome
 
 LinkOption = Annotated[
     str | None,
@@ -87,12 +87,12 @@ def pause(
 
     It holds for every driver of the file, also for one that is started later.
     """
-    from causeway.operate.directives import act
+    from causeway.operate import directives
 
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until the driver has paused it")
-        outcomes = act.pause(
+        outcomes = directives.pause(
             settings,
             link=link,
             topic=topic,
@@ -115,12 +115,12 @@ def resume(
     as_json: JsonOption = False,
 ) -> int:
     """Go on with what was paused, where it was: nothing is lost or doubled."""
-    from causeway.operate.directives import act
+    from causeway.operate import directives
 
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until the driver has resumed it")
-        outcomes = act.resume(
+        outcomes = directives.resume(
             settings,
             link=link,
             topic=topic,
@@ -153,12 +153,12 @@ def restart(
     The driver looks at each partition as if for the first time. A partition that could lose or
     double records stops again, unless --adopt acknowledges the loss.
     """
-    from causeway.operate.directives import act
+    from causeway.operate import directives
 
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until the driver has tried it again")
-        outcomes = act.restart(
+        outcomes = directives.restart(
             settings,
             link=link,
             topic=topic,
@@ -193,7 +193,7 @@ def throttle(
     as_json: JsonOption = False,
 ) -> int:
     """Limit how fast a link, or one of its topics, is mirrored."""
-    from causeway.operate.directives import act
+    from causeway.operate import directives
 
     if (rate is None) != off:
         cause = "say either how fast or that it is over"
@@ -202,7 +202,7 @@ def throttle(
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until the driver has set it")
-        outcomes = act.throttle(
+        outcomes = directives.throttle(
             settings,
             bytes_per_s=most,
             off=off,
@@ -227,12 +227,12 @@ def step_down(
 
     Where no other waits, it leads again itself after a moment.
     """
-    from causeway.operate.directives import act
+    from causeway.operate import directives
 
     settings = load(file, quiet=True)
     with waiting() as told:
         told("waiting until another driver leads")
-        outcomes = act.step_down(
+        outcomes = directives.step_down(
             settings, link=link, reason=reason, wait_s=None if no_wait else timeout
         )
     return _say(outcomes, as_json)
@@ -257,22 +257,22 @@ def _limit(bytes_per_s: int | None) -> str:
     return "no limit" if bytes_per_s is None else f"{bytes_per_s:,} bytes/s"
 
 
-def _say(outcomes: Sequence[Outcome], as_json: bool, to: str = "") -> int:
+def _say(outcomes: Sequence[DirectiveOutcome], as_json: bool, to: str = "") -> int:
     """`to`: what was asked for, behind the scope."""
-    from causeway.operate.directives import act
+    from causeway.operate import directives
 
     if as_json:
-        print_json({"links": [act.outcome_json(each) for each in outcomes]})
+        print_json({"links": [directives.outcome_json(each) for each in outcomes]})
     else:
         out = console()
         for each in outcomes:
             _show(out, each, to)
-    if not act.all_acted(outcomes):
+    if not directives.all_acted(outcomes):
         return NobodyLeadsError.exit_code
     return next((each.error.exit_code for each in outcomes if each.error is not None), 0)
 
 
-def _show(out: Any, each: Outcome, to: str) -> None:
+def _show(out: Any, each: DirectiveOutcome, to: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -295,7 +295,7 @@ def _show(out: Any, each: Outcome, to: str) -> None:
             out.print(Text(one.state, "red"), f"{one.topic}-{one.partition}: {one.reason}")
 
 
-def _result(each: Outcome) -> str:
+def _result(each: DirectiveOutcome) -> str:
     if each.error is not None:
         return f"not asked: {each.error}"
     if not each.changed:
@@ -313,7 +313,7 @@ def _result(each: Outcome) -> str:
     return f"done by {each.driver}, {count(len(each.seen), 'partition')}"
 
 
-def _besides(each: Outcome) -> Iterator[str]:
+def _besides(each: DirectiveOutcome) -> Iterator[str]:
     from causeway.link_topics import PauseDirective, ThrottleDirective
 
     before = each.before

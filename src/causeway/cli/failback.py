@@ -15,7 +15,7 @@ from causeway.cli.words import count, number
 from causeway.errors import PartitionsFailedError
 
 if TYPE_CHECKING:
-    from causeway.operate.failover.failback_result import FailedBack
+    from causeway.operate.failover import FailedBack
 
 _SAY = "give --save PATH, --save-topic TOPIC, or --drop-unmirrored, with --yes"
 
@@ -74,13 +74,11 @@ def command(
     behind it. Without --yes each call shows what it would do. Each call goes on from the point at
     which the last one ended.
     """
-    from causeway.operate.failover import failback as moves
-    from causeway.operate.failover.failback_result import Step
-    from causeway.operate.failover.failback_result import as_json as to_json
+    from causeway.operate.failover import FailbackStep, failback, failed_back_json
 
     settings = load(file, quiet=True)
     with waiting() as told:
-        found = moves.failback(
+        found = failback(
             settings,
             link=link,
             topic=topic,
@@ -95,12 +93,12 @@ def command(
             say=told,
         )
     if as_json:
-        print_json(to_json(found))
+        print_json(failed_back_json(found))
     else:
         _show(found)
     if found.promoted is not None and found.promoted.lagging:
         return PartitionsFailedError.exit_code
-    if found.step in (Step.UNDECIDED, Step.NO_WAY_BACK):
+    if found.step in (FailbackStep.UNDECIDED, FailbackStep.NO_WAY_BACK):
         return 0 if dry_run else UNCONFIRMED
     return unconfirmed(dry_run=dry_run) if found.pending else 0
 
@@ -108,7 +106,7 @@ def command(
 def _show(each: FailedBack) -> None:
     from rich.text import Text
 
-    from causeway.operate.failover.failback_result import Step
+    from causeway.operate.failover import FailbackStep
 
     out = console()
     source = each.link.partition("->")[0]
@@ -143,20 +141,20 @@ def _show(each: FailedBack) -> None:
         out.print(f"{at}: the old source lost records that were mirrored; they come back to it")
     if each.saved is not None:
         out.print(f"saved to {each.saved}")
-    if each.step is Step.UNDECIDED:
+    if each.step is FailbackStep.UNDECIDED:
         out.print(Text("they would never be mirrored: ", "bold red").append(_SAY))
-    elif each.step is Step.NO_WAY_BACK:
+    elif each.step is FailbackStep.NO_WAY_BACK:
         out.print(
             "the file has no link the other way; with these lines it has, and a driver of it waits "
             "until this is called again:"
         )
         for line in each.lines:
             out.print(f"  {line}")
-    elif each.step is Step.BACK and each.promoted is not None:
+    elif each.step is FailbackStep.BACK and each.promoted is not None:
         _would_turn(each)
-    elif each.step is Step.BACK and each.dry_run and not each.begun:
+    elif each.step is FailbackStep.BACK and each.dry_run and not each.begun:
         out.print(f"{each.reverse} would begin at the cut")
-    elif each.step is Step.BACK:
+    elif each.step is FailbackStep.BACK:
         _back(each)
         if each.late:
             out.print(

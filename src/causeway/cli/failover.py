@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from causeway.cli.output import Output
     from causeway.link_topics import Cut
-    from causeway.operate.failover.failover_result import FailedOver
-    from causeway.operate.failover.promote import Promoted
+    from causeway.operate.failover import FailedOver, Promoted
 
 TopicOption = Annotated[
     str | None,
@@ -62,11 +61,11 @@ def promote(
     proves that everything is mirrored, brings consumer groups over exactly, and records the cut. If
     partitions lag, it names them and changes nothing.
     """
-    from causeway.operate.failover import promote as moves
+    from causeway.operate.failover import promote, promoted_json
 
     settings = load(file, quiet=True)
     with waiting() as told:
-        found = moves.promote(
+        found = promote(
             settings,
             link=link,
             topic=topic,
@@ -76,7 +75,7 @@ def promote(
             say=told,
         )
     if as_json:
-        print_json({"promoted": [moves.as_json(each) for each in found]})
+        print_json({"promoted": [promoted_json(each) for each in found]})
     else:
         _promoted(found)
     if any(each.lagging for each in found):
@@ -181,12 +180,11 @@ def failover(
     groups go on. With --yes the mirror ends, groups are committed, read-only mirrors are opened,
     and the cut is recorded. No driver mirrors these topics afterwards.
     """
-    from causeway.operate.failover import failover as moves
-    from causeway.operate.failover import failover_result
+    from causeway.operate.failover import failed_over_json, failover
 
     settings = load(file, quiet=True)
     with waiting() as told:
-        found = moves.failover(
+        found = failover(
             settings,
             yes=yes and not dry_run,
             link=link,
@@ -196,7 +194,7 @@ def failover(
             say=told,
         )
     if as_json:
-        print_json({"failed_over": [failover_result.as_json(each) for each in found]})
+        print_json({"failed_over": [failed_over_json(each) for each in found]})
     else:
         _failed_over(found)
     if (error := next((each.error for each in found if each.error), None)) is not None:
@@ -308,7 +306,7 @@ def _groups(out: Output, each: FailedOver) -> None:
     """Where they go on, or why not."""
     from rich.text import Text
 
-    from causeway.operate.failover.failover_result import by_group
+    from causeway.operate.failover import by_group
 
     for group, places in by_group(each.groups).items():
         reason = each.failures.get(group) or places[0].reason

@@ -15,7 +15,7 @@ from causeway.errors import CausewayError, ConfigError
 from causeway.geo import claims
 from causeway.geo.topics import Done, done, target_of
 from causeway.link_topics import Directive, OriginDirective, directive_as_json, write_directives
-from causeway.operate.directives.act import WAIT_S, Asking, wish_of
+from causeway.operate.directives import WAIT_S, DirectiveRequest, wish_of
 
 _SHOWN = 5
 _AT_ONCE = 8  # destinations
@@ -103,7 +103,7 @@ def remove_destination(
                 remedy="with --yes copying ends, and the topics stay there",
             )
         targets = {each: target_of(link, each) for each in names}
-        asking = Asking(link, "remove", connect)
+        asking = DirectiveRequest(link, "remove", connect)
         plan = asking.write(
             wish_of(OriginDirective, reason, who, cluster=""), geo_topics.plan_forget
         )

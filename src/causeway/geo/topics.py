@@ -30,8 +30,8 @@ from causeway.link_topics import (
 )
 from causeway.model import ENDED, TopicPartition
 from causeway.naming import is_legal_name
-from causeway.operate.directives import act
-from causeway.operate.directives.act import WAIT_S, Asking, Outcome, wish_of
+from causeway.operate import directives
+from causeway.operate.directives import WAIT_S, DirectiveOutcome, DirectiveRequest, wish_of
 from causeway.wire import codes
 
 MOST_TOPICS: Final = 1000  # topics at once
@@ -103,7 +103,7 @@ def add_topics(
         _refuse_ended(standing, names)
         _refuse_unknown(source, link, names)
         targets = _targets(link, names, claims.came_from(source, target_id))
-        asking = Asking(link, "add", connect)
+        asking = DirectiveRequest(link, "add", connect)
         new = [name for name in names if name not in geo_topics.chosen(standing)]
         _refuse_namesakes(target, {n: targets[n] for n in new}, asking.contents)
         wish = wish_of(MirrorDirective, reason, who)
@@ -133,7 +133,7 @@ def remove_topics(
         standing = geo_topics.learn(connect(link.target_admin), link)
         _refuse_unchosen("remove", standing, names)
         targets = {name: target_of(link, name) for name in names}
-        asking = Asking(link, "remove", connect)
+        asking = DirectiveRequest(link, "remove", connect)
         wish = wish_of(MirrorDirective, reason, who)
         plan = asking.write(wish, partial(geo_topics.plan_leave, topics=names))
         return done(asking, "remove", targets, plan, standing, wait_s)
@@ -148,7 +148,7 @@ def pause_topics(
     wait_s: float | None = WAIT_S,
 ) -> Done:
     """Stops copying topics until they are resumed. Otherwise like `remove_topics`."""
-    return _each(link, names, "pause", partial(act.pause, who=who, reason=reason), wait_s)
+    return _each(link, names, "pause", partial(directives.pause, who=who, reason=reason), wait_s)
 
 
 def resume_topics(
@@ -160,14 +160,14 @@ def resume_topics(
     wait_s: float | None = WAIT_S,
 ) -> Done:
     """Continues paused topics at their positions. Otherwise like `remove_topics`."""
-    return _each(link, names, "resume", partial(act.resume, who=who, reason=reason), wait_s)
+    return _each(link, names, "resume", partial(directives.resume, who=who, reason=reason), wait_s)
 
 
 def _each(
     link: LinkSettings,
     names: Sequence[str],
     action: str,
-    ask: Callable[..., tuple[Outcome, ...]],
+    ask: Callable[..., tuple[DirectiveOutcome, ...]],
     wait_s: float | None,
 ) -> Done:
     names = _checked(names, action)
@@ -306,7 +306,7 @@ def _refuse_namesakes(
 
 
 def done(
-    asking: Asking,
+    asking: DirectiveRequest,
     action: str,
     targets: Mapping[str, str],
     plan: DirectivePlan,
@@ -332,7 +332,7 @@ def done(
     )
 
 
-def _refused(asking: Asking, outcome: Outcome) -> str | None:
+def _refused(asking: DirectiveRequest, outcome: DirectiveOutcome) -> str | None:
     """Why the driver, which has read the directives, does not act on them."""
     told = asking.contents.directives
     if outcome.driver is None or not outcome.acted or told is None:

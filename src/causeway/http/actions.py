@@ -27,8 +27,8 @@ from causeway.errors import (
 from causeway.http.answers import AnyJSONResponse
 from causeway.http.shapes import Shape
 from causeway.http.threads import in_thread
-from causeway.operate.directives import act
-from causeway.operate.directives.act import Outcome
+from causeway.operate import directives
+from causeway.operate.directives import DirectiveOutcome
 
 _log = logging.getLogger("causeway.http")
 _AT_ONCE: Final = 4
@@ -41,7 +41,7 @@ _STATUS: Final[tuple[Status, ...]] = (
     (AuthorizationError, 403),
     (UnreachableError, 503),
 )
-Door = Callable[..., tuple[Outcome, ...]]
+Door = Callable[..., tuple[DirectiveOutcome, ...]]
 T = TypeVar("T")
 
 
@@ -49,7 +49,7 @@ class Wish(Shape):
     """Who asks, and why: it stands in the status for all to read."""
 
     who: str | None = Field(None, max_length=100, description="Your name.")
-    reason: str | None = Field(None, max_length=act.MOST_TEXT)
+    reason: str | None = Field(None, max_length=directives.MOST_TEXT)
 
 
 class Limit(Wish):
@@ -84,11 +84,11 @@ class Asked(Shape):
 class Doors:
     """The functions that write directives."""
 
-    pause: Door = act.pause
-    resume: Door = act.resume
-    restart: Door = act.restart
-    throttle: Door = act.throttle
-    step_down: Door = act.step_down
+    pause: Door = directives.pause
+    resume: Door = directives.resume
+    restart: Door = directives.restart
+    throttle: Door = directives.throttle
+    step_down: Door = directives.step_down
 
 
 class Actions:
@@ -101,7 +101,7 @@ class Actions:
 
     async def do(
         self, action: str, request: Request, wish: Wish, wait_s: float | None, **scope: Any
-    ) -> tuple[Outcome, ...]:
+    ) -> tuple[DirectiveOutcome, ...]:
         """Waits as long for the leading driver to have acted; None: not. Raises HTTPException with
         why not."""
         door: Door = getattr(self._doors, action)
@@ -155,7 +155,7 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
         if outcome.refused is not None:
             raise HTTPException(409, outcome.refused)
         # 202: it is written, and whoever leads, or will, acts on it.
-        return AnyJSONResponse(act.outcome_json(outcome), 200 if outcome.acted else 202)
+        return AnyJSONResponse(directives.outcome_json(outcome), 200 if outcome.acted else 202)
 
     def add(action: str, meaning: str, body: object = Body_) -> None:
         async def on_link(request: Request, link: str, wish: Body_ = None) -> Response:

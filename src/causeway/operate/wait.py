@@ -22,8 +22,7 @@ from causeway.errors import (
     UnreachableError,
 )
 from causeway.model import ENDED, State
-from causeway.operate.directives import scopes
-from causeway.operate.directives.scopes import Wanted
+from causeway.operate.directives import Wanted, choose
 from causeway.status.from_clusters import LinkStatus, PartitionStatus, status_of
 from causeway.status.health import LAGS, that_end
 from causeway.status.states import MIRRORING, RANKING, word
@@ -102,7 +101,7 @@ def wait(
     undriven_since: float | None = None
     pace = _Pace()
     with clusters() as connect:
-        links = scopes.choose(settings, Wanted(link, topic, None, ahead=False), connect, "wait")
+        links = choose(settings, Wanted(link, topic, None, ahead=False), connect, "wait")
         while True:
             looked = time.monotonic()
             failure: CausewayError | None = None

@@ -8,7 +8,7 @@ from causeway.cli import directives
 from causeway.cli.active_directives import standing
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics import PauseDirective, Scope, ThrottleDirective
-from causeway.operate.directives.act import Outcome, Seen
+from causeway.operate.directives import DirectiveOutcome, SeenPartition
 
 NINES = "9" * 400
 ANNA = PauseDirective(scope=Scope("orders"), who="anna@ops", why="too [red]\x1b loud", at=0)
@@ -38,7 +38,7 @@ def test_what_is_no_rate(text: str) -> None:
         directives.parse_rate(text)
 
 
-def outcome(**changes: object) -> Outcome:
+def outcome(**changes: object) -> DirectiveOutcome:
     fields: dict[str, object] = {
         "link": "A->B",
         "action": "pause",
@@ -47,7 +47,7 @@ def outcome(**changes: object) -> Outcome:
         "driver": "host/7",
         "acted": True,
     }
-    return Outcome(**{**fields, **changes})  # type: ignore[arg-type]
+    return DirectiveOutcome(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,11 @@ def outcome(**changes: object) -> Outcome:
         ({"acted": None, "driver": None}, 0, "no driver leads now, the next one will act on it"),
         ({"acted": None}, 0, "host/7 leads and will act on it"),
         ({"acted": False, "refused": "no right"}, 9, "host/7 has not acted yet: no right"),
-        ({"seen": (Seen(topic="orders", partition=0, state="paused", reason="x"),)}, 0, "1 paused"),
+        (
+            {"seen": (SeenPartition(topic="orders", partition=0, state="paused", reason="x"),)},
+            0,
+            "1 paused",
+        ),
         ({"changed": False, "before": ANNA}, 0, "nothing to change"),
         (
             {

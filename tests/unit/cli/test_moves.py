@@ -14,13 +14,11 @@ from causeway.cli.main import main
 from causeway.errors import NobodyLeadsError
 from causeway.link_topics import THE_LINK, BeginDirective, Cut, CutPoint, EndDirective, Scope
 from causeway.model import State, TopicPartition
-from causeway.operate.failover import failback as failing_back
-from causeway.operate.failover import promote as promoting
-from causeway.operate.failover.failback_result import FailedBack, Step
-from causeway.operate.failover.failover_result import FailedOver
+from causeway.operate import failover as door
+from causeway.operate.failover import FailbackStep, FailedBack, FailedOver, Promoted
 from causeway.operate.failover.last_groups import GroupPlace
-from causeway.operate.failover.missing import Known
-from causeway.operate.failover.promote import Lagging, Promoted
+from causeway.operate.failover.missing import TopicLoss
+from causeway.operate.failover.results import LaggingPartition
 from causeway.operate.failover.unmirrored import Unmirrored
 from causeway.status.snapshot import GroupStatus
 
@@ -65,7 +63,7 @@ def test_a_promotion_names_the_cut_and_what_to_change(capsys: pytest.CaptureFixt
     assert "1 consumer group brought over" in said
     failover._promoted([promoted(changed=False, before=END)])
     assert "was failed over by anna@ops at 1970" in capsys.readouterr().out
-    lagging = (Lagging(at=AT, position=3, end=5),)
+    lagging = (LaggingPartition(at=AT, position=3, end=5),)
     failover._promoted([promoted(changed=False, dry_run=True, lagging=lagging)])
     assert "orders-0: mirrored up to 3 of 5" in capsys.readouterr().out
 
@@ -80,7 +78,7 @@ def test_how_a_promotion_ended_is_said_last(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     place = GroupPlace(group="billing", partition=AT, offset=5, there=None, behind=7)
-    known = Known(
+    known = TopicLoss(
         topic="orders",
         target="orders",
         partitions=1,
@@ -136,7 +134,7 @@ def test_how_a_failover_ended_is_said_last(capsys: pytest.CaptureFixture[str]) -
         )
         for number in range(600)
     )
-    known = Known(
+    known = TopicLoss(
         topic="orders",
         target="A.orders",
         partitions=600,
@@ -172,13 +170,13 @@ def test_a_failback_says_what_is_to_be_decided(capsys: pytest.CaptureFixture[str
     only = Unmirrored(at=AT, first=10, end=15, records=5, surely=False, deleted=3)
     fields = {"link": "A->B", "reverse": "B->A", "scope": THE_LINK, "dry_run": False}
     failback._show(
-        FailedBack(step=Step.UNDECIDED, changed=False, unmirrored=(only,), **fields)  # type: ignore[arg-type]
+        FailedBack(step=FailbackStep.UNDECIDED, changed=False, unmirrored=(only,), **fields)  # type: ignore[arg-type]
     )
     said = capsys.readouterr().out
     assert "5 records of orders-0, offsets 10 to 14; some of them may be on both sides" in said
     assert "lost: 3 offsets of orders-0, before 10" in said
     assert "--drop-unmirrored, with --yes" in said
-    failback._show(FailedBack(step=Step.BACK, changed=True, lag=3, **fields))  # type: ignore[arg-type]
+    failback._show(FailedBack(step=FailbackStep.BACK, changed=True, lag=3, **fields))  # type: ignore[arg-type]
     said = capsys.readouterr().out
     assert "3 records behind" in said
     assert "stop the producers of B" in said
@@ -204,12 +202,12 @@ def test_a_promotion_is_shown_and_done_with_a_yes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
     """A script that forgets --yes must not move its producers."""
-    lagging: list[Lagging] = []
+    lagging: list[LaggingPartition] = []
 
     def promote(*_: object, dry_run: bool, **__: object) -> tuple[Promoted, ...]:
         return (promoted(changed=not dry_run, dry_run=dry_run, lagging=tuple(lagging)),)
 
-    monkeypatch.setattr(promoting, "promote", promote)
+    monkeypatch.setattr(door, "promote", promote)
     assert exit_code("promote", file) == 2
     said = capsys.readouterr()
     assert "A->B would be promoted: nothing lags" in said.out
@@ -219,9 +217,9 @@ def test_a_promotion_is_shown_and_done_with_a_yes(
     assert "is promoted" not in capsys.readouterr().out
     assert exit_code("promote", file, "--yes") == 0
     assert "A->B is promoted" in capsys.readouterr().out
-    lagging.append(Lagging(at=AT, position=3, end=5))
+    lagging.append(LaggingPartition(at=AT, position=3, end=5))
     assert exit_code("promote", file) == exit_code("promote", file, "--dry-run") == 7
-    monkeypatch.setattr(promoting, "promote", lambda *_, **__: (promoted(before=END),))
+    monkeypatch.setattr(door, "promote", lambda *_, **__: (promoted(before=END),))
     assert exit_code("promote", file) == 0, "nothing is left to do"
 
 
@@ -230,19 +228,24 @@ def test_a_failback_is_shown_and_done_with_a_yes(
 ) -> None:
     asked: list[bool] = []
     found = FailedBack(
-        link="A->B", reverse="B->A", scope=THE_LINK, step=Step.BACK, changed=False, dry_run=True
+        link="A->B",
+        reverse="B->A",
+        scope=THE_LINK,
+        step=FailbackStep.BACK,
+        changed=False,
+        dry_run=True,
     )
 
     def fail_back(*_: object, dry_run: bool, **__: object) -> FailedBack:
         asked.append(dry_run)
         return found
 
-    monkeypatch.setattr(failing_back, "failback", fail_back)
+    monkeypatch.setattr(door, "failback", fail_back)
     found = replace(found, pending=True)
     for options, code in (([], 2), (["--dry-run"], 0), (["--dry-run", "--yes"], 0)):
         assert exit_code("failback", file, *options, "--drop-unmirrored") == code
         assert "B->A would begin at the cut" in capsys.readouterr().out
-    lagging = promoted(lagging=(Lagging(at=AT, position=3, end=5),))
+    lagging = promoted(lagging=(LaggingPartition(at=AT, position=3, end=5),))
     found = replace(found, begun=True, promoted=lagging)
     assert exit_code("failback", file, "--turn-round") == 7
     assert "B->A cannot end now: not all is mirrored back" in capsys.readouterr().out

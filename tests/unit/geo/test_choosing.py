@@ -92,7 +92,7 @@ class World:
 
         for module in (topics, destinations):
             monkeypatch.setattr(module, "clusters", clusters)
-            monkeypatch.setattr(module, "Asking", self.asking)
+            monkeypatch.setattr(module, "DirectiveRequest", self.asking)
         monkeypatch.setattr(geo_topics, "learn", lambda *_: self.standing)
         monkeypatch.setattr(claims, "on", lambda cluster: iter(self.claims[cluster.cluster_id]))
         replace_writes(monkeypatch, lambda _, __, decide: self.write(None, decide))

@@ -20,7 +20,7 @@ from causeway.errors import (
 )
 from causeway.http.actions import Doors
 from causeway.link_topics import Scope
-from causeway.operate.directives.act import Outcome
+from causeway.operate.directives import DirectiveOutcome
 from tests.unit.http.served import TOKEN, client
 
 LINK = "/api/v1/links/A-%3EB"
@@ -41,14 +41,14 @@ class Clusters:
         return Doors(**{name: self._door(name) for name in names})
 
     def _door(self, action: str) -> Any:
-        def ask(settings: Settings, **said: Any) -> tuple[Outcome, ...]:
+        def ask(settings: Settings, **said: Any) -> tuple[DirectiveOutcome, ...]:
             assert [each.name for each in settings.links] == ["A->B"]
             if self.error is not None:
                 raise self.error
             self.asked.append({"action": action, **said})
             scope = Scope(said.get("topic"), said.get("partition"))
             return (
-                Outcome(
+                DirectiveOutcome(
                     link=said["link"],
                     action=action,
                     scope=scope,

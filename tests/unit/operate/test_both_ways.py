@@ -10,10 +10,11 @@ import pytest
 from causeway.errors import ConfigError
 from causeway.formats import load
 from causeway.link_topics import LinkDirectives, Scope
-from causeway.operate.failover.failback import _Failback
-from causeway.operate.failover.failback_result import Keep, Step
-from causeway.operate.failover.failover import _Failover
-from causeway.operate.failover.promote import _Promotion
+from causeway.operate.failover import FailbackStep
+from causeway.operate.failover.failing_back import _Failback
+from causeway.operate.failover.failing_over import _Failover
+from causeway.operate.failover.promotion import _Promotion
+from causeway.operate.failover.results import Keep
 
 FILE = """
 clusters = A, B
@@ -59,7 +60,7 @@ def test_one_that_had_ended_before_can_be_taken_up_again(
     move = _Failback(settings, link, Scope(), connect, nothing, dry_run=False)
     move.who, move.why = "anna@ops", None
     found = move.run(Keep(), create=False, turn_round=False, wait_s=0)
-    assert found.step is Step.GOES_ON
+    assert found.step is FailbackStep.GOES_ON
 
 
 class Unasked:

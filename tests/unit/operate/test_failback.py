@@ -17,12 +17,12 @@ from causeway.filters import compile_patterns
 from causeway.link_topics import THE_LINK, Cut, CutPoint, EndDirective, LinkDirectives, Scope
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate.directives.scopes import Wanted
-from causeway.operate.failover import failback as failbacks
+from causeway.operate.directives import Wanted
+from causeway.operate.failover import failing_back as failbacks
 from causeway.operate.failover import reverse_link, unmirrored
-from causeway.operate.failover.failback import _Failback
-from causeway.operate.failover.failback_result import Keep
-from causeway.operate.failover.unmirrored import Sighting
+from causeway.operate.failover.failing_back import _Failback
+from causeway.operate.failover.results import Keep
+from causeway.operate.failover.unmirrored import UnmirroredRecords
 from tests.unit.daemon.test_claims import LINK
 from tests.unit.daemon.test_claims import TOPIC as MIRRORED
 
@@ -54,7 +54,7 @@ def look(
     starts: int = 0,
     stable: int | None = None,
     **changes: Any,
-) -> Sighting:
+) -> UnmirroredRecords:
     """Of an old source that begins and ends so, and shows up to `stable` to committed reads."""
 
     def offsets(
@@ -72,7 +72,9 @@ def look(
     monkeypatch.setattr(log_reader, "relayed", relayed)
     nobody = cast(Any, None)
     sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
-    return unmirrored.look(LINK, sides, {"orders": TOPIC}, {"orders": cut(**changes)}, {})
+    return unmirrored.find_unmirrored(
+        LINK, sides, {"orders": TOPIC}, {"orders": cut(**changes)}, {}
+    )
 
 
 def test_the_way_back_begins_at_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +127,7 @@ def test_a_topic_that_is_missing_is_not_passed_over() -> None:
     nobody = cast(Any, None)
     sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
     with pytest.raises(ConfigError, match=r"A lacks it, or the file.*--create-topics"):
-        unmirrored.look(LINK, sides, {}, {"orders": cut()}, {})
+        unmirrored.find_unmirrored(LINK, sides, {}, {"orders": cut()}, {})
 
 
 def test_a_way_back_has_to_bring_all_back_under_its_name() -> None:

@@ -22,8 +22,8 @@ from causeway.link_topics import (
     TopicLog,
 )
 from causeway.model import Pair, TopicPartition
-from causeway.operate.failover import late_writes, reverse_start, saving
-from causeway.operate.failover.reverse_start import Looked
+from causeway.operate.failover import reverse_link, saving, unmirrored
+from causeway.operate.failover.reverse_link import Looked
 from causeway.operate.failover.unmirrored import Unmirrored
 from tests.harness.directives import replace_writes
 from tests.harness.raw_batches import Rec
@@ -69,7 +69,7 @@ def look(
     kept: int = -1,
     until: int | None = None,
 ) -> tuple[Unmirrored, ...]:
-    return late_writes.look(
+    return unmirrored.find_late_writes(
         cast(Any, source),
         {SOURCE: Looked(100, kept)},
         progress,
@@ -141,19 +141,19 @@ def test_how_far_was_looked_stands_with_the_begin(monkeypatch: pytest.MonkeyPatc
     replace_writes(monkeypatch, write)
     nobody = cast(Any, None)
     wish = BeginDirective(who="anna@ops", at=7)
-    reverse_start.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 100}, {SOURCE.topic: "ab"})
-    assert reverse_start.looked_of(standing, END) == {SOURCE: Looked(100, -1)}
+    reverse_link.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 100}, {SOURCE.topic: "ab"})
+    assert reverse_link.looked_of(standing, END) == {SOURCE: Looked(100, -1)}
     with pytest.raises(ConflictError, match="anna@ops had it begin meanwhile"):
-        reverse_start.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 120}, {})
-    reverse_start.note_kept(nobody, nobody, END, {SOURCE: 108})
-    assert reverse_start.looked_of(standing, END) == {SOURCE: Looked(100, 108)}
+        reverse_link.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 120}, {})
+    reverse_link.note_kept(nobody, nobody, END, {SOURCE: 108})
+    assert reverse_link.looked_of(standing, END) == {SOURCE: Looked(100, 108)}
     known = standing.get(BeginDirective, Scope(SOURCE.topic))
     assert known is not None
     assert (known.starts, known.at) == ({0: 40}, 7), "the link does not begin anew for it"
     assert known.source_id == "ab"
-    assert reverse_start.looked_of(standing, END.replace(at=8)) == {}, "that was another end"
+    assert reverse_link.looked_of(standing, END.replace(at=8)) == {}, "that was another end"
     before: DirectiveChange = (known.key, known.replace(looked={}, kept={}))
-    assert reverse_start.looked_of(LinkDirectives().with_all([before]), END) == {}
+    assert reverse_link.looked_of(LinkDirectives().with_all([before]), END) == {}
 
 
 WHAT = Unmirrored(at=SOURCE, first=105, end=114, records=5, surely=True, ours=((108, 112),))

@@ -24,11 +24,9 @@ from causeway.link_topics import (
 )
 from causeway.model import Dated, State, TopicPartition
 from causeway.operate.directives import scopes
-from causeway.operate.failover import failover as failovers
-from causeway.operate.failover import failover_result, last_groups
-from causeway.operate.failover.failover import failover
-from causeway.operate.failover.failover_result import FailedOver
-from causeway.operate.failover.missing import Known, Seen, Unbegun, look, topics_known
+from causeway.operate.failover import FailedOver, failed_over_json, failover, last_groups
+from causeway.operate.failover import failing_over as failovers
+from causeway.operate.failover.missing import SourceAnswer, TopicLoss, Unbegun, look, topics_known
 from tests.harness.daemon import link
 from tests.harness.lanes import client
 from tests.harness.raw_batches import Rec, raw_batch
@@ -37,9 +35,9 @@ from tests.unit.daemon.test_rows import row
 LONG_AGO = 1_700_000_000_000
 
 
-def known(first_ms: int | None = 5_000, topic: str = "orders") -> Known:
+def known(first_ms: int | None = 5_000, topic: str = "orders") -> TopicLoss:
     """`first_ms` of the first record that is missing, -1 unknown."""
-    return Known(
+    return TopicLoss(
         topic=topic,
         target=topic,
         partitions=1,
@@ -50,7 +48,7 @@ def known(first_ms: int | None = 5_000, topic: str = "orders") -> Known:
     )
 
 
-def found(*topics: Known) -> FailedOver:
+def found(*topics: TopicLoss) -> FailedOver:
     return FailedOver(
         link="A->B",
         target="B",
@@ -66,14 +64,16 @@ def found(*topics: Known) -> FailedOver:
 def test_what_is_missing_is_told_by_the_source_or_as_its_driver_last_saw_it() -> None:
     one = row().progress.replace(position=40, source_end=50, last_timestamp=1_000)
     two = one.replace(partition=1, position=45, source_end=45, last_timestamp=7_000)
-    (told,) = topics_known([two, one], Seen())
+    (told,) = topics_known([two, one], SourceAnswer())
     assert (told.missing, told.exact, told.newest_ms) == (10, False, 1_000), "what lags counts"
     ends = {TopicPartition(one.topic, 0): 100, TopicPartition(one.topic, 1): 45}
-    (told,) = topics_known([two, one], Seen(ends=ends))
+    (told,) = topics_known([two, one], SourceAnswer(ends=ends))
     assert (told.missing, told.exact) == (60, True)
-    (told,) = topics_known([one.replace(source_end=-1), two], Seen())
+    (told,) = topics_known([one.replace(source_end=-1), two], SourceAnswer())
     assert told.missing is None
-    assert topics_known([one.replace(position=50), two], Seen())[0].newest_ms == 7_000, "none lags"
+    assert topics_known([one.replace(position=50), two], SourceAnswer())[0].newest_ms == 7_000, (
+        "none lags"
+    )
 
 
 HOUR = 3_600_000
@@ -86,18 +86,18 @@ QUIET = row(State.RUNNING).progress.replace(  # its newest record is an hour old
 @pytest.mark.parametrize(
     ("progress", "seen", "first_ms"),
     [
-        (QUIET, Seen(ends={QUIET.source: 50}), None),
-        (QUIET, Seen(), GONE_MS),
-        (QUIET.replace(last_timestamp=-1, position=0, source_end=0), Seen(), GONE_MS),
-        (QUIET.replace(state=State.PAUSED), Seen(), QUIET.written_at),
-        (QUIET.replace(source_end=60, dated=Dated(50, LONG_AGO)), Seen(), LONG_AGO),
-        (QUIET.replace(source_end=60, dated=Dated(40, LONG_AGO)), Seen(), LONG_AGO - HOUR),
+        (QUIET, SourceAnswer(ends={QUIET.source: 50}), None),
+        (QUIET, SourceAnswer(), GONE_MS),
+        (QUIET.replace(last_timestamp=-1, position=0, source_end=0), SourceAnswer(), GONE_MS),
+        (QUIET.replace(state=State.PAUSED), SourceAnswer(), QUIET.written_at),
+        (QUIET.replace(source_end=60, dated=Dated(50, LONG_AGO)), SourceAnswer(), LONG_AGO),
+        (QUIET.replace(source_end=60, dated=Dated(40, LONG_AGO)), SourceAnswer(), LONG_AGO - HOUR),
         (
             QUIET.replace(source_end=60, dated=Dated(50, LONG_AGO)),
-            Seen(ends={QUIET.source: 70}, firsts={QUIET.source: LONG_AGO + 1}),
+            SourceAnswer(ends={QUIET.source: 70}, firsts={QUIET.source: LONG_AGO + 1}),
             LONG_AGO + 1,
         ),
-        (QUIET.replace(source_end=-1, last_timestamp=-1), Seen(), -1),
+        (QUIET.replace(source_end=-1, last_timestamp=-1), SourceAnswer(), -1),
     ],
     ids=[
         "nothing is missing",
@@ -111,7 +111,7 @@ QUIET = row(State.RUNNING).progress.replace(  # its newest record is an hour old
     ],
 )
 def test_the_first_record_that_is_missing(
-    progress: PartitionProgress, seen: Seen, first_ms: int | None
+    progress: PartitionProgress, seen: SourceAnswer, first_ms: int | None
 ) -> None:
     (told,) = topics_known([progress], seen, GONE_MS)
     assert told.first_ms == first_ms
@@ -127,7 +127,7 @@ def test_the_rpo_is_the_age_of_the_first_record_that_is_missing_anywhere() -> No
 def test_a_topic_that_nobody_knows_of_leaves_the_rpo_of_the_others() -> None:
     over = found(known(-1, "bills"), known(8_000))
     assert (over.rpo_ms, over.rpo_known_ms, over.rpo_unknown) == (None, 1_000, ("bills",))
-    assert failover_result.as_json(over)["rpo_unknown"] == ["bills"]
+    assert failed_over_json(over)["rpo_unknown"] == ["bills"]
     alone = found(known(-1))
     assert (alone.rpo_ms, alone.rpo_known_ms) == (None, None)
 
@@ -143,9 +143,9 @@ def test_what_the_source_took_in_while_the_mirror_ended_is_missing_too(
     """It was asked beside that, as it may be gone: what it has said then is old."""
     done: list[str] = []
 
-    def ask(_: object) -> Seen:
+    def ask(_: object) -> SourceAnswer:
         done.append("asked")
-        return Seen(reason=reason)
+        return SourceAnswer(reason=reason)
 
     move: Any = failovers._Failover.__new__(failovers._Failover)
     contents = SimpleNamespace(partitions={}, leases=(), tasks={})
@@ -164,9 +164,9 @@ def test_groups_that_could_not_be_committed_are_tried_again(
     tried: list[Any] = []
     finished: list[set[str]] = []
 
-    def remembered(_: object, __: object, ___: object, only: Any) -> last_groups.Remembered:
+    def remembered(_: object, __: object, ___: object, only: Any) -> last_groups.RememberedGroups:
         tried.append(only)
-        return last_groups.Remembered(places=(), plan=CommitPlan(commits={}, left_out=()))
+        return last_groups.RememberedGroups(places=(), plan=CommitPlan(commits={}, left_out=()))
 
     def note_left(scope: Scope, groups: set[str]) -> None:
         assert scope == THE_LINK
@@ -213,10 +213,10 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
 
     def remembered(
         _: object, __: object, progress: Any, only: tuple[str, ...]
-    ) -> last_groups.Remembered:
+    ) -> last_groups.RememberedGroups:
         parts = {each.source for each in progress}
         wanted = {name: (read[name] & parts) - there[name] for name in only}
-        return last_groups.Remembered(
+        return last_groups.RememberedGroups(
             places=tuple(
                 last_groups.GroupPlace(group=name, partition=at, offset=5, there=None, behind=0)
                 for name in only
@@ -278,9 +278,9 @@ def test_heartbeats_are_no_loss() -> None:
         contents=contents, progress=lambda: {each.source: each for each in (ONE, beat)}
     )
     ends = {ONE.source: 50, beat.source: 50}
-    assert [each.topic for each in move._known(Seen(ends=ends))["topics"]] == ["orders"]
+    assert [each.topic for each in move._known(SourceAnswer(ends=ends))["topics"]] == ["orders"]
     move._ending = SimpleNamespace(contents=contents, progress=lambda: {beat.source: beat})
-    assert [each.topic for each in move._known(Seen(ends=ends))["topics"]] == ["heartbeats"]
+    assert [each.topic for each in move._known(SourceAnswer(ends=ends))["topics"]] == ["heartbeats"]
 
 
 class Side:
@@ -318,7 +318,9 @@ class Side:
         }
 
 
-def seen(source: Side, target: Side, *progress: PartitionProgress, topics: str = ".*") -> Seen:
+def seen(
+    source: Side, target: Side, *progress: PartitionProgress, topics: str = ".*"
+) -> SourceAnswer:
     known = {each.source: each for each in progress}
     mirror = link("127.0.0.1:1", "127.0.0.1:2", topics)
     return look(mirror, THE_LINK, cast(Any, source), cast(Any, target), known, 1.0)
@@ -336,11 +338,15 @@ def test_what_has_not_begun_is_missing_as_a_whole() -> None:
     assert orders.newest_ms == -1, "of that partition nothing is mirrored"
     assert (bills.topic, bills.target, bills.missing) == ("bills", "A.bills", 4)
     assert bills.first_ms == orders.first_ms == LONG_AGO, "the first record that the source has"
-    (alone,) = topics_known([ONE, ONE.replace(partition=1, position=10)], Seen(ends=found.ends))
+    (alone,) = topics_known(
+        [ONE, ONE.replace(partition=1, position=10)], SourceAnswer(ends=found.ends)
+    )
     assert (alone.unbegun, alone.missing) == (0, 0), "it has begun since"
     (empty,) = topics_known(
         [ONE],
-        Seen(ends=found.ends, unbegun={TopicPartition("orders", 1): Unbegun("A.orders", 0)}),
+        SourceAnswer(
+            ends=found.ends, unbegun={TopicPartition("orders", 1): Unbegun("A.orders", 0)}
+        ),
     )
     assert (empty.missing, empty.newest_ms, empty.first_ms) == (0, 1_000, None), "it holds nothing"
 
@@ -452,7 +458,7 @@ def test_a_link_that_cannot_be_ended_keeps_no_other_from_it(acted: list[str]) ->
     assert (acted, one.error) == (["A->B"], None)
     assert (failed.changed, failed.left) == (False, "end the mirror C->B: a driver goes on")
     assert isinstance(failed.error, NobodyLeadsError)
-    assert [failover_result.as_json(each)["failed"] for each in (failed, one)] == [True, False]
+    assert [failed_over_json(each)["failed"] for each in (failed, one)] == [True, False]
     with pytest.raises(NobodyLeadsError):
         failover(settings_of("C->B"), yes=True)
 

@@ -14,7 +14,7 @@ from causeway.config import Settings
 from causeway.errors import UnreachableError
 from causeway.formats import load_mm2
 from causeway.operate.directives import act
-from causeway.operate.failover.failover import failover
+from causeway.operate.failover import failover
 from causeway.operate.plan import plan
 from causeway.status import from_clusters
 from tests.harness.black_hole import black_hole

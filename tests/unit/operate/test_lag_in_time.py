@@ -25,7 +25,7 @@ from causeway.link_topics import (
 )
 from causeway.metrics.collector import text
 from causeway.model import Dated, State, TopicPartition
-from causeway.operate.failover.missing import Seen, topics_known
+from causeway.operate.failover.missing import SourceAnswer, topics_known
 from causeway.status import lag, without_source
 from causeway.status.from_clusters import partition_status
 from causeway.status.topics import topic_rows
@@ -101,7 +101,7 @@ def without_the_source(
     )
     mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
     (one,) = without_source.without_source(mirror, cast(Any, None), contents, "gone").partitions
-    (known,) = topics_known([progress], Seen(), answered_ms)
+    (known,) = topics_known([progress], SourceAnswer(), answered_ms)
     return one.lag_ms, None if known.first_ms is None else NOW_MS - known.first_ms
 
 

@@ -21,10 +21,11 @@ from causeway.link_topics import (
     WrittenDirectives,
 )
 from causeway.model import State, TopicPartition
-from causeway.operate.failover import last_groups
-from causeway.operate.failover import promote as promoting
+from causeway.operate.failover import Promoted, last_groups
+from causeway.operate.failover import promotion as promoting
 from causeway.operate.failover.ending import Ending, wish
-from causeway.operate.failover.promote import Lagging, Promoted, _Promotion
+from causeway.operate.failover.promotion import _Promotion
+from causeway.operate.failover.results import LaggingPartition
 from tests.harness.daemon import link
 from tests.harness.directives import replace_writes
 from tests.harness.waiting import await_until
@@ -32,7 +33,7 @@ from tests.unit.daemon.test_rows import row
 from tests.unit.operate.test_failover import settings_of
 
 AT = TopicPartition("orders", 0)
-LATE = Lagging(at=AT, position=10, end=11)
+LATE = LaggingPartition(at=AT, position=10, end=11)
 
 
 def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +75,7 @@ def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("looks", [[()], [(LATE,)], [(), (LATE,)]])
 def test_nothing_may_come_before_or_while_groups_are_placed(
-    monkeypatch: pytest.MonkeyPatch, looks: list[tuple[Lagging, ...]]
+    monkeypatch: pytest.MonkeyPatch, looks: list[tuple[LaggingPartition, ...]]
 ) -> None:
     left = [*looks, *([()] if looks == [()] else [])]
     ending = SimpleNamespace(read_on=lambda: None, progress=dict, contents=None)

@@ -15,8 +15,7 @@ from causeway.filters import compile_patterns
 from causeway.link_topics import LinkDirectives, PauseDirective, ProgressContents, Scope
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate.directives import scopes
-from causeway.operate.directives.scopes import Wanted, choose, choose_answering
+from causeway.operate.directives import Wanted, choose, choose_answering, scopes
 
 SOURCE = {"orders": 2, "bills": 1, "secrets": 1}  # as A has them; B has none
 MIRRORED = {TopicPartition("gone", 0), TopicPartition("orders", 0)}

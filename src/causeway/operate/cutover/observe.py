@@ -36,7 +36,7 @@ from causeway.operate.cutover.values import (
     Verified,
 )
 from causeway.operate.cutover.watch import SourceWatch, writers
-from causeway.operate.directives.scopes import sharers_of
+from causeway.operate.directives import sharers_of
 from causeway.status.from_clusters import Driver, driver_of
 
 _DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")

@@ -31,12 +31,8 @@ from causeway.operate.cutover.values import (
     pause_ms_of,
 )
 from causeway.operate.cutover.watch import AGO_S
-from causeway.operate.directives.act import whoever
-from causeway.operate.directives.scopes import choose_one
-from causeway.operate.failover.ending import refuse_mingled
-from causeway.operate.failover.failback import failback
-from causeway.operate.failover.failback_result import Step as Back
-from causeway.operate.failover.promote import promote
+from causeway.operate.directives import choose_one, current_user
+from causeway.operate.failover import FailbackStep, failback, promote, refuse_mingled
 from causeway.operate.verify import Progress, verify
 
 _POLL_S: Final = 0.25
@@ -93,7 +89,7 @@ def cutover(
             look.fences,
             reverse_of(settings, chosen),
         )
-        lock = CutoverLock(target, chosen, who or whoever())
+        lock = CutoverLock(target, chosen, who or current_user())
         time.sleep(max(0.0, AGO_S - look.still_s))  # so that it is seen who writes
         look = observer.look(checked)
         if not act:
@@ -113,7 +109,7 @@ def cutover(
             observer,
             lock,
             wishes,
-            who or whoever(),
+            who or current_user(),
             on_look,
             whole=not names,
             compared=compared,
@@ -329,7 +325,7 @@ class _Run:
                     who=self._who,
                     wait_s=0,
                 )
-                if found.step is not Back.BACK:
+                if found.step is not FailbackStep.BACK:
                     raise PartitionsFailedError(
                         "begin the way back of",
                         f"{topic or 'all topics'} of {observer.link.name}",

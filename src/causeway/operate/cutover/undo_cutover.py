@@ -23,8 +23,7 @@ from causeway.link_topics import (
 )
 from causeway.model import State
 from causeway.operate.cutover.lock import CutoverLock, persist
-from causeway.operate.directives.act import whoever
-from causeway.operate.directives.scopes import choose_one, sharers_of
+from causeway.operate.directives import choose_one, current_user, sharers_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,10 @@ def undo(
         errors: dict[str, CausewayError | None] = dict.fromkeys(found)
         changes = act and bool(found or held or at_it)
         if changes:
-            with CutoverLock(target, chosen, who or whoever(), takes=True) as lock, lock.writing():
+            with (
+                CutoverLock(target, chosen, who or current_user(), takes=True) as lock,
+                lock.writing(),
+            ):
                 # Whoever was at it may have gone on until now.
                 log.look()
                 found = fences.fences(log.directives, names or None)

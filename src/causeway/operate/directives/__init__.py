@@ -1,1 +1,47 @@
-"""Gives directives to a running mirror: pause, resume, restart, throttle, step down."""
+"""Administrative requests of a running mirror: pause, resume, restart, throttle, step down."""
+
+from causeway.operate.directives.act import (
+    MOST_TEXT,
+    WAIT_S,
+    DirectiveOutcome,
+    DirectiveRequest,
+    SeenPartition,
+    all_acted,
+    current_user,
+    outcome_json,
+    pause,
+    restart,
+    resume,
+    step_down,
+    throttle,
+    wish_of,
+)
+from causeway.operate.directives.scopes import (
+    Wanted,
+    choose,
+    choose_answering,
+    choose_one,
+    sharers_of,
+)
+
+__all__ = [
+    "MOST_TEXT",
+    "WAIT_S",
+    "DirectiveOutcome",
+    "DirectiveRequest",
+    "SeenPartition",
+    "Wanted",
+    "all_acted",
+    "choose",
+    "choose_answering",
+    "choose_one",
+    "current_user",
+    "outcome_json",
+    "pause",
+    "restart",
+    "resume",
+    "sharers_of",
+    "step_down",
+    "throttle",
+    "wish_of",
+]

@@ -47,7 +47,7 @@ _POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenPartition:
     """Where a partition stood by the driver's last word; `state` is a model.State."""
 
     topic: str
@@ -57,7 +57,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DirectiveOutcome:
     """Of one link. `action`: pause, resume, restart, throttle or step-down.
 
     `changed`: false where all was as asked for already, and `before` says since when and by whom:
@@ -76,7 +76,7 @@ class Outcome:
     beside: tuple[Directive, ...] = ()
     acted: bool | None = None
     refused: str | None = None
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SeenPartition, ...] = ()
     gap_ms: int | None = None  # of a step-down: from one lead to the next
     error: CausewayError | None = None
 
@@ -91,7 +91,7 @@ def pause(
     who: str | None = None,
     ahead: bool = False,
     wait_s: float | None = WAIT_S,
-) -> tuple[Outcome, ...]:
+) -> tuple[DirectiveOutcome, ...]:
     """Has nothing more of a link (all of the file without `link`), topic (a name on the source) or
     partition mirrored until it is resumed, by whichever driver leads.
 
@@ -114,7 +114,7 @@ def resume(
     reason: str | None = None,
     who: str | None = None,
     wait_s: float | None = WAIT_S,
-) -> tuple[Outcome, ...]:
+) -> tuple[DirectiveOutcome, ...]:
     """Takes a pause back; of a part of what is paused, for that part. What somebody has paused of
     its parts goes on (`beside`). Otherwise as `pause`."""
     wish = wish_of(PauseDirective, reason, who, paused=False)
@@ -132,7 +132,7 @@ def restart(
     reason: str | None = None,
     who: str | None = None,
     wait_s: float | None = WAIT_S,
-) -> tuple[Outcome, ...]:
+) -> tuple[DirectiveOutcome, ...]:
     """Has what is stopped or failed tried again now, with all the checks of a first try: what could
     lose or double records stops again. Running partitions are left alone. Otherwise as `pause`.
 
@@ -153,7 +153,7 @@ def throttle(
     who: str | None = None,
     ahead: bool = False,
     wait_s: float | None = WAIT_S,
-) -> tuple[Outcome, ...]:
+) -> tuple[DirectiveOutcome, ...]:
     """Limits what a link, or a topic of it, reads from its source, in bytes/s; None: not at all,
     whatever the file says; `off`: takes it back, so that the file counts. Otherwise as `pause`."""
     if bytes_per_s is not None and not 1 <= bytes_per_s <= MOST_RATE:
@@ -169,14 +169,14 @@ def step_down(
     reason: str | None = None,
     who: str | None = None,
     wait_s: float | None = WAIT_S,
-) -> tuple[Outcome, ...]:
+) -> tuple[DirectiveOutcome, ...]:
     """Has the driver that leads a link hand it over to one that waits for it; where none does, it
     leads again itself. Raises NobodyLeadsError where nobody leads; otherwise as `pause`."""
     wish = wish_of(StepDownDirective, reason, who)
     return _ask("step-down", settings, wish, Wanted(link, None, None, False), wait_s)
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
+def outcome_json(outcome: DirectiveOutcome) -> dict[str, Any]:
     """For `--json` and the API: stable keys."""
     before = outcome.before
     return {
@@ -204,7 +204,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def whoever() -> str:
+def current_user() -> str:
     """This process's user and machine."""
     try:
         user = getpass.getuser()
@@ -223,7 +223,7 @@ def wish_of(
         raise ConfigError(str(which.kind), "reason", cause)
     why = (reason or "").strip() or None
     at = int(time.time() * 1000)
-    return which(who=(who or whoever())[:MOST_TEXT], why=why, at=at, **fields)
+    return which(who=(who or current_user())[:MOST_TEXT], why=why, at=at, **fields)
 
 
 def _ask(
@@ -234,11 +234,11 @@ def _ask(
     wait_s: float | None,
     *,
     back: bool = False,
-) -> tuple[Outcome, ...]:
+) -> tuple[DirectiveOutcome, ...]:
     with clusters() as connect:
         chosen, left, _ = choose_answering(settings, wanted, connect, action)
         scope = Scope(wanted.topic, wanted.partition)
-        asked = [Asking(link, action, connect) for link in chosen]
+        asked = [DirectiveRequest(link, action, connect) for link in chosen]
         if isinstance(wish, StepDownDirective):
             _refuse_without_driver(asked)
         if isinstance(wish, PauseDirective) and not wish.paused:
@@ -249,13 +249,13 @@ def _ask(
         deadline = None if wait_s is None else time.monotonic() + wait_s
         found = {each.link.name: each.outcome(deadline) for each in asked}
         for name, error in left.items():
-            found[name] = Outcome(
+            found[name] = DirectiveOutcome(
                 link=name, action=action, scope=scope, changed=False, driver=None, error=error
             )
         return tuple(found[each.name] for each in settings.links if each.name in found)
 
 
-def _refuse_without_driver(asked: Sequence[Asking]) -> None:
+def _refuse_without_driver(asked: Sequence[DirectiveRequest]) -> None:
     idle = [each.link.name for each in asked if each.driver is None]
     if len(idle) == len(asked):
         raise NobodyLeadsError("step down", ", ".join(idle), "no driver leads now")
@@ -273,7 +273,7 @@ def _refuse_by_file(links: Sequence[LinkSettings]) -> None:
             )
 
 
-class Asking:
+class DirectiveRequest:
     """One link that something is asked of: `write`, then `outcome`. Raises CausewayError."""
 
     def __init__(self, link: LinkSettings, action: str, connect: Connect) -> None:
@@ -305,7 +305,7 @@ class Asking:
         self._written = write_directives(self._target, self.link, decide)
         return self._written.plan
 
-    def outcome(self, deadline: float | None) -> Outcome:
+    def outcome(self, deadline: float | None) -> DirectiveOutcome:
         """Waits until then (monotonic) for the driver that leads to have acted; None: not."""
         assert self._wish is not None
         assert self._written is not None
@@ -319,7 +319,7 @@ class Asking:
                 acted = self._await_word(self._written, deadline)
             driver = self.driver
         told = self._contents.directives
-        return Outcome(
+        return DirectiveOutcome(
             link=self.link.name,
             action=self._action,
             scope=self._wish.scope,
@@ -380,14 +380,16 @@ def _decide(wish: Directive, back: bool, standing: LinkDirectives) -> DirectiveP
     return plan_directive(standing, wish)
 
 
-def _seen(contents: ProgressContents, scope: Scope) -> tuple[Seen, ...]:
+def _seen(contents: ProgressContents, scope: Scope) -> tuple[SeenPartition, ...]:
     return tuple(
-        Seen(topic=at.topic, partition=at.partition, state=str(one.state), reason=one.reason)
+        SeenPartition(
+            topic=at.topic, partition=at.partition, state=str(one.state), reason=one.reason
+        )
         for at, one in sorted(contents.partitions.items(), key=lambda item: item[0])
         if scope.covers(at) and one.gone_at < 0
     )
 
 
-def all_acted(outcomes: Collection[Outcome]) -> bool:
+def all_acted(outcomes: Collection[DirectiveOutcome]) -> bool:
     """Whether none was waited for in vain."""
     return not any(each.acted is False for each in outcomes)

@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownPartitions:
     """Numbers of partitions by topic of the source; of those that only a directive names, 0.
     `trouble`: why the source could not be asked for more."""
 
@@ -152,7 +152,7 @@ def _known(
     wanted: Wanted,
     connect: Connect,
     silent: Mapping[str, UnreachableError],
-) -> _Known:
+) -> _KnownPartitions:
     """What the progress and the directives know, and, unless that is enough, the source."""
     target = connect(link.target_admin)
     progress = ProgressTopic(target, link.progress_topic)
@@ -163,15 +163,15 @@ def _known(
     counts: dict[str, int] = {name: 0 for name in named if name is not None}
     for at in contents.partitions:
         counts[at.topic] = max(counts.get(at.topic, 0), at.partition + 1)
-    known = _Known(counts)
+    known = _KnownPartitions(counts)
     if known.has(wanted):
         return known
     if (error := silent.get(link.source_admin.alias)) is not None:
-        return _Known(counts, error)
+        return _KnownPartitions(counts, error)
     try:
-        return _Known(counts | _of_source(link, connect, counts))
+        return _KnownPartitions(counts | _of_source(link, connect, counts))
     except UnreachableError as error:
-        return _Known(counts, error)
+        return _KnownPartitions(counts, error)
 
 
 def _of_source(link: LinkSettings, connect: Connect, before: Iterable[str]) -> dict[str, int]:

@@ -1,9 +1,39 @@
-"""The end of a mirror, and the way back: promote (clean), failover (now), failback.
+"""Ends a mirror and reverses it: `promote` (nothing is lost), `failover` (at once), `failback`.
 
-No state file: each step is read off the clusters, so that a second call goes on where the first
-ended. What is decided stands in the directives topic of the link on its target.
+There is no state file. Each step is read off the clusters, so a second call continues where the
+first ended. Decisions are written to the directives topic of the link on its target.
 
-    end stands ─► lanes let go ─► cut ─► groups, read-only lifted ─► done
-    │             a driver's word, or the lead taken from it         │
-    └ nobody mirrors what has ended, also who starts later           └ a second call changes nothing
+    end written ─► lanes let go ─► cut ─► groups, read-only lifted ─► done
+    │              the driver says so, or its lead is taken           │
+    └ no driver mirrors the topics any more                           └ a repeated call does nothing
 """
+
+from causeway.operate.failover.ending import refuse_mingled
+from causeway.operate.failover.failing_back import failback
+from causeway.operate.failover.failing_over import failover
+from causeway.operate.failover.promotion import promote
+from causeway.operate.failover.results import (
+    FailbackStep,
+    FailedBack,
+    FailedOver,
+    Promoted,
+    by_group,
+    failed_back_json,
+    failed_over_json,
+    promoted_json,
+)
+
+__all__ = [
+    "FailbackStep",
+    "FailedBack",
+    "FailedOver",
+    "Promoted",
+    "by_group",
+    "failback",
+    "failed_back_json",
+    "failed_over_json",
+    "failover",
+    "promote",
+    "promoted_json",
+    "refuse_mingled",
+]

@@ -121,7 +121,7 @@ def ahead_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class RememberedGroups:
     """What the target knows of groups without the source. `plan`: what is to be committed."""
 
     places: tuple[GroupPlace, ...]
@@ -143,7 +143,7 @@ def remembered(
     target: Cluster,
     progress: Collection[PartitionProgress],
     only: Collection[str] | None = None,
-) -> Remembered:
+) -> RememberedGroups:
     """By the newest checkpoints, for the target partitions of `progress`; `only`: of these groups.
     Raises CausewayError."""
     mirrors = {
@@ -193,7 +193,7 @@ def remembered(
                     reason=why.get(group),
                 )
             )
-    return Remembered(places=tuple(places), plan=plan)
+    return RememberedGroups(places=tuple(places), plan=plan)
 
 
 def commit(target: Cluster, plan: CommitPlan) -> dict[str, str]:

@@ -26,7 +26,7 @@ from causeway.status import lag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class TopicLoss:
     """Of one topic. `unbegun`: how many of its `partitions` have no mirror yet. `newest_ms`: the
     timestamp of the newest record that is surely mirrored (ms since 1970, -1 unknown), of the
     partition that is furthest behind, where any lags; `missing`: records of the source that are
@@ -53,7 +53,7 @@ class Unbegun(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SourceAnswer:
     """`ends`: of the partitions for which the source answered; `firsts`: the timestamps (ms) of the
     first missing records there, as far as known; `reason`: why the source does not answer."""
 
@@ -71,14 +71,14 @@ def look(
     progress: Mapping[TopicPartition, PartitionProgress],
     patience_s: float,
     silent: CausewayError | None = None,
-) -> Seen:
+) -> SourceAnswer:
     """Asks the source, for so long at the most, else the target. `progress`: all entries of the
     progress topic, also of mirrors that have not begun. `silent`: why the source does not answer,
     if that is known. Raises
     CausewayError if the target cannot be asked."""
     begun = {at for at, each in progress.items() if has_begun(each)}
     if silent is not None:
-        return Seen(unbegun=_of_target(link, scope, target, progress), reason=str(silent))
+        return SourceAnswer(unbegun=_of_target(link, scope, target, progress), reason=str(silent))
     try:
         source.bootstrap_check(patience_s)
         others = _of_source(link, scope, source, begun)
@@ -87,14 +87,14 @@ def look(
         told = {at: each.offset for at, each in ends.items() if isinstance(each, OffsetAt)}
         firsts = lag.timestamps_at(source, _firsts_missing(progress, told, starts))
     except CausewayError as error:
-        return Seen(unbegun=_of_target(link, scope, target, progress), reason=str(error))
+        return SourceAnswer(unbegun=_of_target(link, scope, target, progress), reason=str(error))
     unbegun = {}
     for at, name in others.items():
         first = starts[at]
         known = isinstance(first, OffsetAt) and at in told
         records = told[at] - first.offset if known and isinstance(first, OffsetAt) else None
         unbegun[at] = Unbegun(name, records)
-    return Seen(ends=told, firsts=firsts, unbegun=unbegun)
+    return SourceAnswer(ends=told, firsts=firsts, unbegun=unbegun)
 
 
 def _firsts_missing(
@@ -170,8 +170,8 @@ def _source_of(link: LinkSettings, mirror: str, known: set[str]) -> str | None:
 
 
 def topics_known(
-    progress: Iterable[PartitionProgress], seen: Seen, answered_ms: int = -1
-) -> tuple[Known, ...]:
+    progress: Iterable[PartitionProgress], seen: SourceAnswer, answered_ms: int = -1
+) -> tuple[TopicLoss, ...]:
     """The facts about each topic. `progress`: of mirrors that have begun by now, some since they
     were `seen`; `answered_ms`: when the source last answered its driver, -1 if unknown."""
     ends = seen.ends
@@ -195,7 +195,7 @@ def topics_known(
         ]
         stamps = [each for each in firsts if each is not None]
         found.append(
-            Known(
+            TopicLoss(
                 topic=topic,
                 target=begun[0].outlets[0].topic if begun else left[0].target,
                 partitions=len(places),
@@ -209,7 +209,7 @@ def topics_known(
     return tuple(found)
 
 
-def _first_ms(progress: PartitionProgress, seen: Seen, answered_ms: int) -> int | None:
+def _first_ms(progress: PartitionProgress, seen: SourceAnswer, answered_ms: int) -> int | None:
     """No missing record of the topic is older; -1 if unknown, None if nothing is missing."""
     at, left = progress.source, _missing(progress, seen.ends)
     if left == 0:

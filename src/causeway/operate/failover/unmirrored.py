@@ -1,29 +1,41 @@
-"""Records that lie on one side only, once a mirror has ended without its last word.
+"""Finds records that only the old source has: not mirrored before the end, or written after it.
 
-    old source  … S ─────── E         from S to E: never mirrored. They stay where they are, and
-    old target  … T ──────────────    no mirror brings them over later: what comes back from T on
-                                      goes behind them
+The second kind is written by others while the reverse link writes to the old source:
 
-S is what the cut says, or, where the mirror ended without a last word, what its target tells: the
-last record there that is of the mirror is looked for in the source.
+    old source  … E ──[ours]──[theirs]──[ours]──[ours]── T …     E: it was read up to here
+                  n offsets; the sequences show how many of them the reverse link wrote
+
+From T on, where the reverse link ended, the link itself mirrors again.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, log_reader, offsets_at, value_of
+from causeway.cluster import (
+    EARLIEST,
+    LATEST,
+    Cluster,
+    OffsetAt,
+    log_reader,
+    offsets_at,
+    raw_batches,
+    relayed,
+    value_of,
+)
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic
 from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
-from causeway.link_topics import Cut, PartitionProgress
+from causeway.link_topics import Cut, Outlet, PartitionProgress
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
+from causeway.operate.failover.reverse_link import Looked
+from causeway.records import CONTROL, HEADER, SEQUENCE_SPACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +63,7 @@ class Unmirrored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class UnmirroredRecords:
     """`unmirrored`: of the partitions that have such records. `starts`: where a mirror the other
     way begins, by partition of the old target; `gone`: so many offsets from there on the old target
     has deleted by now, as its retention says; `lost`: those of the old source that end before what
@@ -66,13 +78,13 @@ class Sighting:
     ids: Mapping[str, str]
 
 
-def look(
+def find_unmirrored(
     link: LinkSettings,
     sides: Sides,
     topics: Mapping[str, MirroredTopic],
     cuts: Mapping[str, Cut],
     progress: Mapping[TopicPartition, PartitionProgress],
-) -> Sighting:
+) -> UnmirroredRecords:
     """`topics`: those that the ended link would mirror; of these, the ones with `cuts` are looked
     at. What has none was not mirrored at all, and is when the link goes on. A topic that
     was made anew on either side holds nothing of the mirror there. Raises CausewayError;
@@ -127,7 +139,7 @@ def look(
                         at=at, first=first, end=end, records=count, surely=surely, deleted=deleted
                     )
                 )
-    return Sighting(
+    return UnmirroredRecords(
         unmirrored=tuple(unmirrored),
         starts=starts,
         gone=_gone(sides.target, starts),
@@ -233,3 +245,95 @@ def _where_it_ends(sides: Sides, at: TopicPartition, target: TopicPartition) -> 
             "mirrored back as a whole",
         )
     return found
+
+
+_NO_PRODUCER: Final = -1
+
+
+def find_late_writes(
+    source: Cluster,
+    looked: Mapping[TopicPartition, Looked],
+    back: Iterable[PartitionProgress],
+    *,
+    until: Mapping[TopicPartition, int],
+    read_committed: bool,
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[Unmirrored, ...]:
+    """Of the old source, from where each partition was `looked` through until its end by now, or
+    `until`. `back`: the progress of the way back. Where nothing foreign lies between, hardly
+    anything is read. With causeway.delivery = at-least-once nothing tells who wrote what, and
+    nothing is found. Raises CausewayError; PartitionsFailedError where others have a transaction
+    open."""
+    ends = {at: value_of(end) for at, end in offsets_at(source, looked, LATEST).items()}
+    writers: dict[TopicPartition, list[Outlet]] = {}
+    for each in back:
+        for outlet in each.outlets:
+            writers.setdefault(outlet.at, []).append(outlet)
+    found = []
+    for at, first in sorted(looked.items()):
+        ours = writers.get(at, [])
+        end = min(ends[at], until.get(at, ends[at]))
+        if any(outlet.producer_id == _NO_PRODUCER for outlet in ours):
+            continue
+        start = first.kept if first.kept >= 0 else _known_until(first.first, ours)
+        if start >= end:
+            continue
+        if ours and start < max(outlet.pair.target for outlet in ours):
+            say(f"looking through what others wrote to {at}")
+        theirs = _theirs(source, at, start, end, {outlet.producer_id for outlet in ours})
+        if theirs is not None and (records := _count_foreign(source, theirs, read_committed)):
+            found.append(
+                Unmirrored(
+                    at=at,
+                    first=theirs.first,
+                    end=theirs.end,
+                    records=records,
+                    surely=True,
+                    ours=theirs.ours,
+                )
+            )
+    return tuple(found)
+
+
+def _known_until(first: int, ours: list[Outlet]) -> int:
+    """Up to where there is nothing but ours: each offset is a record of ours, and the sequences
+    begin at 0."""
+    end = max((outlet.pair.target for outlet in ours), default=first)
+    written = sum(outlet.pair.sequence for outlet in ours)
+    return end if end >= first and (end - first - written) % SEQUENCE_SPACE == 0 else first
+
+
+def _theirs(
+    source: Cluster, at: TopicPartition, start: int, end: int, ours: set[int]
+) -> Unmirrored | None:
+    """The batches of others between, not counted yet."""
+    first, stop = -1, -1
+    stretches: list[tuple[int, int]] = []
+    for raw in raw_batches(source, at, start, end):
+        fields = HEADER.unpack_from(raw)
+        base, following = fields[0], fields[0] + fields[6] + 1
+        if fields[9] in ours:
+            if stretches and stretches[-1][1] == base:
+                stretches[-1] = stretches[-1][0], following
+            else:
+                stretches.append((base, following))
+        elif not fields[5] & CONTROL:
+            first = base if first < 0 else first
+            stop = following
+    if first < 0:
+        return None
+    inside = tuple(each for each in stretches if first < each[1] and each[0] < stop)
+    return Unmirrored(at=at, first=first, end=stop, records=0, surely=True, ours=inside)
+
+
+def _count_foreign(source: Cluster, theirs: Unmirrored, read_committed: bool) -> int:
+    """Those of them that a mirror would take: not what was rolled back."""
+    places = [theirs.at]
+    stable = offsets_at(source, places, LATEST, read_committed=read_committed)
+    refuse_open(theirs.at, value_of(stable[theirs.at]), theirs.end)
+    count = 0
+    for batch in relayed(source, theirs.at, theirs.first, read_committed=read_committed):
+        count += sum(theirs.has(batch.source_offset(index)) for index in range(batch.records))
+        if batch.next >= theirs.end:
+            break
+    return count

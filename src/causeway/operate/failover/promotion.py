@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -20,12 +19,12 @@ from causeway.config import LinkSettings, Settings
 from causeway.control import MirroredTopic, acls, collisions, topic_changes, topics
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
-from causeway.link_topics import Cut, EndDirective, Scope, cuts_of, directive_as_json
+from causeway.link_topics import EndDirective, Scope, cuts_of
 from causeway.model import ENDED, State, TopicPartition
-from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
-from causeway.operate.directives.scopes import Wanted, choose
+from causeway.operate.directives import MOST_TEXT, WAIT_S, Wanted, choose, current_user
 from causeway.operate.failover import last_groups
 from causeway.operate.failover.ending import Ending, Guard, Say, refuse_mingled, wish
+from causeway.operate.failover.results import LaggingPartition, Promoted
 from causeway.status.snapshot import GroupStatus
 
 _POLL_S = 0.25
@@ -33,54 +32,6 @@ _SHOWN: Final = 5  # partitions named in a refusal
 _GROUPS_S: Final = 60.0  # so long exact places of groups are looked for
 _NOTHING: Final = "it mirrors no topics"
 _WHY_NOTHING: Final = "`causeway plan` shows its topics, `causeway explain TOPIC` a reason"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lagging:
-    """A partition with something left to copy. `position`: None of one that has not begun;
-    `paused`: by whom, so that it lags until that is taken back."""
-
-    at: TopicPartition
-    position: int | None
-    end: int | None
-    reason: str | None = None
-    paused: str | None = None
-
-    def __str__(self) -> str:
-        why = self.reason or f"mirrored up to {self.position or 0:,} of {self.end or 0:,}"
-        return f"{self.at}: {why}" + (f", {self.paused}" if self.paused else "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promoted:
-    """Of one link. `changed`: false where it had been promoted, or failed over, already, and
-    `before` says how, by whom and since when. `ready`: of a dry run, whether nothing lags
-    (`lagging`). `ahead`: groups that are further on the target than on the source, and how many
-    records each would skip at least. `lifted`: read-only rules that were (or would be) taken away.
-    `left`: why the link is left as it is, None where it is not."""
-
-    link: str
-    source: str
-    target: str
-    scope: Scope
-    changed: bool
-    dry_run: bool
-    before: EndDirective | None = None
-    cuts: Mapping[str, Cut]
-    groups: tuple[GroupStatus, ...] = ()
-    ahead: Mapping[str, int] = field(default_factory=dict)
-    lifted: tuple[AclBinding, ...] = ()
-    lagging: tuple[Lagging, ...] = ()
-    left: str | None = None
-
-    @property
-    def ready(self) -> bool:
-        return not self.lagging
-
-    @property
-    def pending(self) -> bool:
-        """Whether a call that is no dry run would change something."""
-        return self.dry_run and self.before is None and self.left is None
 
 
 def promote(
@@ -109,7 +60,7 @@ def promote(
     """
     with clusters() as connect:
         chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "promote")
-        who, scope = (who or whoever())[:MOST_TEXT], Scope(topic)
+        who, scope = (who or current_user())[:MOST_TEXT], Scope(topic)
         moves = [
             _Promotion(each, scope, connect, settings.run.lease_s, say, guard, dry_run=dry_run)
             for each in chosen
@@ -250,7 +201,7 @@ class _Promotion:
         if lagging := self._lagging(mirrored):
             raise _refusal(self._link, self._scope, lagging)
 
-    def _await_nothing(self, wait_s: float) -> tuple[Lagging, ...]:
+    def _await_nothing(self, wait_s: float) -> tuple[LaggingPartition, ...]:
         deadline = time.monotonic() + wait_s
         while True:
             mirrored = self._mirrored()
@@ -277,7 +228,7 @@ class _Promotion:
             and not self._link.policy.is_heartbeats_topic(topic.source)
         }
 
-    def _lagging(self, mirrored: Mapping[str, MirroredTopic]) -> tuple[Lagging, ...]:
+    def _lagging(self, mirrored: Mapping[str, MirroredTopic]) -> tuple[LaggingPartition, ...]:
         places = [
             TopicPartition(topic.source, number)
             for topic in mirrored.values()
@@ -291,16 +242,22 @@ class _Promotion:
         for at in sorted(places):
             end, progress = ends[at], self._ending.contents.partitions.get(at)
             if isinstance(end, CausewayError):
-                found.append(Lagging(at=at, position=None, end=None, reason=str(end)))
+                found.append(LaggingPartition(at=at, position=None, end=None, reason=str(end)))
             elif progress is None or not progress.outlets:
                 why = "not begun"
-                found.append(Lagging(at=at, position=None, end=end, reason=why, paused=by_file))
+                found.append(
+                    LaggingPartition(at=at, position=None, end=end, reason=why, paused=by_file)
+                )
             elif progress.state is State.STOPPED:
                 why = f"stopped: {progress.reason}"
-                found.append(Lagging(at=at, position=progress.position, end=end, reason=why))
+                found.append(
+                    LaggingPartition(at=at, position=progress.position, end=end, reason=why)
+                )
             elif progress.position != end:
                 held = by_file or (progress.reason if progress.state is State.PAUSED else None)
-                found.append(Lagging(at=at, position=progress.position, end=end, paused=held))
+                found.append(
+                    LaggingPartition(at=at, position=progress.position, end=end, paused=held)
+                )
         return tuple(found)
 
     def _lifts(self) -> tuple[AclBinding, ...]:
@@ -314,7 +271,7 @@ class _Promotion:
 
 
 def _refusal(
-    link: LinkSettings, scope: Scope, lagging: tuple[Lagging, ...]
+    link: LinkSettings, scope: Scope, lagging: tuple[LaggingPartition, ...]
 ) -> PartitionsFailedError:
     shown = "; ".join(str(each) for each in lagging[:_SHOWN])
     more = f"; and {len(lagging) - _SHOWN} more" if len(lagging) > _SHOWN else ""
@@ -328,46 +285,3 @@ def _refusal(
         remedy=f"{first} and try again, or `causeway failover` loses what is left",
         retriable=True,
     )
-
-
-def as_json(each: Promoted) -> dict[str, Any]:
-    """For `--json`: stable keys."""
-    return {
-        "link": each.link,
-        "source": each.source,
-        "target": each.target,
-        "topic": each.scope.topic,
-        "state": str(State.PROMOTED if each.before is None else each.before.how)
-        if each.ready and not each.dry_run and each.left is None
-        else None,
-        "left": each.left,
-        "changed": each.changed,
-        "dry_run": each.dry_run,
-        "before": None if each.before is None else directive_as_json(each.before),
-        "lagging": [str(one) for one in each.lagging],
-        "cuts": cuts_json(each.cuts),
-        "groups": [
-            {"group": one.group, "followed": one.followed, "reason": one.reason}
-            for one in each.groups
-        ],
-        "ahead": dict(each.ahead),
-        "lifted": [str(one) for one in each.lifted],
-    }
-
-
-def cuts_json(cuts: Mapping[str, Cut]) -> list[dict[str, Any]]:
-    """A row a partition and target partition."""
-    return [
-        {
-            "topic": name,
-            "partition": point.partition,
-            "source_offset": point.source,
-            "target_topic": at.topic,
-            "target_partition": at.partition,
-            "target_offset": offset,
-            "exact": point.exact,
-        }
-        for name, cut in sorted(cuts.items())
-        for point in cut.points
-        for at, offset in point.targets
-    ]

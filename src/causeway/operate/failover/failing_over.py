@@ -22,11 +22,10 @@ from causeway.control import acls
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics import Cut, EndDirective, PartitionProgress, Scope, cuts_of
 from causeway.model import ENDED, State, TopicPartition
-from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
-from causeway.operate.directives.scopes import Wanted, choose_answering
+from causeway.operate.directives import MOST_TEXT, WAIT_S, Wanted, choose_answering, current_user
 from causeway.operate.failover import last_groups, missing
 from causeway.operate.failover.ending import Ending, Say, refuse_mingled, wish
-from causeway.operate.failover.failover_result import FailedOver, by_group
+from causeway.operate.failover.results import FailedOver, by_group
 from causeway.status import lag
 
 SOURCE_S: Final = 4.0  # so long the source is waited for, for an exact figure
@@ -65,7 +64,7 @@ def failover(
         chosen, unreachable, gone = choose_answering(
             quick, wanted, connect, "fail over", patience_s=TARGET_S
         )
-        who, scope = (who or whoever())[:MOST_TEXT], Scope(topic)
+        who, scope = (who or current_user())[:MOST_TEXT], Scope(topic)
         moves = [
             _Failover(
                 each,
@@ -278,7 +277,7 @@ class _Failover:
 
     def _remembered(
         self, only: Collection[str] | None = None, scope: Scope | None = None
-    ) -> last_groups.Remembered:
+    ) -> last_groups.RememberedGroups:
         progress = self._ending.progress(scope) if scope is not None else self._ending.progress()
         return last_groups.remembered(self.link, self._target, progress.values(), only)
 
@@ -297,7 +296,7 @@ class _Failover:
         known = cuts_of(self._ending.standing, self._scope)
         return {name: each.cut for name, each in known.items() if each.cut is not None}
 
-    def _ask(self, progress: Mapping[TopicPartition, PartitionProgress]) -> missing.Seen:
+    def _ask(self, progress: Mapping[TopicPartition, PartitionProgress]) -> missing.SourceAnswer:
         self._say(f"{self.link.name}: asking the source, {SOURCE_S:g} s at the most")
         return missing.look(
             self.link,
@@ -309,7 +308,7 @@ class _Failover:
             self._silent(),
         )
 
-    def _known(self, seen: missing.Seen) -> dict[str, Any]:
+    def _known(self, seen: missing.SourceAnswer) -> dict[str, Any]:
         """What it has shown, for a FailedOver. Heartbeats, of which one is always on its way, are
         no loss."""
         progress = self._ending.progress().values()

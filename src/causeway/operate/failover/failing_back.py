@@ -22,12 +22,10 @@ from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
 from causeway.link_topics import BeginDirective, Cut, EndDirective, Scope, cuts_of
 from causeway.model import ENDED, State, TopicPartition
-from causeway.operate.directives.act import MOST_TEXT, WAIT_S, whoever
-from causeway.operate.directives.scopes import Wanted, choose, sharers_of
-from causeway.operate.failover import late_writes, reverse_link, reverse_start, saving, unmirrored
-from causeway.operate.failover import promote as promoting
+from causeway.operate.directives import MOST_TEXT, WAIT_S, Wanted, choose, current_user, sharers_of
+from causeway.operate.failover import promotion, reverse_link, saving, unmirrored
 from causeway.operate.failover.ending import Ending, Say, refuse_mingled
-from causeway.operate.failover.failback_result import FailedBack, Keep, Step
+from causeway.operate.failover.results import FailbackStep, FailedBack, Keep
 from causeway.operate.failover.unmirrored import Unmirrored
 
 _CREATED_S: Final = 10.0  # until brokers know a new topic, at the most
@@ -67,7 +65,7 @@ def failback(
             names = ", ".join(each.name for each in chosen)
             raise ConfigError("fail back", names, "which one?", remedy="--link 'A->B'")
         move = _Failback(settings, chosen[0], Scope(topic), connect, say, dry_run=dry_run)
-        move.who, move.why = (who or whoever())[:MOST_TEXT], reason
+        move.who, move.why = (who or current_user())[:MOST_TEXT], reason
         keep = Keep(path=save, topic=save_topic, drop=drop)
         return move.run(keep, create=create_topics, turn_round=turn_round, wait_s=wait_s)
 
@@ -112,7 +110,7 @@ class _Failback:
                 remedy="the same without --topic: a part of it cannot go on alone",
             )
         if end is None:
-            return self._found(Step.GOES_ON, changed=False)
+            return self._found(FailbackStep.GOES_ON, changed=False)
         if end.how not in ENDED or not end.done:
             command = "failover" if end.how is State.FAILED_OVER else "promote"
             raise ConfigError(
@@ -126,7 +124,7 @@ class _Failback:
         if renamed or self._link.mingles:
             return self._go_on(end, cuts, wait_s)
         if self._reverse is None:
-            return self._found(Step.NO_WAY_BACK, changed=False, lines=self._lines(cuts))
+            return self._found(FailbackStep.NO_WAY_BACK, changed=False, lines=self._lines(cuts))
         reverse_link.check(self._link, self._reverse, cuts)
         reverse_link.check_places(self._link, cuts)
         if keep.topic is not None:
@@ -139,12 +137,12 @@ class _Failback:
             kept = bool(found.get("late") and keep)
             found["pending"] = self._dry_run and bool(turn_round or kept or found["unfenced"])
             if found.get("late") and turn_round and not kept:
-                return self._found(Step.UNDECIDED, changed=False, **found)
+                return self._found(FailbackStep.UNDECIDED, changed=False, **found)
         else:
             reverse_link.check_whole(self._link, self._reverse, back.standing, self._scope)
             created = self._create(self._reverse, cuts) if create else ()
             there = {name: cut for name, cut in cuts.items() if name not in created}
-            sighting = unmirrored.look(
+            sighting = unmirrored.find_unmirrored(
                 self._link,
                 self._sides,
                 self._mirrored(),
@@ -158,8 +156,12 @@ class _Failback:
                 "gone": sighting.gone,
             }
             if self._dry_run or (sighting.unmirrored and not keep):
-                step = Step.UNDECIDED if sighting.unmirrored and not keep else Step.BACK
-                pending = self._dry_run and step is Step.BACK
+                step = (
+                    FailbackStep.UNDECIDED
+                    if sighting.unmirrored and not keep
+                    else FailbackStep.BACK
+                )
+                pending = self._dry_run and step is FailbackStep.BACK
                 return self._found(step, changed=False, pending=pending, **found)
             found["saved"] = self._save(sighting.unmirrored, keep)
             self._begin(self._reverse, end, sighting.starts, sighting.ends, sighting.ids)
@@ -170,11 +172,11 @@ class _Failback:
         lag = self._await_begun(end, cuts, 0.0 if self._dry_run else wait_s)
         if changed:
             found["late"] = self._late(self._back(), end)
-        return self._found(Step.BACK, changed=changed, lag=lag, **found)
+        return self._found(FailbackStep.BACK, changed=changed, lag=lag, **found)
 
     def _turn_round(self, end: EndDirective, wait_s: float, keep: Keep, **found: Any) -> FailedBack:
         assert self._reverse is not None
-        (promoted,) = promoting.promote(
+        (promoted,) = promotion.promote(
             self._settings,
             link=self._reverse.name,
             topic=self._scope.topic,
@@ -185,19 +187,19 @@ class _Failback:
             say=self._say,
         )
         if self._dry_run:
-            return self._found(Step.BACK, changed=False, promoted=promoted, **found)
+            return self._found(FailbackStep.BACK, changed=False, promoted=promoted, **found)
         back = self._back()
         # What has come in the last moment, too: from here on nothing of the way back comes.
         _, more = self._see_to_late(back, end, keep)
         found |= more
         if found.get("late"):
-            return self._found(Step.UNDECIDED, changed=True, promoted=promoted, **found)
+            return self._found(FailbackStep.UNDECIDED, changed=True, promoted=promoted, **found)
         self._say(f"{self._link.name}: going on behind the cut")
         their = back.standing.get(EndDirective, self._scope)
         assert their is not None
         ids = {each.target: each.target_id for each in promoted.cuts.values()}
         self._begin(self._link, their, _targets(promoted.cuts), {}, ids)
-        return self._found(Step.GOES_ON, changed=True, promoted=promoted, **found)
+        return self._found(FailbackStep.GOES_ON, changed=True, promoted=promoted, **found)
 
     # -- what others write to the old source meanwhile --------------------------------------------
 
@@ -211,9 +213,9 @@ class _Failback:
     def _late(self, back: Ending, end: EndDirective) -> tuple[Unmirrored, ...]:
         """What others have written to the old source since it was looked at."""
         cuts = cuts_of(back.standing, self._scope)
-        return late_writes.look(
+        return unmirrored.find_late_writes(
             self._sides.source,
-            reverse_start.looked_of(back.standing, end),
+            reverse_link.looked_of(back.standing, end),
             back.contents.partitions.values(),
             until=_targets({name: each.cut for name, each in cuts.items() if each.cut is not None}),
             read_committed=self._link.fetch.read_committed,
@@ -231,7 +233,7 @@ class _Failback:
         assert self._reverse is not None
         saved = self._save(found, keep)
         kept = {each.at: each.end for each in found}
-        reverse_start.note_kept(self._connect(self._reverse.target_admin), self._reverse, end, kept)
+        reverse_link.note_kept(self._connect(self._reverse.target_admin), self._reverse, end, kept)
         return True, {"unmirrored": found, "saved": saved}
 
     def _go_on(self, end: EndDirective, cuts: Mapping[str, Cut], wait_s: float) -> FailedBack:
@@ -255,9 +257,9 @@ class _Failback:
         if not self._dry_run:
             self._ending.take_back(wait_s)
         changed = not self._dry_run
-        return self._found(Step.GOES_ON, changed=changed, pending=not changed, reverse=None)
+        return self._found(FailbackStep.GOES_ON, changed=changed, pending=not changed, reverse=None)
 
-    def _found(self, step: Step, *, changed: bool, **more: Any) -> FailedBack:
+    def _found(self, step: FailbackStep, *, changed: bool, **more: Any) -> FailedBack:
         reverse = None if self._reverse is None else self._reverse.name
         return FailedBack(
             link=self._link.name,
@@ -327,13 +329,13 @@ class _Failback:
         self,
         link: LinkSettings,
         end: EndDirective,
-        starts: reverse_start.Places,
-        looked: reverse_start.Places,
+        starts: reverse_link.Places,
+        looked: reverse_link.Places,
         ids: Mapping[str, str],
     ) -> None:
         """Has `link` begin there, as `end` the other way says so."""
         wish = BeginDirective(who=self.who, why=self.why, at=end.at, scope=self._scope)
-        reverse_start.begin(self._connect(link.target_admin), link, wish, starts, looked, ids)
+        reverse_link.begin(self._connect(link.target_admin), link, wish, starts, looked, ids)
         if link.way_back:  # for this very call; a driver hears of it by itself
             link.chosen.names |= {at.topic for at in starts}
 
@@ -357,7 +359,7 @@ class _Failback:
     def _await_begun(self, end: EndDirective, cuts: Mapping[str, Cut], wait_s: float) -> int | None:
         back = self._back()
         source = self._connect(back.link.source_admin)
-        return reverse_start.await_begun(back, source, end, set(_targets(cuts)), wait_s, self._say)
+        return reverse_link.await_begun(back, source, end, set(_targets(cuts)), wait_s, self._say)
 
     def _lines(self, cuts: Mapping[str, Cut]) -> tuple[str, ...]:
         """What the file lacks for a way back."""

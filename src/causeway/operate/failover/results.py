@@ -1,0 +1,312 @@
+"""Results of promote, failover and failback, as values and as JSON with stable keys."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from causeway.cluster import AclBinding
+from causeway.errors import CausewayError
+from causeway.link_topics import Cut, EndDirective, Scope, directive_as_json
+from causeway.model import State, TopicPartition, age_ms
+from causeway.operate.failover.last_groups import GroupPlace
+from causeway.operate.failover.missing import TopicLoss
+from causeway.operate.failover.unmirrored import Unmirrored
+from causeway.status.snapshot import GroupStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaggingPartition:
+    """A partition with something left to copy. `position`: None of one that has not begun;
+    `paused`: by whom, so that it lags until that is taken back."""
+
+    at: TopicPartition
+    position: int | None
+    end: int | None
+    reason: str | None = None
+    paused: str | None = None
+
+    def __str__(self) -> str:
+        why = self.reason or f"mirrored up to {self.position or 0:,} of {self.end or 0:,}"
+        return f"{self.at}: {why}" + (f", {self.paused}" if self.paused else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promoted:
+    """Of one link. `changed`: false where it had been promoted, or failed over, already, and
+    `before` says how, by whom and since when. `ready`: of a dry run, whether nothing lags
+    (`lagging`). `ahead`: groups that are further on the target than on the source, and how many
+    records each would skip at least. `lifted`: read-only rules that were (or would be) taken away.
+    `left`: why the link is left as it is, None where it is not."""
+
+    link: str
+    source: str
+    target: str
+    scope: Scope
+    changed: bool
+    dry_run: bool
+    before: EndDirective | None = None
+    cuts: Mapping[str, Cut]
+    groups: tuple[GroupStatus, ...] = ()
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    lifted: tuple[AclBinding, ...] = ()
+    lagging: tuple[LaggingPartition, ...] = ()
+    left: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        return not self.lagging
+
+    @property
+    def pending(self) -> bool:
+        """Whether a call that is no dry run would change something."""
+        return self.dry_run and self.before is None and self.left is None
+
+
+def promoted_json(each: Promoted) -> dict[str, Any]:
+    """For `--json`: stable keys."""
+    return {
+        "link": each.link,
+        "source": each.source,
+        "target": each.target,
+        "topic": each.scope.topic,
+        "state": str(State.PROMOTED if each.before is None else each.before.how)
+        if each.ready and not each.dry_run and each.left is None
+        else None,
+        "left": each.left,
+        "changed": each.changed,
+        "dry_run": each.dry_run,
+        "before": None if each.before is None else directive_as_json(each.before),
+        "lagging": [str(one) for one in each.lagging],
+        "cuts": cuts_json(each.cuts),
+        "groups": [
+            {"group": one.group, "followed": one.followed, "reason": one.reason}
+            for one in each.groups
+        ],
+        "ahead": dict(each.ahead),
+        "lifted": [str(one) for one in each.lifted],
+    }
+
+
+def cuts_json(cuts: Mapping[str, Cut]) -> list[dict[str, Any]]:
+    """A row a partition and target partition."""
+    return [
+        {
+            "topic": name,
+            "partition": point.partition,
+            "source_offset": point.source,
+            "target_topic": at.topic,
+            "target_partition": at.partition,
+            "target_offset": offset,
+            "exact": point.exact,
+        }
+        for name, cut in sorted(cuts.items())
+        for point in cut.points
+        for at, offset in point.targets
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedOver:
+    """Of one link. `changed`: false where nothing was done: it was only looked (`before` None), or
+    it had ended already, as `before` says; then `groups` are those that were yet to be committed.
+    `left`: why there was nothing to look at, nor to end; `late` where that has to be done once its
+    target answers; `error`: that it was begun, or tried, and is not done. `seen_ms`: when a driver
+    last led the link; `source`: why the source did not answer, None where it did."""
+
+    link: str
+    target: str
+    scope: Scope
+    changed: bool
+    at_ms: int
+    before: EndDirective | None = None
+    left: str | None = None
+    late: bool = False
+    error: CausewayError | None = None
+    seen_ms: int | None = None
+    source: str | None = None
+    topics: tuple[TopicLoss, ...] = ()
+    groups: tuple[GroupPlace, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)  # groups that were not committed
+    cuts: Mapping[str, Cut] = field(default_factory=dict)
+    lifted: tuple[AclBinding, ...] = ()
+
+    @property
+    def rpo_ms(self) -> int | None:
+        """The greatest age that the first missing record can have, see control.lag; 0 if nothing is
+        missing, None if that is unknown for a topic."""
+        return None if self.rpo_unknown else self.rpo_known_ms
+
+    @property
+    def rpo_known_ms(self) -> int | None:
+        """The same without the topics of `rpo_unknown`; None if there are no others."""
+        ages = [self._age(each) for each in self.topics]
+        return max((age for age in ages if age is not None), default=0 if not ages else None)
+
+    @property
+    def rpo_unknown(self) -> tuple[str, ...]:
+        """The topics for which the age of the first missing record is unknown."""
+        return tuple(each.topic for each in self.topics if self._age(each) is None)
+
+    def _age(self, topic: TopicLoss) -> int | None:
+        if topic.first_ms is None:
+            return 0
+        age = age_ms(topic.first_ms, self.at_ms)
+        # By a clock that is ahead of ours it would be none, as if nothing were missing.
+        return None if age is None else max(1, age)
+
+
+def failed_over_json(each: FailedOver) -> dict[str, Any]:
+    """For `--json`: stable keys."""
+    return {
+        "link": each.link,
+        "target": each.target,
+        "topic": each.scope.topic,
+        "state": None if not each.changed and each.before is None else _state(each),
+        "left": each.left,
+        "failed": each.error is not None,
+        "changed": each.changed,
+        "before": None if each.before is None else directive_as_json(each.before),
+        "driver_seen_ms": each.seen_ms,
+        "source_reason": each.source,
+        "rpo_ms": each.rpo_ms if each.before is None and each.left is None else None,
+        "rpo_known_ms": each.rpo_known_ms if each.before is None and each.left is None else None,
+        "rpo_unknown": list(each.rpo_unknown),
+        "topics": [
+            {
+                "topic": one.topic,
+                "target_topic": one.target,
+                "partitions": one.partitions,
+                "not_begun": one.unbegun,
+                "newest_ms": None if one.newest_ms < 0 else one.newest_ms,
+                "missing_records": one.missing,
+                "first_missing_ms": None
+                if one.first_ms is None or one.first_ms < 0
+                else one.first_ms,
+                "exact": one.exact,
+            }
+            for one in each.topics
+        ],
+        "groups": [
+            {
+                "group": one.group,
+                "target_topic": one.partition.topic,
+                "partition": one.partition.partition,
+                "offset": one.offset,
+                "committed": one.there,
+                "behind_end": one.behind,
+                "reason": each.failures.get(one.group, one.reason),
+            }
+            for one in each.groups
+        ],
+        "cuts": cuts_json(each.cuts),
+        "lifted": [str(one) for one in each.lifted],
+    }
+
+
+def _state(each: FailedOver) -> str:
+    return str(State.FAILED_OVER if each.before is None else each.before.how)
+
+
+def by_group(places: Collection[GroupPlace]) -> dict[str, list[GroupPlace]]:
+    """In the order of their names."""
+    found: defaultdict[str, list[GroupPlace]] = defaultdict(list)
+    for each in places:
+        found[each.group].append(each)
+    return dict(found)
+
+
+class FailbackStep(StrEnum):
+    """How far it has come."""
+
+    GOES_ON = "mirrors again"  # there is nothing left to do
+    UNDECIDED = "undecided"  # what is to become of records that were never mirrored?
+    NO_WAY_BACK = "no way back"  # the file has no link the other way
+    BACK = "mirrors back"  # the link the other way; the rest when producers have stopped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """What is to become of records that were never mirrored: saved, left where they are (`drop`),
+    or that is not said."""
+
+    path: Path | None = None
+    topic: str | None = None
+    drop: bool = False
+
+    def __bool__(self) -> bool:
+        return self.drop or self.path is not None or self.topic is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedBack:
+    """Of one link. `reverse`: the link the other way, None where none is needed. `unmirrored`: what
+    only the old source has, as long as that can be told; `saved`: where it was saved; `gone`: so
+    many offsets the old target has deleted since the cut: they never come back. `late`: what
+    others have written there since, and nobody has said what is to become of. `unfenced`: topics of
+    the old source whose fence, of a cutover, was (or would be) lifted; `created`: topics that were
+    (or would be) created there. `lag`: of the reverse link, None while it has not begun.
+    `promoted`: of the reverse link, when it ended. `begun`: the reverse link was told to begin at
+    the cut. `pending`: a call that is no dry run would change something."""
+
+    link: str
+    reverse: str | None
+    scope: Scope
+    step: FailbackStep
+    changed: bool
+    dry_run: bool
+    unmirrored: tuple[Unmirrored, ...] = ()
+    late: tuple[Unmirrored, ...] = ()
+    lost: tuple[TopicPartition, ...] = ()
+    gone: Mapping[TopicPartition, int] = field(default_factory=dict)
+    saved: str | None = None
+    unfenced: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
+    lag: int | None = None
+    lines: tuple[str, ...] = ()
+    promoted: Promoted | None = None
+    begun: bool = False
+    pending: bool = False
+
+
+def failed_back_json(each: FailedBack) -> dict[str, Any]:
+    """For `--json`: stable keys."""
+    return {
+        "link": each.link,
+        "reverse": each.reverse,
+        "topic": each.scope.topic,
+        "step": str(each.step),
+        "changed": each.changed,
+        "dry_run": each.dry_run,
+        "begun": each.begun,
+        "pending": each.pending,
+        "unmirrored": [_unmirrored_json(one) for one in each.unmirrored],
+        "late": [_unmirrored_json(one) for one in each.late],
+        "lost": [str(at) for at in each.lost],
+        "gone": [
+            {"topic": at.topic, "partition": at.partition, "offsets": offsets}
+            for at, offsets in each.gone.items()
+        ],
+        "saved": each.saved,
+        "unfenced": list(each.unfenced),
+        "created": list(each.created),
+        "lag_records": each.lag,
+        "lines": list(each.lines),
+        "promoted": None if each.promoted is None else promoted_json(each.promoted),
+    }
+
+
+def _unmirrored_json(one: Unmirrored) -> dict[str, Any]:
+    return {
+        "topic": one.at.topic,
+        "partition": one.at.partition,
+        "first": one.first,
+        "end": one.end,
+        "records": one.records,
+        "deleted_offsets": one.deleted,
+        "surely": one.surely,
+    }
