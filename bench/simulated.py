@@ -22,7 +22,7 @@ from causeway.http.view import View
 from causeway.link_topics import Outlet, PartitionProgress, ProgressContents, encode_entry
 from causeway.metrics.collector import text
 from causeway.model import Pair, State
-from causeway.relay.messages import PartitionReport
+from causeway.relay import FlowReport
 from causeway.status.snapshot import LinkStatus, Role, Snapshot
 
 EACH = 10  # partitions of a topic
@@ -125,7 +125,7 @@ def _rows(partitions: int) -> list[Row]:
 def _reports(partitions: Iterable[int], at: int) -> list[Standing]:
     return [
         Standing(
-            report=PartitionReport(
+            report=FlowReport(
                 link="A->B",
                 topic=f"team.orders-{number // EACH}",
                 partition=number % EACH,

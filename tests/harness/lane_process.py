@@ -15,7 +15,7 @@ import threading
 from itertools import count
 from pathlib import Path
 
-from causeway.relay.control import SECRET_VARIABLE
+from causeway.relay import SECRET_VARIABLE
 from tests.harness.command import command_environment
 
 _START_TIMEOUT_S = 120.0

@@ -16,17 +16,19 @@ from causeway.cluster import Cluster, OffsetAt, TopicMetadata
 from causeway.config import ClientSettings, to_wire
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.control import ControlServer, LaneConnection, new_secret
-from causeway.relay.messages import (
+from causeway.relay import (
     Assign,
     Assignment,
     Clusters,
+    ControlServer,
     Drain,
     Drained,
+    FlowReport,
+    LaneConnection,
+    LaneReport,
     Lease,
-    PartitionReport,
-    Report,
     ToDriver,
+    new_secret,
 )
 from tests.harness.lane_process import LaneProcess
 from tests.harness.waiting import await_until
@@ -54,7 +56,7 @@ class LaneDriver:
     ) -> None:
         self.source, self.target = Cluster(source), Cluster(target)
         self.assignments: dict[tuple[str, str, int], Assignment] = {}
-        self.reports: dict[tuple[str, str, int], PartitionReport] = {}
+        self.reports: dict[tuple[str, str, int], FlowReport] = {}
         self.drained: set[int] = set()
         self.crowded: set[str] = set()  # brokers that took too few connections of a lane
         self.small_requests: set[str] = set()  # brokers that closed connections after larger ones
@@ -222,7 +224,7 @@ class LaneDriver:
         return assignment.replace(outlets=report.outlets, leader_epoch=report.leader_epoch)
 
     def _on_message(self, connection: LaneConnection, message: ToDriver) -> None:
-        if isinstance(message, Report):
+        if isinstance(message, LaneReport):
             with self._lock:
                 for report in message.partitions:
                     self.reports[report.key] = report

@@ -289,7 +289,7 @@ def _name(process: psutil.Process) -> str:
 
 # With the option before it: the scripts that start the JVM bear the module's name among Spark's
 # settings, and whoever takes one of them for a lane and kills it ends the start of Spark.
-_DAEMONS = ("-m pyspark.daemon", "-m causeway.relay.lane.worker_daemon")
+_DAEMONS = ("-m pyspark.daemon", "-m causeway.worker_daemon")
 
 
 def python_workers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:

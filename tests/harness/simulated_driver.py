@@ -13,9 +13,8 @@ from causeway.config import ClientSettings, to_wire
 from causeway.errors import CausewayError, UnreachableError
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import Assign, Clusters, Drain, Report, Throttle
-from causeway.relay.recovery.recover import ResumedOutlet, Resumption
-from causeway.relay.recovery.survey import Led, Request
+from causeway.relay import Assign, Clusters, Drain, LaneReport, Throttle
+from causeway.relay.recovery import PartitionLeader, RecoveryRequest, ResumedOutlet, Resumption
 from tests.harness.simulated_brokers import LATE_S, SOURCE, SimulatedCluster
 from tests.harness.simulated_lane import SimulatedLane
 from tests.harness.simulated_logs import Place
@@ -72,7 +71,7 @@ class SimulatedDriver:
     def hear(self) -> None:
         """What the lane reports, which must be true."""
         for message in self.lane.control.sent:
-            for report in message.partitions if isinstance(message, Report) else ():
+            for report in message.partitions if isinstance(message, LaneReport) else ():
                 one = self.setting.mirrored[report.link, report.topic, report.partition]
                 for number, outlet in enumerate(report.outlets):
                     self._check(one, number, outlet.pair, f"{report.state}, final: {report.final}")
@@ -120,7 +119,7 @@ class SimulatedDriver:
         return self.brokers.targets[outlet.at].held(outlet.producer_id)
 
     def recover(
-        self, requests: Sequence[Request], *_: SimulatedCluster
+        self, requests: Sequence[RecoveryRequest], *_: SimulatedCluster
     ) -> dict[TopicPartition, Resumption | CausewayError]:
         """In place of relay.recovery: it finds what the logs hold."""
         answers: dict[TopicPartition, Resumption | CausewayError] = {}
@@ -135,7 +134,7 @@ class SimulatedDriver:
         """In place of walk.offsets_at, where a lane looks for what others have written."""
         return {place: self.brokers.targets[place].end for place in places}
 
-    def _resumption(self, request: Request) -> Resumption:
+    def _resumption(self, request: RecoveryRequest) -> Resumption:
         spec = request.assignment
         one = self.setting.mirrored[spec.key]
         leaders = [(one.log.node, one.log.epoch, one.log.end)]
@@ -148,12 +147,12 @@ class SimulatedDriver:
                 for number, outlet in enumerate(spec.outlets)
             ),
             leader_epoch=0,
-            source_leader=Led(node, epoch),
+            source_leader=PartitionLeader(node, epoch),
             source_end=end,
         )
 
     def _resumed(
-        self, one: Mirrored, number: int, outlet: Outlet, request: Request
+        self, one: Mirrored, number: int, outlet: Outlet, request: RecoveryRequest
     ) -> ResumedOutlet:
         self._check(one, number, outlet.pair, "at recovery")
         log, held = self.brokers.targets[outlet.at], self.held(outlet)

@@ -11,13 +11,11 @@ from typing import Any, cast
 
 from causeway.errors import CausewayError
 from causeway.records import Batch, Record, records_of
-from causeway.relay import messages
-from causeway.relay.control import ControlClient
-from causeway.relay.lane.chunks import Piece, Work
+from causeway.relay import Clusters, ControlClient, Drained, StageSpec, partition_of
+from causeway.relay.lane.chunks import Work, WorkResult
 from causeway.relay.lane.flow import Flow
-from causeway.relay.lane.loop import Lane
-from causeway.relay.messages import Clusters, Drained
-from causeway.relay.shares import part_of, partition_of
+from causeway.relay.lane.loop import LaneLoop
+from causeway.relay.series import part_of
 from causeway.transform import ChunkOutcome, OutletBatch, Refusal
 from tests.harness.simulated_brokers import Brokers
 from tests.harness.simulated_logs import Clock, Place
@@ -114,7 +112,7 @@ class Stage:
     the offsets that it refuses, by source partition."""
 
     ready, size = True, 0
-    spec = messages.Stage(key=STAGE, name="simulated")
+    spec = StageSpec(key=STAGE, name="simulated")
 
     def __init__(self, refused: dict[Place, int]) -> None:
         self._refused = refused
@@ -140,7 +138,7 @@ class Stage:
         refused = (Refusal(stop, "no"),) if stop in found and stop is not None else ()
         outcome = ChunkOutcome(0, tuple(outputs), refused, work.records)
         assert work.take is not None
-        work.take(Piece(outcome, work.next, work.batches, work.size, True))
+        work.take(WorkResult(outcome, work.next, work.batches, work.size, True))
         return True
 
 
@@ -187,7 +185,7 @@ class SimulatedLane:
     def __init__(self, brokers: Brokers, clock: Clock, clusters: Clusters) -> None:
         self._brokers, self._clock = brokers, clock
         self.control = Control()
-        self._lane = Lane(0, cast(ControlClient, self.control), "secret")
+        self._lane = LaneLoop(0, cast(ControlClient, self.control), "secret")
         self.helpers = cast(Helpers, self._lane._helpers)
         self.stage = cast(Stages, self._lane._stages).stage
         self.lease = cast(Lease, self._lane._lease)

@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
-from causeway.relay.lane import connections, idle, loop, recovery_queue, relay
+from causeway.relay import Rate, Revoke, Throttle
+from causeway.relay.lane import connections, idle, loop, reader, recovery_queue, relay, target
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.loop import DRAIN_S
-from causeway.relay.messages import Rate, Revoke, Throttle
 from tests.harness.simulated_brokers import SOURCE, SimulatedCluster
 from tests.harness.simulated_driver import SimulatedDriver
 from tests.harness.simulated_lane import EVENTS, Helpers, Lease, Stages
@@ -39,10 +39,11 @@ def simulated(seed: int, kind: Kind) -> Iterator[SimulatedDriver]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic", clock.monotonic)
         patch.setattr(loop, "Helpers", lambda _: Helpers(chance))
-        patch.setattr(loop, "Stages", lambda *_: Stages(setting.refused))
+        patch.setattr(loop, "LaneStages", lambda *_: Stages(setting.refused))
         patch.setattr(loop, "LeaseGuard", Lease)
         patch.setattr(connections, "Cluster", partial(SimulatedCluster, setting.brokers))
-        patch.setattr(connections, "round_trip_s", lambda *_: kind.round_trip_s)
+        for module in (reader, target):
+            patch.setattr(module, "round_trip_s", lambda *_: kind.round_trip_s)
         patch.setattr(recovery_queue, "recover", driver.recover)
         patch.setattr(idle, "offsets_at", driver.ends)
         patch.setattr(relay, "random", chance)

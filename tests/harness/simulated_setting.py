@@ -8,7 +8,7 @@ from functools import partial
 
 from causeway.link_topics import Outlet
 from causeway.model import Pair
-from causeway.relay.messages import Assignment
+from causeway.relay import Assignment
 from tests.harness.simulated_brokers import SOURCE, Brokers
 from tests.harness.simulated_lane import STAGE, copies_of, share_of
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 
 from causeway.records import Batch, PlainRecord, build
-from causeway.relay import messages
+from causeway.relay import StageSpec
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.stages import Stages
+from causeway.relay.lane.stages import LaneStages
 from causeway.transform import (
     Chunk,
     ChunkOutcome,
@@ -38,12 +38,12 @@ def one_at(first: int) -> Batch:
 class Loop:
     """The part of a lane's loop that a stage needs."""
 
-    def __init__(self, here: str = "127.0.0.1", *more: messages.Stage) -> None:
+    def __init__(self, here: str = "127.0.0.1", *more: StageSpec) -> None:
         self.selector = selectors.DefaultSelector()
         self.helpers = Helpers(2)
         self.selector.register(self.helpers, selectors.EVENT_READ, lambda _: self.helpers.finish())
-        self.stages = Stages(here, SECRET, self.helpers, self.selector)
-        spec = messages.Stage(key=KEY, name="pii", secrets={"pepper": "salt"})
+        self.stages = LaneStages(here, SECRET, self.helpers, self.selector)
+        spec = StageSpec(key=KEY, name="pii", secrets={"pepper": "salt"})
         self.stages.define([spec, *more])
 
     def until(self, done: Callable[[], object], within_s: float = 60.0) -> None:

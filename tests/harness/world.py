@@ -25,12 +25,8 @@ from causeway.errors import CausewayError, DivergedError
 from causeway.link_topics import Outlet
 from causeway.model import Pair, TopicPartition
 from causeway.records import CONTROL, HEADER, Batch, PlainRecord, advance, build, decode, records_of
-from causeway.relay.messages import Assignment
-from causeway.relay.recovery import recover as recovery
-from causeway.relay.recovery.recover import ResumedOutlet, Resumption
-from causeway.relay.recovery.survey import Request
-from causeway.relay.series import Series, as_relayed
-from causeway.relay.shares import partition_of
+from causeway.relay import Assignment, Series, as_relayed, partition_of
+from causeway.relay.recovery import RecoveryRequest, ResumedOutlet, Resumption, recover
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, marker, raw_batch
 
 SOURCE, TARGET = TopicPartition("t", 0), "A.t"
@@ -247,14 +243,14 @@ class World:
         source = FakeCluster("t", SOURCE_ID, {0: self.source}, self.compacted)
         target = FakeCluster(TARGET, TARGET_ID, self.targets, self.compacted)
         target.remembered = self.remembered
-        request = Request(
+        request = RecoveryRequest(
             assignment=assignment,
             unsettled=unsettled,
             diverging=self.diverging,
             series=self.series_hook
             or (as_relayed if self.transform is None else transformed(self.transform)),
         )
-        answers = recovery.recover([request], cast(Cluster, source), cast(Cluster, target))
+        answers = recover([request], cast(Cluster, source), cast(Cluster, target))
         return answers[SOURCE]
 
     def check(self, partition: int, found: ResumedOutlet) -> None:

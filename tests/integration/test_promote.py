@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from causeway.config import LinkSettings, RunSettings, Settings
+from causeway.daemon import overdue
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
-from causeway.link_topics import ending
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
@@ -140,12 +140,12 @@ def test_a_promotion_that_was_killed_is_released_or_gone_on_with(
                 promote(settings, who="anna@ops")
             run.await_state(topic, State.PROMOTING)
             assert verdict(status(settings)) == PartitionsFailedError.exit_code
-            patch.setattr(ending, "HOLD_S", 1.0)
+            patch.setattr(overdue, "PROMOTION_HOLD_S", 1.0)
             run.await_state(topic, State.RUNNING)
             await_until(lambda: verdict(status(settings)) == 0, 60)
             fill(source, topic, 5)
             await_same(source, target, topic)
-            patch.setattr(ending, "HOLD_S", 600.0)
+            patch.setattr(overdue, "PROMOTION_HOLD_S", 600.0)
             with pytest.raises(KilledError):
                 promote(settings, who="anna@ops")
         run.await_state(topic, State.PROMOTING)

@@ -25,8 +25,7 @@ import pytest
 from causeway.dev import LocalCluster, start_all
 from causeway.model import State, TopicPartition
 from causeway.records import as_is, header
-from causeway.relay.control import LaneConnection
-from causeway.relay.messages import Assignment, PartitionReport, Report, ToDriver
+from causeway.relay import Assignment, FlowReport, LaneConnection, LaneReport, ToDriver
 from tests.harness import writers
 from tests.harness.broken_logs import cut_off_batches, leader_epochs, lose_epoch
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
@@ -66,7 +65,7 @@ class ForgetfulDriver(LaneDriver):
         self.forgets = False
         self.leader: int | None = None  # the only lane whose lease is renewed; None: every lane's
         self._random = random.Random(SEED)
-        self._history: dict[tuple[str, str, int], list[PartitionReport]] = {}
+        self._history: dict[tuple[str, str, int], list[FlowReport]] = {}
         patience_ms = int(patience_s * 1000)
         clients = (
             replace(client(alias, cluster.bootstrap), request_timeout_ms=patience_ms)
@@ -75,7 +74,7 @@ class ForgetfulDriver(LaneDriver):
         super().__init__(*clients, lease_s=lease_s)
 
     def _on_message(self, connection: LaneConnection, message: ToDriver) -> None:
-        if isinstance(message, Report):
+        if isinstance(message, LaneReport):
             for report in message.partitions:
                 self._history.setdefault(report.key, []).append(report)
         hello = connection.hello

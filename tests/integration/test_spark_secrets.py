@@ -21,7 +21,7 @@ from py4j.protocol import Py4JJavaError
 
 from causeway.daemon.spark.context import Spark
 from causeway.formats import load_mm2
-from causeway.relay.control import new_secret
+from causeway.relay import new_secret
 
 pytestmark = pytest.mark.integration
 

@@ -22,7 +22,7 @@ from causeway.operate.try_transform.records import Read, Trials
 from causeway.operate.try_transform.result import Content, Decoded
 from causeway.operate.try_transform.result import Outcome as TrialOutcome
 from causeway.records import PlainRecord
-from causeway.relay.control import new_secret
+from causeway.relay import new_secret
 from causeway.transform import ChunkOutcome
 from causeway.transform.plan import prepare
 from causeway.transform.schema_formats.avro import Avro

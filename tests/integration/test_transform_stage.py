@@ -21,7 +21,7 @@ from causeway.daemon.spark.context import Spark
 from causeway.daemon.spark.stages import GAVE_NO_ANSWER, Ended, Stages
 from causeway.filters import compile_patterns
 from causeway.records import PlainRecord
-from causeway.relay.control import new_secret
+from causeway.relay import new_secret
 from causeway.transform import ChunkOutcome
 from causeway.transform.json_text import LARGE
 from causeway.transform.plan import prepare

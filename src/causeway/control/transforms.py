@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from causeway.config import LinkSettings, Routes, Secret, TransformSettings, TreatmentSettings
 from causeway.java import java_version
-from causeway.relay.messages import Stage
+from causeway.relay import StageSpec
 
 if TYPE_CHECKING:
     from causeway.transform.queries import QueryShortcut
@@ -49,12 +49,12 @@ class Transform:
 
     def stage(
         self, shortcut: Shortcut | QueryShortcut | None = None, *, late: bool = False
-    ) -> Stage:
+    ) -> StageSpec:
         """As lanes need it, with its secrets. `late`: its job is not to begin before a record needs
         it, where there is a `shortcut`."""
         settings = self.settings
         registry = settings.registry
-        return Stage(
+        return StageSpec(
             key=self.key,
             name=settings.name,
             secrets={name: secret.reveal() for name, secret in settings.secrets.items()},

@@ -46,7 +46,7 @@ from causeway.link_topics import (
     ProgressWriter,
     TopicLog,
 )
-from causeway.relay.lane.lease import clock
+from causeway.relay.lane import clock
 from causeway.wire import produce
 
 _log = logging.getLogger("causeway.leadership")

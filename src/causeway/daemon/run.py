@@ -39,7 +39,7 @@ from causeway.daemon.webhook import posting
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.link_topics import TopicLog
 from causeway.model import State
-from causeway.relay.control import ControlServer, new_secret
+from causeway.relay import ControlServer, new_secret
 from causeway.status.snapshot import Look, Snapshot
 
 _log = logging.getLogger("causeway.run")

@@ -20,7 +20,7 @@ from causeway.control import Transform
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.stage_placement import without_lane
 from causeway.errors import CausewayError, ConfigError, PrerequisiteError
-from causeway.relay.messages import StageEnded
+from causeway.relay import StageEnded
 
 if TYPE_CHECKING:
     from causeway.daemon.spark.context import Spark

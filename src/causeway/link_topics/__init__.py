@@ -8,6 +8,19 @@ from causeway.link_topics.directive_log import (
     active_directives,
     write_directives,
 )
+from causeway.link_topics.directive_plans import (
+    PROMOTION_HOLD_S,
+    cuts_of,
+    finish_end,
+    plan_directive,
+    plan_end,
+    plan_failback,
+    plan_removal,
+    promotions_under_way,
+    release_promotions,
+    renew_promotion,
+    withdraw_promotion,
+)
 from causeway.link_topics.directive_records import decode_directive, encode_directive
 from causeway.link_topics.directives import (
     MOST_RATE,
@@ -36,19 +49,6 @@ from causeway.link_topics.directives import (
     StepDownDirective,
     ThrottleDirective,
     directive_as_json,
-    plan_directive,
-    plan_removal,
-)
-from causeway.link_topics.ending import (
-    PROMOTION_HOLD_S,
-    cuts_of,
-    finish_end,
-    plan_end,
-    plan_failback,
-    promotions_under_way,
-    release_promotions,
-    renew_promotion,
-    withdraw_promotion,
 )
 from causeway.link_topics.entries import (
     EVENTS,

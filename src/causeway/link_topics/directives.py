@@ -17,7 +17,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta
 
-from causeway.errors import RefusedError
 from causeway.link_topics.entries import Value
 from causeway.model import ENDED, NO_TOPIC_ID, State, TopicPartition
 
@@ -352,59 +351,6 @@ class DirectivePlan:
     changes: tuple[DirectiveChange, ...] = ()
     before: Directive | None = None
     parts: tuple[Directive, ...] = ()
-
-
-def plan_directive(current: LinkDirectives, wish: Directive) -> DirectivePlan:
-    """The changes after which `wish` holds. A pause pauses all parts of its scope. A resume
-    (`paused` false) leaves parts alone that were paused on their own. Raises RefusedError for a
-    pause, a resume or a restart of a mirror that has ended."""
-    if isinstance(wish, PauseDirective | RestartDirective) and (end := current.end_of(wish.scope)):
-        raise _has_ended(wish, end)
-    if isinstance(wish, PauseDirective):
-        return _plan_pause(current, wish)
-    before = current.by_key.get(wish.key)
-    if isinstance(before, ThrottleDirective) and isinstance(wish, ThrottleDirective):
-        same = before.bytes_per_s == wish.bytes_per_s
-        return DirectivePlan(changes=() if same else ((wish.key, wish),), before=before)
-    return DirectivePlan(changes=((wish.key, wish),), before=before)
-
-
-def plan_removal(current: LinkDirectives, kind: DirectiveKind, scope: Scope) -> DirectivePlan:
-    """The changes that take a throttle back: the settings count again."""
-    before = current.by_key.get((kind, scope))
-    changes = () if before is None else (((kind, scope), None),)
-    return DirectivePlan(changes=changes, before=before)
-
-
-def _has_ended(wish: Directive, end: EndDirective) -> RefusedError:
-    ended = end.how in ENDED
-    resumes = isinstance(wish, PauseDirective) and not wish.paused
-    return RefusedError(
-        "resume" if resumes else str(wish.kind),
-        str(wish.scope),
-        f"its mirror was {end.how} {end.by}" if ended else f"{end.how} {end.by}",
-        remedy="`causeway failback` takes it up again" if ended else "`causeway promote` goes on",
-    )
-
-
-def _plan_pause(current: LinkDirectives, wish: PauseDirective) -> DirectivePlan:
-    scope, now = wish.scope, current.pause_of(wish.scope)
-    parts = [
-        each
-        for each in current.all(PauseDirective)
-        if each.scope != scope and scope.covers(each.scope)
-    ]
-    moot: tuple[DirectiveChange, ...] = tuple((e.key, None) for e in parts if not e.paused)
-    if wish.paused:
-        # A pause of a wider scope may be taken back first; then this one still holds.
-        same = now is not None and now.scope == scope
-        return DirectivePlan(changes=moot if same else (*moot, (wish.key, wish)), before=now)
-    paused = tuple(each for each in parts if each.paused)
-    if now is None:
-        return DirectivePlan(parts=paused)
-    above = None if scope.wider is None else current.pause_of(scope.wider)
-    change: DirectiveChange = (wish.key, None if above is None else wish)
-    return DirectivePlan(changes=(*moot, change), before=now, parts=paused)
 
 
 def directive_as_json(directive: Directive) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """What the driver and its lanes say to each other over the control socket, as JSON objects.
 
-Driver to lane: Clusters, Stages, StageEnded, Assign, Revoke, Lease, Lookup, Throttle, Drain.
-Lane to driver: Hello, Report, LookedUp, Drained.
+Driver to lane: Clusters, StageSpecs, StageEnded, Assign, Revoke, Lease, Lookup, Throttle, Drain.
+Lane to driver: Hello, LaneReport, LookedUp, Drained.
 
-The lease works on the lane's own clock: each Report carries the lane's time, the driver
+The lease works on the lane's own clock: each LaneReport carries the lane's time, the driver
 echoes it in Lease, and the lane holds its lease until that time plus `lease_s`. A stale answer
 that lay in a socket buffer while the lane was paused therefore never prolongs anything.
 """
@@ -20,7 +20,7 @@ from causeway.link_topics import Outlet, Transformed, Value
 from causeway.model import Loss, Pair, Spread, State, TopicPartition
 
 
-class _Message(Value, forbid_unknown_fields=True, omit_defaults=True):
+class _ControlMessage(Value, forbid_unknown_fields=True, omit_defaults=True):
     """Types are checked where a message arrives, not where it is made."""
 
 
@@ -31,7 +31,7 @@ def _shown(message: Struct, *hidden: str) -> str:
     return f"{type(message).__name__}({shown})"
 
 
-class Assignment(_Message):
+class Assignment(_ControlMessage):
     """One source partition, with all a lane needs to relay it."""
 
     link: str  # `A->B`
@@ -75,7 +75,7 @@ class Assignment(_Message):
         return outlet.exclusive and self.sole_writer
 
 
-class TreatmentStep(_Message):
+class TreatmentStep(_ControlMessage):
     """One step of what becomes of a link's records on the way: see relay.treatment."""
 
     kind: str
@@ -85,7 +85,7 @@ class TreatmentStep(_Message):
         return _shown(self, "settings")
 
 
-class Clusters(_Message, tag="clusters"):
+class Clusters(_ControlMessage, tag="clusters"):
     # What config.transport makes of ClientSettings: with passwords and keys.
     clusters: Mapping[str, dict[str, Any]]
     lease_s: float
@@ -100,7 +100,7 @@ class Clusters(_Message, tag="clusters"):
         return _shown(self, "clusters")
 
 
-class Renewed(_Message, tag="renewed"):
+class Renewed(_ControlMessage, tag="renewed"):
     """New certificates and passwords, for new connections; the form is that of Clusters."""
 
     clusters: Mapping[str, dict[str, Any]]
@@ -109,7 +109,7 @@ class Renewed(_Message, tag="renewed"):
         return _shown(self, "clusters")
 
 
-class Stage(_Message):
+class StageSpec(_ControlMessage):
     """A transform, as a lane needs it. `key` names it and changes with all that decides what comes
     out of it. What the workers are to know comes from the lane: `secrets`, `registry`
     (RegistrySettings in JSON's types). `dead_letters`: topic on the source; None: stop. `shortcut`:
@@ -130,13 +130,13 @@ class Stage(_Message):
         return _shown(self, "secrets", "registry", "shortcut", "routes")
 
 
-class Stages(_Message, tag="stages"):
+class StageSpecs(_ControlMessage, tag="stages"):
     """Sent before the first Assign that needs them."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StageSpec, ...]
 
 
-class StageEnded(_Message, tag="stage-ended"):
+class StageEnded(_ControlMessage, tag="stage-ended"):
     """An attempt at a stage is over, and is followed by another one. `reason`: why, or '' where its
     lane hung up. `threw`: its query threw on what it was given."""
 
@@ -146,21 +146,21 @@ class StageEnded(_Message, tag="stage-ended"):
     threw: bool
 
 
-class Assign(_Message, tag="assign"):
+class Assign(_ControlMessage, tag="assign"):
     assignments: tuple[Assignment, ...]
 
 
-class Revoke(_Message, tag="revoke"):
+class Revoke(_ControlMessage, tag="revoke"):
     """The lane stops these, waits for their answers, reports them once more with `final` set."""
 
     keys: tuple[tuple[str, str, int], ...]
 
 
-class Lease(_Message, tag="lease"):
-    lane_time: float  # echoed from a Report
+class Lease(_ControlMessage, tag="lease"):
+    lane_time: float  # echoed from a LaneReport
 
 
-class Lookup(_Message, tag="lookup"):
+class Lookup(_ControlMessage, tag="lookup"):
     """Where did these source offsets of a partition (`key`) go, in the outlet with this producer
     id? See relay.offset_lookup.Sought. The driver waits for the answer `patience_s` at the most."""
 
@@ -174,7 +174,7 @@ class Lookup(_Message, tag="lookup"):
     patience_s: float
 
 
-class Rate(_Message):
+class Rate(_ControlMessage):
     """What a lane may read of a link's topic, or of all its topics together (`topic` None)."""
 
     link: str
@@ -182,23 +182,23 @@ class Rate(_Message):
     bytes_per_s: Annotated[float, Meta(gt=0)]
 
 
-class Throttle(_Message, tag="throttle"):
+class Throttle(_ControlMessage, tag="throttle"):
     """All that holds from now on; nothing else is throttled."""
 
     rates: tuple[Rate, ...]
 
 
-class Drain(_Message, tag="drain"):
+class Drain(_ControlMessage, tag="drain"):
     """The lane is to end, once its answers are here."""
 
 
-class Hello(_Message, tag="hello"):
+class Hello(_ControlMessage, tag="hello"):
     lane: int
     pid: int
     host: str
 
 
-class Want(_Message):
+class OutletWanted(_ControlMessage):
     """A transform sends records to a target partition that has no outlet yet. No record from below
     source offset `offset` goes there. `topic`: as on the source."""
 
@@ -207,15 +207,15 @@ class Want(_Message):
     offset: int
 
 
-class Trace(_Message):
-    """For the offset map of one of several outlets; the fields as in PartitionReport."""
+class Trace(_ControlMessage):
+    """For the offset map of one of several outlets; the fields as in FlowReport."""
 
     breaks: tuple[Pair, ...] = ()
     resumed: Pair | None = None
     newest: tuple[int, int] | None = None
 
 
-class PartitionReport(_Message):
+class FlowReport(_ControlMessage):
     """What a lane knows of one partition. Counts are since it was assigned to this lane."""
 
     link: str
@@ -240,7 +240,7 @@ class PartitionReport(_Message):
     bytes: int = 0
     recoveries: int = 0
     traces: tuple[Trace, ...] = ()  # one for each outlet, where there are several
-    wants: tuple[Want, ...] = ()  # it waits for these outlets
+    wants: tuple[OutletWanted, ...] = ()  # it waits for these outlets
     transformed: Transformed | None = None
     loss: Loss | None = None  # why it stopped, if source offsets are lost
     final: bool = False
@@ -252,7 +252,7 @@ class PartitionReport(_Message):
         return (self.link, self.topic, self.partition)
 
 
-class StageWanted(_Message):
+class StageWanted(_ControlMessage):
     """The lane has partitions that need a stage now, whose workers are to connect to `address`
     (see transform.sealed). `waiting`: why its schema registry does not answer, while a worker waits
     for it. `hung`: the attempt that gave no answer in time, and is to be ended for another one."""
@@ -263,13 +263,13 @@ class StageWanted(_Message):
     hung: str | None = None
 
 
-class Report(_Message, tag="report"):
+class LaneReport(_ControlMessage, tag="report"):
     """Once every `report_interval_s`; `partitions` are those that changed since the last one.
     `crowded`: the brokers that took fewer connections than there should be. `small_requests`: those
     that closed connections after large requests, with the most bytes that requests have now."""
 
     lane_time: float
-    partitions: tuple[PartitionReport, ...] = ()
+    partitions: tuple[FlowReport, ...] = ()
     rss_bytes: int = 0
     cpu_s: float = 0.0
     stages: tuple[StageWanted, ...] = ()  # all that are wanted now
@@ -277,7 +277,7 @@ class Report(_Message, tag="report"):
     small_requests: tuple[str, ...] = ()
 
 
-class LookedUp(_Message, tag="looked-up"):
+class LookedUp(_ControlMessage, tag="looked-up"):
     """`places`: source offsets with their target offsets, as far as the logs tell. `reason`: why
     nothing could be looked up now."""
 
@@ -286,14 +286,23 @@ class LookedUp(_Message, tag="looked-up"):
     reason: str | None = None
 
 
-class Drained(_Message, tag="drained"):
+class Drained(_ControlMessage, tag="drained"):
     """The lane's last word: nothing of it is in flight any more."""
 
 
 ToLane = (
-    Clusters | Renewed | Stages | StageEnded | Assign | Revoke | Lease | Lookup | Throttle | Drain
+    Clusters
+    | Renewed
+    | StageSpecs
+    | StageEnded
+    | Assign
+    | Revoke
+    | Lease
+    | Lookup
+    | Throttle
+    | Drain
 )
-ToDriver = Hello | Report | LookedUp | Drained
+ToDriver = Hello | LaneReport | LookedUp | Drained
 
 
 @cache

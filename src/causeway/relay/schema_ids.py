@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from causeway.errors import CausewayError
 from causeway.records import Record
-from causeway.relay.treatment import Changed, NotYetError, Records, Topics, Treatment
+from causeway.relay.treatment import Changed, Records, Topics, Treatment, TreatmentNotReadyError
 from causeway.schemas import (
     IdLookup,
     Ids,
@@ -58,7 +58,7 @@ class SchemaIds:
             for part, found in self._found(record):
                 met.setdefault((part, found.name), record.offset)
         names: dict[tuple[str, int | str], int | str] = {}
-        lacking: NotYetError | None = None
+        lacking: TreatmentNotReadyError | None = None
         for (part, name), offset in met.items():
             asked = IdLookup(topics.source, topics.target, part, name)
             there = self._ids.get(asked, settled=self._pass_unknown)
@@ -68,7 +68,7 @@ class SchemaIds:
                 if lacking is None:
                     self._mine.lacking = asked, offset
                     reason = _ASKING if there is None else there.reason
-                    lacking = _told(NotYetError, asked, offset, reason)
+                    lacking = _told(TreatmentNotReadyError, asked, offset, reason)
             elif there != name:
                 names[part, name] = there
         if lacking is not None:

@@ -1,14 +1,14 @@
-"""Records that are left out, or changed, on the way: a link's treatment of them.
+"""A link's treatment of its records: some are left out, some are changed.
 
     source log ─► keep ─► treat ─► by key, or the stage of a transform ─► outlets
 
 The relayed series is then a function of the source's log and of the treatment. So that lanes and
-recovery number the same records alike, a treatment is pure: what becomes of a record follows from
-it and the settings, on every machine and whenever it is asked. All that decides (`decides` in
-TreatmentSettings) stands in a partition's claim: another treatment gets a claim of its own. One
-record becomes one or none; it keeps its time and its place.
+recovery number the same records alike, a treatment is pure: its result depends on the record and
+the settings alone, on every machine and at any time. A partition's claim holds all that decides
+(`decides` in TreatmentSettings): another treatment gets a claim of its own. One record becomes one
+or none; it keeps its timestamp and its place.
 
-A link without a treatment relays as ever: nothing here runs for it.
+For a link without a treatment nothing here runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from causeway.relay.messages import Assignment, TreatmentStep
 Records = Sequence[Record | None]
 
 
-class NotYetError(CausewayError):
+class TreatmentNotReadyError(CausewayError):
     """`treat` cannot tell yet what becomes of a record: `prepare` has to find out first. The
     partition waits, says so, and is tried again."""
 
@@ -45,14 +45,14 @@ class Treatment(Protocol):
         stays as it is, None where it is left out, else a `Changed` of it. `topics`: where they
         come from and go to.
 
-        Quick, and never blocks: a lane's loop waits for it. Raises NotYetError; DivergedError for
-        what a person has to decide on, which stops the partition before this batch."""
+        Quick, and never blocks: a lane's loop waits for it. Raises TreatmentNotReadyError;
+        DivergedError for a batch that a person must decide on, which stops the partition."""
         ...
 
     def prepare(self) -> None:
-        """Finds out what `treat` lacked when it raised NotYetError. May block, as it runs in a
-        helper's thread. Raises CausewayError where that cannot be had now: that is what the
-        partition says, and it is tried again after a while."""
+        """Finds out what `treat` lacked when it raised TreatmentNotReadyError. May block: it runs
+        in a helper's thread. Raises CausewayError if that is not available now: the partition shows
+        the error, and is tried again after a while."""
         ...
 
 

@@ -20,7 +20,7 @@ from causeway.link_topics import (
     offset_maps_of,
 )
 from causeway.model import State, TopicPartition
-from causeway.relay.offset_lookup import Sought
+from causeway.relay import Sought
 
 
 class CourseKey(NamedTuple):

@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
 from causeway.link_topics import Span
-from causeway.relay import offset_lookup
-from causeway.relay.offset_lookup import Sought
+from causeway.relay import Sought, offset_lookup
 from causeway.translation import reverse
 from causeway.translation.logs import LinkLogs, MappedCourse
 from causeway.translation.values import LOGS_INCOMPLETE, ONLY_A_LANE, MappedOffset, OffsetNote

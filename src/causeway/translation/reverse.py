@@ -21,7 +21,7 @@ from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Span
 from causeway.model import Pair, TopicPartition
 from causeway.records import HEADER, Batch, Record, advance, decode, distance, records_of
-from causeway.relay.offset_lookup import Sought
+from causeway.relay import Sought
 from causeway.translation.logs import Check, LinkLogs, MappedCourse
 from causeway.translation.values import LOGS_INCOMPLETE, ONLY_A_LANE, MappedOffset, OffsetNote
 from causeway.wire import codes

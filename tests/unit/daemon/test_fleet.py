@@ -21,17 +21,17 @@ from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State
-from causeway.relay.control import LaneConnection
-from causeway.relay.messages import (
+from causeway.relay import (
     Assign,
     Assignment,
     Clusters,
     Drain,
     Drained,
+    FlowReport,
     Hello,
+    LaneConnection,
+    LaneReport,
     Lease,
-    PartitionReport,
-    Report,
     Revoke,
     Throttle,
 )
@@ -98,8 +98,8 @@ class Lane:
     def says(self, message: Any) -> None:
         self.fleet.on_message(cast(LaneConnection, self), message)
 
-    def reports(self, *partitions: PartitionReport, lane_time: float = 1.0) -> None:
-        self.says(Report(lane_time=lane_time, partitions=partitions))
+    def reports(self, *partitions: FlowReport, lane_time: float = 1.0) -> None:
+        self.says(LaneReport(lane_time=lane_time, partitions=partitions))
 
     def has(self) -> set[int]:
         """The partitions given to it and not taken away."""
@@ -123,8 +123,8 @@ class Lane:
 
 def standing(
     partition: int, at: int, *, final: bool = False, records: int = 0, recoveries: int = 0
-) -> PartitionReport:
-    return PartitionReport(
+) -> FlowReport:
+    return FlowReport(
         link="A->B",
         topic="orders",
         partition=partition,
@@ -370,7 +370,7 @@ def test_a_lane_may_hold_what_the_file_says_and_else_more_of_what_comes_from_far
 def test_lanes_are_seen(fleet: Fleet) -> None:
     fleet.add([assignment(0)])
     one = Lane(fleet, 3, pid=os.getpid()).connect()
-    one.says(Report(lane_time=1.0, rss_bytes=7, cpu_s=1.5))
+    one.says(LaneReport(lane_time=1.0, rss_bytes=7, cpu_s=1.5))
     (seen,) = fleet.lanes()
     assert (seen.lane, seen.partitions, seen.rss_bytes, seen.cpu_s) == (3, 1, 7, 1.5)
 
@@ -380,7 +380,7 @@ def test_that_a_broker_takes_no_more_connections_is_said_once(
 ) -> None:
     one = Lane(fleet, 1).connect()
     for crowded in ((), ("A 1",), ("A 1",), ("A 1", "B 2"), (), ("A 1",)):
-        one.says(Report(lane_time=1.0, crowded=crowded))
+        one.says(LaneReport(lane_time=1.0, crowded=crowded))
     said = [vars(each)["broker"] for each in caplog.records if "no more" in each.message]
     assert said == ["A 1", "B 2", "A 1"]
 

@@ -11,9 +11,8 @@ from causeway.daemon.lanes.lookups import LookUps
 from causeway.errors import CausewayError
 from causeway.link_topics import Span
 from causeway.model import Pair, TopicPartition
-from causeway.relay.control import LaneConnection
-from causeway.relay.messages import LookedUp, Lookup, decode, encode
-from causeway.relay.offset_lookup import Sought
+from causeway.relay import LaneConnection, LookedUp, Lookup, Sought
+from causeway.relay.messages import decode, encode
 from tests.harness.waiting import await_until
 
 KEY = ("A->B", "orders", 0)

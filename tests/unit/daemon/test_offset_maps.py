@@ -6,7 +6,7 @@ from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.link_topics import Deletion, OffsetMapRecord, Outlet, offset_maps_of
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import Trace
+from causeway.relay import Trace
 from causeway.translation import CourseKey
 from tests.unit.daemon.test_rows import outlet, row, says
 

@@ -20,7 +20,7 @@ from causeway.daemon.partitions.rows import Row
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Entry, LeadershipLostError, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import Want
+from causeway.relay import OutletWanted
 from tests.unit.daemon.test_claims import LINK, TOPIC, progress
 from tests.unit.daemon.test_rows import says
 
@@ -99,7 +99,7 @@ class World:
         self.registry.add([row])
         return row
 
-    def wants(self, row: Row, *wants: Want, state: State = State.RECOVERING) -> None:
+    def wants(self, row: Row, *wants: OutletWanted, state: State = State.RECOVERING) -> None:
         told = says(state, 100)
         report = told.report.replace(
             topic=row.progress.topic, outlets=row.progress.outlets, wants=wants
@@ -120,7 +120,7 @@ def test_an_outlet_is_durable_before_a_lane_has_it(world: World) -> None:
     row = world.add()
     world.ready = {"paid": there("paid")}
     world.target.ends[TopicPartition("A.paid", 2)] = 31
-    world.wants(row, Want(topic="paid", partition=2, offset=93))
+    world.wants(row, OutletWanted(topic="paid", partition=2, offset=93))
     assert world.registry.wanted.is_set()
 
     assert world.outlets.supply()
@@ -144,7 +144,7 @@ def test_the_claim_that_was_not_written_is_not_used(world: World) -> None:
     """Also at the second try nothing is taken for claimed that is not."""
     row = world.add()
     world.ready = {"paid": there("paid", created=True)}
-    world.wants(row, Want(topic="paid", partition=0, offset=93))
+    world.wants(row, OutletWanted(topic="paid", partition=0, offset=93))
     world.refuses = BrokerError("write", "", "", code=7, name="TIMED_OUT", retriable=True)
     with pytest.raises(BrokerError):
         world.outlets.supply()
@@ -166,7 +166,7 @@ def test_the_claim_that_was_not_written_is_not_used(world: World) -> None:
 def test_who_leads_no_more_claims_nothing(world: World) -> None:
     row = world.add()
     world.ready = {"paid": there("paid")}
-    world.wants(row, Want(topic="paid", partition=0, offset=93))
+    world.wants(row, OutletWanted(topic="paid", partition=0, offset=93))
     world.refuses = LeadershipLostError("write progress", "", "another driver")
     with pytest.raises(LeadershipLostError):
         world.outlets.supply()
@@ -175,7 +175,7 @@ def test_who_leads_no_more_claims_nothing(world: World) -> None:
 
 def test_what_is_there_meanwhile_needs_no_claim_of_its_own(world: World) -> None:
     row = world.add()
-    want = Want(topic="paid", partition=0, offset=93)
+    want = OutletWanted(topic="paid", partition=0, offset=93)
     world.ready = {"paid": there("paid")}
     world.wants(row, want)
     assert world.outlets.supply()
@@ -189,7 +189,7 @@ def test_what_is_there_meanwhile_needs_no_claim_of_its_own(world: World) -> None
 def test_a_mirror_that_records_are_led_to_is_alone_no_more_before_they_come(world: World) -> None:
     row, mirror = world.add(), world.add("paid")
     world.ready = {"paid": there("paid")}
-    world.wants(row, Want(topic="paid", partition=0, offset=93))
+    world.wants(row, OutletWanted(topic="paid", partition=0, offset=93))
 
     assert world.outlets.supply()
 
@@ -203,7 +203,7 @@ def test_a_mirror_that_records_are_led_to_is_alone_no_more_before_they_come(worl
 def test_nothing_is_led_where_a_lane_takes_itself_to_be_alone(world: World) -> None:
     row, mirror = world.add(), world.add("paid")
     world.ready = {"paid": there("paid")}
-    world.wants(row, Want(topic="paid", partition=0, offset=93))
+    world.wants(row, OutletWanted(topic="paid", partition=0, offset=93))
     world.stuck = {PAID}
     assert not world.outlets.supply()
     assert len(row.progress.outlets) == 1
@@ -219,7 +219,7 @@ def test_what_was_called_back_late_is_given_back_though_nobody_wants_anything_an
 ) -> None:
     row, mirror = world.add(), world.add("paid")
     world.ready = {"paid": there("paid")}
-    world.wants(row, Want(topic="paid", partition=0, offset=93))
+    world.wants(row, OutletWanted(topic="paid", partition=0, offset=93))
     world.stuck = {PAID}
     assert not world.outlets.supply()
     world.registry.stop({AT: row.progress.replace(state=State.STOPPED, reason="deleted")})
@@ -233,7 +233,7 @@ def test_what_was_called_back_late_is_given_back_though_nobody_wants_anything_an
 def test_the_topic_itself_may_be_led_to_in_another_partition(world: World) -> None:
     row = world.add()
     world.ready = {"orders": there("orders")}
-    world.wants(row, Want(topic="orders", partition=1, offset=93))
+    world.wants(row, OutletWanted(topic="orders", partition=1, offset=93))
     assert world.outlets.supply()
     assert [(o.topic, o.partition, o.routed) for o in row.progress.outlets] == [
         ("A.orders", 0, None),
@@ -245,8 +245,8 @@ def test_a_forbidden_topic_stops_the_partition_alone(world: World) -> None:
     bad, good = world.add(), world.add("lines")
     world.ready = {"mm2-x.internal": RouteError("lead a record on", "", INTERNAL)}
     world.ready["paid"] = there("paid")
-    world.wants(bad, Want(topic="mm2-x.internal", partition=0, offset=93))
-    world.wants(good, Want(topic="paid", partition=0, offset=93))
+    world.wants(bad, OutletWanted(topic="mm2-x.internal", partition=0, offset=93))
+    world.wants(good, OutletWanted(topic="paid", partition=0, offset=93))
     assert world.outlets.supply()
     assert bad.progress.state is State.STOPPED
     assert INTERNAL in (bad.progress.reason or "")
@@ -256,7 +256,7 @@ def test_a_forbidden_topic_stops_the_partition_alone(world: World) -> None:
 
 def test_what_cannot_be_had_yet_is_told_and_tried_again(world: World) -> None:
     row = world.add()
-    want = Want(topic="paid", partition=0, offset=93)
+    want = OutletWanted(topic="paid", partition=0, offset=93)
     world.ready = {"paid": BrokerError("create", "A.paid", "", code=29, name="CREATE_DENIED")}
     world.wants(row, want)
     assert not world.outlets.supply()
@@ -282,10 +282,10 @@ def test_what_nobody_wants_costs_nothing(world: World) -> None:
 def test_a_led_to_topic_takes_after_the_first_that_feeds_it(world: World) -> None:
     one, two = world.add("b"), world.add("a")
     world.ready = {"paid": there("paid")}
-    world.wants(one, Want(topic="paid", partition=0, offset=93))
+    world.wants(one, OutletWanted(topic="paid", partition=0, offset=93))
     assert world.outlets.supply()
     assert [(t.source, t.target) for t in led_topics(world.registry)] == [("b", "A.paid")]
-    world.wants(two, Want(topic="paid", partition=0, offset=94))
+    world.wants(two, OutletWanted(topic="paid", partition=0, offset=94))
     assert world.outlets.supply()
     assert world.needs["paid"].base == "a"
     assert [(t.source, t.target) for t in led_topics(world.registry)] == [("a", "A.paid")]
@@ -299,8 +299,8 @@ def test_names_out_of_records_do_not_drown_the_target(
     monkeypatch.setattr(outlets, "MOST_OUTLETS", 2)
     world.ready = {"a": there("a"), "b": there("b")}
     row, other = world.add(), world.add("others")
-    world.wants(row, *(Want(topic=name, partition=0, offset=9) for name in "ab"))
-    world.wants(other, Want(topic="a", partition=0, offset=9))
+    world.wants(row, *(OutletWanted(topic=name, partition=0, offset=9) for name in "ab"))
+    world.wants(other, OutletWanted(topic="a", partition=0, offset=9))
 
     assert world.outlets.supply()
 

@@ -11,7 +11,7 @@ from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.link_topics import OffsetMap, OffsetMapRecord, Outlet, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import PartitionReport
+from causeway.relay import FlowReport
 from causeway.translation import CourseKey
 
 MIRROR = TopicPartition("A.orders", 0)
@@ -51,7 +51,7 @@ def outlet(at: int) -> Outlet:
 
 
 def says(state: State, position: int, reason: str | None = None) -> Standing:
-    report = PartitionReport(
+    report = FlowReport(
         link="A->B",
         topic="orders",
         partition=0,

@@ -14,7 +14,7 @@ import pytest
 from causeway.daemon.spark import account, archive, environment
 from causeway.daemon.spark import context as spark
 from causeway.errors import ConfigError, PrerequisiteError
-from causeway.relay.control import SECRET_VARIABLE
+from causeway.relay import SECRET_VARIABLE
 
 _NO_ACCOUNT = 1_000_770_000  # as OpenShift makes them
 

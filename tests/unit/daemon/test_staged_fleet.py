@@ -24,15 +24,15 @@ from causeway.daemon.staging import Staging
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.filters import compile_patterns
 from causeway.link_topics import Transformed
-from causeway.relay.control import LaneConnection
-from causeway.relay.messages import (
+from causeway.relay import (
     Assign,
     Assignment,
-    Report,
+    LaneConnection,
+    LaneReport,
     Revoke,
-    Stage,
     StageEnded,
-    Stages,
+    StageSpec,
+    StageSpecs,
     StageWanted,
 )
 from causeway.transform.rules import Shortcut, shortcut_of
@@ -66,7 +66,9 @@ def through(partition: int, stage: str = PII) -> Assignment:
 
 
 def told(lane: Lane) -> list[str]:
-    return [s.key for message in lane.sent if isinstance(message, Stages) for s in message.stages]
+    return [
+        s.key for message in lane.sent if isinstance(message, StageSpecs) for s in message.stages
+    ]
 
 
 def test_what_goes_through_a_transform_waits_until_it_may_and_then_stays_together(
@@ -76,10 +78,10 @@ def test_what_goes_through_a_transform_waits_until_it_may_and_then_stays_togethe
     fleet.add([*(through(n) for n in range(6)), assignment(6), assignment(7)])
     assert one.has() | two.has() == {6, 7}, "plain ones wait for nothing"
 
-    fleet.open([(Stage(key=PII, name="pii"), 1)])
+    fleet.open([(StageSpec(key=PII, name="pii"), 1)])
 
     assert one.has() >= set(range(6))
-    stages = next(n for n, m in enumerate(one.sent) if isinstance(m, Stages))
+    stages = next(n for n, m in enumerate(one.sent) if isinstance(m, StageSpecs))
     first = next(
         n for n, m in enumerate(one.sent) if isinstance(m, Assign) and m.assignments[0].transform
     )
@@ -98,7 +100,7 @@ def test_what_goes_through_a_transform_waits_until_it_may_and_then_stays_togethe
 def test_a_transform_may_have_several_lanes_and_others_get_others(fleet: Fleet) -> None:
     lanes = [Lane(fleet, n).connect() for n in range(3)]
     other = "A->B/eu@0123456789abcdef"
-    fleet.open([(Stage(key=PII, name="pii"), 2), (Stage(key=other, name="eu"), 1)])
+    fleet.open([(StageSpec(key=PII, name="pii"), 2), (StageSpec(key=other, name="eu"), 1)])
     fleet.add([through(n) for n in range(4)])
     fleet.add([through(n, other) for n in range(4, 6)])
     assert [len(lane.has()) for lane in lanes] == [2, 2, 2]
@@ -107,7 +109,7 @@ def test_a_transform_may_have_several_lanes_and_others_get_others(fleet: Fleet) 
 
 def test_a_home_that_is_gone_is_replaced_and_keeps_its_place_if_it_comes_back() -> None:
     homes = Homes()
-    homes.open(Stage(key=PII, name="pii"), 2)
+    homes.open(StageSpec(key=PII, name="pii"), 2)
     assert homes.at(PII, [0, 1, 2]) == [0, 1]
     assert homes.at(PII, [1, 2]) == [1, 2]
     assert homes.at(PII, [0, 1, 2]) == [1, 2]
@@ -118,7 +120,7 @@ def test_a_home_that_is_gone_is_replaced_and_keeps_its_place_if_it_comes_back() 
 def test_a_lane_with_only_a_transform_has_a_load(fleet: Fleet) -> None:
     """Else plain partitions would be moved to it as if it had nothing to do."""
     one = Lane(fleet, 0).connect()
-    fleet.open([(Stage(key=PII, name="pii"), 1)])
+    fleet.open([(StageSpec(key=PII, name="pii"), 1)])
     fleet.add([through(0), through(1)])
     two = Lane(fleet, 1).connect()
     fleet.add([assignment(2), assignment(3)])
@@ -145,7 +147,7 @@ def test_what_is_recalled_comes_back_with_its_counts_once_it_is_added(
     fleet: Fleet, heard: Heard
 ) -> None:
     one = Lane(fleet, 0).connect()
-    fleet.open([(Stage(key=PII, name="pii"), 1)])
+    fleet.open([(StageSpec(key=PII, name="pii"), 1)])
     fleet.add([through(0)])
     counts = Transformed(records_in=7, records_out=5, dropped=2, seen=1, without_spark=7)
     thread, got = recalled(fleet)
@@ -188,7 +190,7 @@ def test_what_a_lane_does_not_let_go_of_is_not_recalled_yet(fleet: Fleet) -> Non
 
 def wants(lane: Lane, **stages: str) -> None:
     wanted = tuple(StageWanted(key=key, address=at) for key, at in stages.items())
-    lane.says(Report(lane_time=1.0, stages=wanted))
+    lane.says(LaneReport(lane_time=1.0, stages=wanted))
 
 
 class Launcher:
@@ -272,7 +274,7 @@ def test_an_attempt_that_gives_no_answer_is_given_up_and_a_second_stage_launched
         StageWanted(key=key, address="@a", hung="the first"),
         StageWanted(key=f"{key}+", address="@b"),
     )
-    one.says(Report(lane_time=1.0, stages=wanted))
+    one.says(LaneReport(lane_time=1.0, stages=wanted))
     staged.step(jvm)
     assert launcher.made[0].said == [
         ("give up", key, "the first"),
@@ -285,9 +287,12 @@ def test_an_attempt_that_gives_no_answer_is_given_up_and_a_second_stage_launched
 MASK = {"rules": "mask value.$.name", "value_format": "json"}
 
 
-def of(lane: Lane) -> list[Stage]:
+def of(lane: Lane) -> list[StageSpec]:
     return [
-        stage for message in lane.sent if isinstance(message, Stages) for stage in message.stages
+        stage
+        for message in lane.sent
+        if isinstance(message, StageSpecs)
+        for stage in message.stages
     ]
 
 
@@ -452,7 +457,7 @@ def test_what_a_stage_waits_for_is_told_as_long_as_it_waits(
 
     def says(waiting: str | None) -> None:
         wanted = StageWanted(key="A->B/pii@00/0", address="@a", waiting=waiting)
-        one.says(Report(lane_time=1.0, stages=(wanted,)))
+        one.says(LaneReport(lane_time=1.0, stages=(wanted,)))
 
     says(None)
     assert staged.troubles() == {}

@@ -22,8 +22,13 @@ from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.filters import compile_patterns
 from causeway.link_topics import ClaimStart, OffsetMapRecord, Outlet, PartitionProgress
 from causeway.model import Loss, Pair, State, TopicPartition
-from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption
-from causeway.relay.recovery.survey import Led, Request
+from causeway.relay.recovery import (
+    LossError,
+    PartitionLeader,
+    RecoveryRequest,
+    ResumedOutlet,
+    Resumption,
+)
 from causeway.wire import codes
 from tests.unit.daemon.test_claims import ADOPT, BEGUN, EMPTY, FROM, LINK, NOBODY, TOPIC, progress
 
@@ -186,7 +191,7 @@ def resumed(*sources: int) -> Resumption:
             for number, source in enumerate(sources)
         ),
         leader_epoch=0,
-        source_leader=Led(1, 0),
+        source_leader=PartitionLeader(1, 0),
         source_end=500,
     )
 
@@ -205,7 +210,7 @@ def take_up(
     """`answer`: of the recovery of the earlier outlets."""
     monkeypatch.setattr(discovery, "find_places", lambda *_: {AT: place})
     monkeypatch.setattr(
-        "causeway.relay.recovery.recover.recover",
+        "causeway.relay.recovery.recover",
         lambda requests, *_: {each.assignment.source_partition: answer for each in requests},
     )
     both = cast(Any, Target())
@@ -317,12 +322,14 @@ def test_the_earlier_series_is_recovered_as_what_it_was(monkeypatch: pytest.Monk
     """A transformed one is not compared with the source's records."""
     seen: list[str | None] = []
 
-    def recover(requests: Sequence[Request], *_: object) -> dict[TopicPartition, Resumption]:
+    def recover(
+        requests: Sequence[RecoveryRequest], *_: object
+    ) -> dict[TopicPartition, Resumption]:
         seen.extend(each.assignment.transform for each in requests)
         assert all(each.unsettled for each in requests)
         return {each.assignment.source_partition: resumed(93) for each in requests}
 
-    monkeypatch.setattr("causeway.relay.recovery.recover.recover", recover)
+    monkeypatch.setattr("causeway.relay.recovery.recover", recover)
     both = cast(Any, None)
     sides = Sides(source=both, target=both, source_admin=both, target_admin=both)
     for known in (transformed(), progress()):
@@ -334,7 +341,9 @@ def test_the_earlier_series_is_recovered_as_what_it_was(monkeypatch: pytest.Monk
 def test_a_claim_begins_at_what_is_lost_and_not_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """So a lane finds the loss, and it is passed over by a person's word, or the file's."""
 
-    def recover(requests: Sequence[Request], *_: object) -> dict[TopicPartition, CausewayError]:
+    def recover(
+        requests: Sequence[RecoveryRequest], *_: object
+    ) -> dict[TopicPartition, CausewayError]:
         return {
             each.assignment.source_partition: LossError(
                 each.assignment, Loss(93, 120, "deleted"), resumed(120).outlets
@@ -342,7 +351,7 @@ def test_a_claim_begins_at_what_is_lost_and_not_behind_it(monkeypatch: pytest.Mo
             for each in requests
         }
 
-    monkeypatch.setattr("causeway.relay.recovery.recover.recover", recover)
+    monkeypatch.setattr("causeway.relay.recovery.recover", recover)
     both = cast(Any, None)
     sides = Sides(source=both, target=both, source_admin=both, target_admin=both)
 

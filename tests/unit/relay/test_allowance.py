@@ -11,14 +11,13 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.relay.lane.connections import SourceKey
-from causeway.relay.lane.flow import OutletState
+from causeway.relay import Clusters, Rate, Throttle
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard
-from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.outlet import OutletState
+from causeway.relay.lane.reader import SourceConnection, SourceKey
 from causeway.relay.lane.relay import FLOW_BYTES, HELD_BACK_WAIT_MS, Relay
-from causeway.relay.lane.stages import Stages
-from causeway.relay.messages import Clusters, Rate, Throttle
+from causeway.relay.lane.stages import LaneStages
 from causeway.wire import Connection, FetchSession, SendQueue, fetch
 from tests.unit.relay.test_reader import Wire
 from tests.unit.relay.test_throttle import flow
@@ -57,7 +56,7 @@ def relay() -> Iterator[Relay]:
         buffer_bytes=BUFFER_BYTES,
     )
     helpers, selector = Helpers(1), selectors.DefaultSelector()
-    stages = Stages("127.0.0.1", "secret", helpers, selector)
+    stages = LaneStages("127.0.0.1", "secret", helpers, selector)
     found = Relay(clusters, LeaseGuard(), helpers, selector, stages, on_done=lambda: None)
     yield found
     found.close()

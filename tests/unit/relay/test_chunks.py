@@ -19,10 +19,10 @@ from causeway.relay.lane.chunks import (
     START_S,
     THROWS,
     WINDOW_CHUNKS,
-    Chunks,
+    ChunkQueue,
     Loss,
-    Piece,
     Work,
+    WorkResult,
 )
 from causeway.transform import Chunk, ChunkOutcome
 
@@ -34,7 +34,7 @@ def _batch(first: int, count: int) -> Batch:
 
 class _Heard:
     def __init__(self) -> None:
-        self.pieces: list[Piece] = []
+        self.pieces: list[WorkResult] = []
 
     @property
     def upto(self) -> list[int]:
@@ -57,21 +57,21 @@ def _outcome(chunk: Chunk) -> ChunkOutcome:
     return ChunkOutcome(chunk.number, (), records_in=sum(batch.records for batch in chunk.batches))
 
 
-def _working() -> Chunks:
+def _working() -> ChunkQueue:
     """Of a stage that has shown that it works."""
-    chunks = Chunks()
+    chunks = ChunkQueue()
     _show_that_it_works(chunks)
     return chunks
 
 
-def _show_that_it_works(chunks: Chunks) -> None:
+def _show_that_it_works(chunks: ChunkQueue) -> None:
     (probe,) = chunks.to_send()
     assert not probe.batches
     chunks.answered(_outcome(probe))
 
 
 def _run(
-    chunks: Chunks,
+    chunks: ChunkQueue,
     kills: Callable[[Chunk], bool],
     most: int = 1000,
     how: Loss = "died",
@@ -389,7 +389,7 @@ class _Clock:
 def test_a_new_stage_and_a_single_record_have_longer_than_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, heard, chunks = _Clock(monkeypatch), _Heard(), Chunks()
+    clock, heard, chunks = _Clock(monkeypatch), _Heard(), ChunkQueue()
     (probe,) = chunks.to_send()
     assert not chunks.overdue(clock.now + SLOW_S + 1)
     assert chunks.overdue(clock.now + START_S + 1)

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from causeway.config import ClientSettings, to_wire
 from causeway.errors import CausewayError, UnreachableError
-from causeway.relay.lane import connections as module
+from causeway.relay import Clusters
+from causeway.relay.lane import reader
+from causeway.relay.lane import target as target_module
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.reader import SourceConnection, SourceKey
 from causeway.relay.lane.target import TargetConnection
-from causeway.relay.messages import Clusters
 from causeway.wire import Buffers, fetch
 from tests.unit.relay.test_throttle import flow
 
@@ -151,7 +152,11 @@ def lane() -> Iterator[Lane]:
 
 @pytest.fixture
 def round_trip(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    return lambda seconds: monkeypatch.setattr(module, "round_trip_s", lambda *_: seconds)
+    def is_far(seconds: float) -> None:
+        for each in (reader, target_module):
+            monkeypatch.setattr(each, "round_trip_s", lambda *_: seconds)
+
+    return is_far
 
 
 def test_a_near_broker_is_read_over_two_connections(
@@ -361,7 +366,8 @@ def test_whatever_happens_a_flow_is_read_at_one_place_and_answers_are_bounded(
     seconds: float, events: list[tuple[str, int]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch, closing(Lane()) as lane:
-        patch.setattr(module, "round_trip_s", lambda *_: seconds)
+        for each in (reader, target_module):
+            patch.setattr(each, "round_trip_s", lambda *_: seconds)
         flows = [flow(partition) for partition in range(FLOWS)]
         attached: set[Flow] = set()
         for event, at in events:
@@ -389,7 +395,7 @@ def test_whatever_happens_a_flow_is_read_at_one_place_and_answers_are_bounded(
             opening = [
                 one
                 for key, waiting in lane.connections._opening.items()
-                if isinstance(key, module.SourceKey)
+                if isinstance(key, SourceKey)
                 for one in waiting
             ]
             assert sorted(map(id, read + opening)) == sorted(map(id, attached))

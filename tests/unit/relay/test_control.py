@@ -15,23 +15,25 @@ import pytest
 
 from causeway.link_topics import Transformed
 from causeway.model import Spread, State
-from causeway.relay import control
-from causeway.relay.control import ControlClient, ControlServer, LaneConnection, new_secret
-from causeway.relay.messages import (
+from causeway.relay import (
     Clusters,
+    ControlClient,
+    ControlServer,
     Drain,
+    FlowReport,
     Hello,
+    LaneConnection,
+    LaneReport,
     Lease,
-    PartitionReport,
-    Report,
     Revoke,
-    Stage,
-    Stages,
+    StageSpec,
+    StageSpecs,
     ToDriver,
     TreatmentStep,
-    decode,
-    encode,
+    control,
+    new_secret,
 )
+from causeway.relay.messages import decode, encode
 
 KEY = new_secret()
 Event = tuple[str, LaneConnection, ToDriver | None]
@@ -83,8 +85,8 @@ def test_messages_go_both_ways(recorded: Recorded) -> None:
     connection.send(Lease(lane_time=1.5))
     connection.send(Drain())
     assert receive(client, 2) == [Lease(lane_time=1.5), Drain()]
-    client.send(Report(lane_time=2.0))
-    assert recorded.next()[2] == Report(lane_time=2.0)
+    client.send(LaneReport(lane_time=2.0))
+    assert recorded.next()[2] == LaneReport(lane_time=2.0)
     client.close()
     assert recorded.next()[:2] == ("closed", connection)
     connection.send(Drain())  # does nothing
@@ -99,7 +101,7 @@ def test_messages_larger_than_a_socket_buffer_do_not_block(recorded: Recorded) -
     connection.send(Drain())
     assert receive(client, 2) == [revoke, Drain()]
     partitions = tuple(
-        PartitionReport(
+        FlowReport(
             link="A->B",
             topic="t" * 200,
             partition=n,
@@ -112,11 +114,11 @@ def test_messages_larger_than_a_socket_buffer_do_not_block(recorded: Recorded) -
         )
         for n in range(20_000)
     )
-    client.send(Report(lane_time=1.0, partitions=partitions))
+    client.send(LaneReport(lane_time=1.0, partitions=partitions))
     while not client.flush():
         select.select([], [client], [], 5)
     message = recorded.next()[2]
-    assert isinstance(message, Report)
+    assert isinstance(message, LaneReport)
     assert message.partitions == partitions
 
 
@@ -284,15 +286,15 @@ def test_no_text_of_a_message_shows_a_secret() -> None:
         with pytest.raises(ValueError, match="not a message") as caught:
             decode(data)
         assert "hunter2" not in repr(caught.value)
-    stage = Stage(key="k", name="n", secrets={"p": "hunter2"}, registry={"password": "hunter2"})
+    stage = StageSpec(key="k", name="n", secrets={"p": "hunter2"}, registry={"password": "hunter2"})
     step = TreatmentStep(kind="k", settings={"password": "hunter2"})
-    shown = repr(Stages(stages=(stage.replace(shortcut="hunter2"),))) + repr(step)
+    shown = repr(StageSpecs(stages=(stage.replace(shortcut="hunter2"),))) + repr(step)
     assert "hunter2" not in shown
     assert "name='n'" in shown
 
 
 def test_what_is_as_usual_is_not_sent_and_what_is_unknown_not_taken() -> None:
-    report = PartitionReport(
+    report = FlowReport(
         link="A->B",
         topic="t",
         partition=0,
@@ -306,8 +308,8 @@ def test_what_is_as_usual_is_not_sent_and_what_is_unknown_not_taken() -> None:
         ages=Spread.of(5),
         transformed=Transformed(seen=1 << 100),
     )
-    sent = encode(Report(lane_time=1.0, partitions=(report,)))
-    assert decode(sent) == Report(lane_time=1.0, partitions=(report,))
+    sent = encode(LaneReport(lane_time=1.0, partitions=(report,)))
+    assert decode(sent) == LaneReport(lane_time=1.0, partitions=(report,))
     assert b"records" not in sent
     for wrong in (b'{"type":"drain","x":1}', b'{"type":"lane"}', b'{"lane_time":1.0}', b"\xff"):
         with pytest.raises(ValueError, match="not a message"):

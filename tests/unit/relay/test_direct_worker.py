@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from causeway.records import Batch
-from causeway.relay import messages
+from causeway.relay import StageEnded, StageSpec
 from causeway.relay.lane import direct
 from causeway.relay.lane import stage as stage_module
-from causeway.relay.lane.chunks import Piece, Work
+from causeway.relay.lane.chunks import Work, WorkResult
 from causeway.relay.lane.stage import Stage
 from causeway.transform import Chunk, Frame, Greeting, SealedConnection
 from causeway.transform.rules import shortcut_of
@@ -94,10 +94,10 @@ def process(monkeypatch: pytest.MonkeyPatch) -> type[Process]:
     return Process
 
 
-def spec(key: str, *, late: bool = True) -> messages.Stage:
+def spec(key: str, *, late: bool = True) -> StageSpec:
     shortcut = shortcut_of(settings(rules="mask value.$.name", value_format="json"))
     pickled = base64.b64encode(pickle.dumps(shortcut)).decode()
-    return messages.Stage(key=key, name="pii", shortcut=pickled, late=late)
+    return StageSpec(key=key, name="pii", shortcut=pickled, late=late)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def loop() -> Iterator[Loop]:
 class Heard:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.pieces: list[Piece] = []
+        self.pieces: list[WorkResult] = []
         self._offset = 0
 
     def submit(self, *values: bytes) -> None:
@@ -192,7 +192,7 @@ def test_a_stage_that_dies_while_it_begins_loses_nothing(
     first = Workers(one.stage.address, "1", ONE)
     first.dies_at_once = True
     loop.until(lambda: not first.alive)
-    ended = messages.StageEnded(key=ONE, attempt="1", reason="X", threw=True)
+    ended = StageEnded(key=ONE, attempt="1", reason="X", threw=True)
     loop.stages.ended(ended)
     second = Workers(one.stage.address, "2", ONE)
     second.dies_at = 1
@@ -217,7 +217,7 @@ def test_a_stage_that_cannot_start_is_told_of_once_it_is_needed(
     began = one.stage.ready_at
     assert one.stage.trouble(began + stage_module.STARTING_S - 1) is None
     assert "has not started" in str(one.stage.trouble(began + stage_module.STARTING_S + 1))
-    loop.stages.ended(messages.StageEnded(key=ONE, attempt="1", reason="ImportError", threw=False))
+    loop.stages.ended(StageEnded(key=ONE, attempt="1", reason="ImportError", threw=False))
     assert "ImportError" in str(one.stage.trouble(began + stage_module.ENDING_S + 1))
 
 
@@ -364,7 +364,7 @@ def test_a_worker_that_hangs_is_ended_and_its_chunks_sent_again(
 
 def test_what_cannot_be_opened_is_left_to_its_stage(loop: Loop, process: type[Process]) -> None:
     """Where people are told why."""
-    loop.stages.define([messages.Stage(key=ONE, name="pii", shortcut="AAAA", late=True)])
+    loop.stages.define([StageSpec(key=ONE, name="pii", shortcut="AAAA", late=True)])
     one, other = Heard(loop.stages.get(ONE)), Heard(loop.stages.get(OTHER))
     one.submit(PLAIN)
     other.submit(PLAIN)

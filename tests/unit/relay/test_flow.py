@@ -5,8 +5,9 @@ from __future__ import annotations
 from causeway.link_topics import Outlet
 from causeway.model import Pair, Spread, State
 from causeway.records import Batch, as_is
+from causeway.relay import Assignment, LaneReport
 from causeway.relay.lane.flow import Flow
-from causeway.relay.messages import Assignment, Report, decode, encode
+from causeway.relay.messages import decode, encode
 from tests.harness.raw_batches import Rec, raw_batch
 
 
@@ -150,6 +151,6 @@ def test_a_reason_that_is_no_utf8_is_told_all_the_same() -> None:
     """A header's name may be of any bytes, and an error may name it."""
     flow = _flow(0, state=State.STOPPED)
     flow.reason = b"header \xff".decode(errors="surrogateescape")
-    report = decode(encode(Report(lane_time=0.0, partitions=(flow.report(),))))
-    assert isinstance(report, Report)
+    report = decode(encode(LaneReport(lane_time=0.0, partitions=(flow.report(),))))
+    assert isinstance(report, LaneReport)
     assert report.partitions[0].reason == "header \\udcff"

@@ -13,10 +13,10 @@ from causeway.errors import CausewayError, UnreachableError
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State, TopicPartition
 from causeway.records import as_is
+from causeway.relay import Assignment
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.idle import LOOK_S, IdlePairs
-from causeway.relay.messages import Assignment
 from tests.harness.raw_batches import Rec, raw_batch
 
 

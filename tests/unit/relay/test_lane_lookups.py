@@ -12,9 +12,10 @@ from causeway.errors import CausewayError
 from causeway.link_topics import Outlet
 from causeway.model import Pair
 from causeway.records import Batch, build, records_of
+from causeway.relay import Assignment, LookedUp, Lookup
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.lookups import AT_ONCE, LookUps, look_for
-from causeway.relay.messages import Assignment, LookedUp, Lookup, decode, encode
+from causeway.relay.lane.lookups import AT_ONCE, LookupQueue, look_for
+from causeway.relay.messages import decode, encode
 from tests.harness.raw_batches import Rec
 from tests.harness.world import OURS, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log
 
@@ -132,7 +133,7 @@ class HandCranked:
 def test_look_ups_leave_helpers_to_those_who_recover() -> None:
     helpers = HandCranked()
     sent: list[LookedUp] = []
-    lookups = LookUps(cast(Helpers, helpers), sent.append)
+    lookups = LookupQueue(cast(Helpers, helpers), sent.append)
 
     def fails() -> dict[int, int]:
         raise CausewayError("transform", "twice", "its stage starts", retriable=True)
@@ -153,7 +154,7 @@ def test_why_nothing_is_found_is_told_though_it_is_no_utf8() -> None:
     """Or the answer could not be written, and its lane would end."""
     helpers = HandCranked()
     sent: list[LookedUp] = []
-    lookups = LookUps(cast(Helpers, helpers), sent.append)
+    lookups = LookupQueue(cast(Helpers, helpers), sent.append)
 
     def fails() -> dict[int, int]:
         raise CausewayError("transform", "t", b"header \xff".decode(errors="surrogateescape"))

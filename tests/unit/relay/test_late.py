@@ -8,7 +8,7 @@ import pytest
 
 from causeway.cluster import YOUNG_S
 from causeway.records import Batch, keep
-from causeway.relay.lane.late_requests import must_wait
+from causeway.relay.lane.responses import must_wait
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.unit.relay.test_target import Bench
 

@@ -11,10 +11,10 @@ from causeway.cluster import Cluster, Leader
 from causeway.errors import CausewayError, UnreachableError
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State, TopicPartition
+from causeway.relay import Assignment
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.leaders import Leaders
-from causeway.relay.messages import Assignment
 
 AGE_S = 40.0
 

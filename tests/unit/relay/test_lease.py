@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.relay.lane.lease import LeaseGuard, _IntervalTimer, clock
+from causeway.relay.lane import clock
+from causeway.relay.lane.lease import LeaseGuard, _IntervalTimer
 from tests.harness.waiting import await_until
 
 LEASE_S = 1.0

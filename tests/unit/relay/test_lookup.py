@@ -14,8 +14,8 @@ from causeway.cluster import Cluster
 from causeway.errors import CausewayError
 from causeway.link_topics import Span
 from causeway.model import TopicPartition
+from causeway.relay import Sought
 from causeway.relay import offset_lookup as lookup
-from causeway.relay.offset_lookup import Sought
 from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import (

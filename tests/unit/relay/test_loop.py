@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.relay.lane.loop import TICK_S, Lane
+from causeway.relay.lane.loop import TICK_S, LaneLoop
 
 
 def test_answers_that_take_long_do_not_keep_it_from_the_driver(
@@ -25,7 +25,7 @@ def test_answers_that_take_long_do_not_keep_it_from_the_driver(
         return []
 
     control = SimpleNamespace(address="127.0.0.1", send=None, receive=receive)
-    lane = Lane(0, cast(Any, control), "secret")
+    lane = LaneLoop(0, cast(Any, control), "secret")
     lane._relay = cast(Any, "one that has begun")
     monkeypatch.setattr(lane, "_turn", lambda _, at: turns.append(at))
     monkeypatch.setattr(time, "monotonic", lambda: now)

@@ -10,8 +10,8 @@ import pytest
 
 from causeway.records import Batch
 from causeway.relay.lane import memory as module
-from causeway.relay.lane.flow import OutletState
-from causeway.relay.lane.memory import Memory
+from causeway.relay.lane.memory import LaneMemory
+from causeway.relay.lane.outlet import OutletState
 from causeway.wire import SendQueue
 from tests.harness.waiting import await_until
 from tests.unit.relay.test_throttle import flow
@@ -38,7 +38,7 @@ def _outlets(count: int) -> list[OutletState]:
     return [flow(partition).outlets[0] for partition in range(count)]
 
 
-def _answer(memory: Memory, outlets: Sequence[OutletState], each: int) -> None:
+def _answer(memory: LaneMemory, outlets: Sequence[OutletState], each: int) -> None:
     """One that holds `each` batches of each of `outlets`."""
     frame = memory.buffers.room(len(outlets) * each * BATCH)
     places = iter(range(0, len(frame), BATCH))
@@ -47,7 +47,7 @@ def _answer(memory: Memory, outlets: Sequence[OutletState], each: int) -> None:
         outlet.put_all([Batch(view, 0, 0, 0, 1, 0, 1, 0, None, (0, 0)) for view in views])
 
 
-def _in_memory(memory: Memory, outlets: Sequence[OutletState]) -> int:
+def _in_memory(memory: LaneMemory, outlets: Sequence[OutletState]) -> int:
     payloads = [batch.payload for outlet in outlets for batch in outlet.pending]
     return memory.buffers.held_bytes + sum(len(p) for p in payloads if isinstance(p, bytes))
 
@@ -58,7 +58,7 @@ def _send(outlet: OutletState) -> None:
 
 
 def test_an_answer_counts_as_a_whole_until_its_last_view_is_gone() -> None:
-    memory = Memory(64 * MB)
+    memory = LaneMemory(64 * MB)
     (outlet,) = _outlets(1)
     _answer(memory, [outlet], 64)
     held = memory.buffers.held_bytes
@@ -72,7 +72,7 @@ def test_an_answer_counts_as_a_whole_until_its_last_view_is_gone() -> None:
 
 def test_a_slow_partition_among_fast_ones_takes_no_more_than_its_own() -> None:
     """It keeps a batch of each answer, a sixteenth, and the others go on."""
-    memory = Memory(32 * MB)
+    memory = LaneMemory(32 * MB)
     slow, *fast = outlets = _outlets(16)
     for number in range(100):
         assert memory.has_room(0, outlets, []), f"after {number} answers"
@@ -87,7 +87,7 @@ def test_a_slow_partition_among_fast_ones_takes_no_more_than_its_own() -> None:
 
 
 def test_what_is_copied_out_keeps_its_bytes_and_its_order() -> None:
-    memory = Memory(8 * MB)
+    memory = LaneMemory(8 * MB)
     slow, fast = outlets = _outlets(2)
     wanted = []
     for number in range(20):
@@ -113,7 +113,7 @@ def test_what_is_copied_out_keeps_its_bytes_and_its_order() -> None:
 
 
 def test_it_is_full_where_all_wait() -> None:
-    memory = Memory(32 * MB)
+    memory = LaneMemory(32 * MB)
     outlets = _outlets(8)
     answers = 0
     while memory.has_room(0, outlets, []):
@@ -129,7 +129,7 @@ def test_it_is_full_where_all_wait() -> None:
 
 
 def test_a_larger_buffer_keeps_more_memory_for_what_comes_next() -> None:
-    memory = Memory(64 * MB)
+    memory = LaneMemory(64 * MB)
     outlets = _outlets(1)
     for most, kept in ((64, 40), (256, 128), (1024, 160)):
         memory.most_bytes = most * MB
@@ -141,7 +141,7 @@ def test_a_larger_buffer_keeps_more_memory_for_what_comes_next() -> None:
 def test_memory_is_given_back_some_time_after_the_last_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    memory = Memory(256 * MB)
+    memory = LaneMemory(256 * MB)
     (outlet,) = outlets = _outlets(1)
     for _ in range(8):
         _answer(memory, outlets, 8 * MB // BATCH)
@@ -167,7 +167,7 @@ def test_a_while_nothing_is_copied_while_half_of_the_buffer_waits(
         return sparse(*given)
 
     monkeypatch.setattr(module, "_sparse", looked)
-    memory = Memory(32 * MB)
+    memory = LaneMemory(32 * MB)
     box = SendQueue(cast(Any, Takes()))
     slow, *fast = outlets = _outlets(8)
     while memory.has_room(0, outlets, [box]):
@@ -188,7 +188,7 @@ def test_a_while_nothing_is_copied_while_half_of_the_buffer_waits(
 
 
 def test_much_that_waits_for_one_broker_leaves_the_others_what_it_does_not_use() -> None:
-    memory = Memory(32 * MB)
+    memory = LaneMemory(32 * MB)
     stuck, slow, fast = outlets = _outlets(3)
     _answer(memory, [stuck], 17 * MB // BATCH)
     for number in range(20):
@@ -205,7 +205,7 @@ def test_much_that_waits_for_one_broker_leaves_the_others_what_it_does_not_use()
 
 
 def test_what_a_broker_does_not_take_is_copied_out_of_the_others_answers() -> None:
-    memory = Memory(32 * MB)
+    memory = LaneMemory(32 * MB)
     box = SendQueue(cast(Any, Full()))
     box.queue([b"a request", b"of which a part may be sent"])
     (fast,) = outlets = _outlets(1)
@@ -224,7 +224,7 @@ def test_what_a_broker_does_not_take_is_copied_out_of_the_others_answers() -> No
 
 def test_room_is_found_though_only_what_was_queued_has_gone() -> None:
     """One broker of two takes nothing more: what it lacks must not keep the other's answers."""
-    memory = Memory(32 * MB)
+    memory = LaneMemory(32 * MB)
     (outlet,) = outlets = _outlets(1)
     stuck, other = SendQueue(cast(Any, Full())), SendQueue(cast(Any, Takes()))
     for box in (stuck, other):
@@ -243,7 +243,7 @@ def test_room_is_found_though_only_what_was_queued_has_gone() -> None:
 def test_a_look_in_vain_is_repeated_once_much_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left of each answer may be little then."""
     monkeypatch.setattr(module, "LOOK_S", (3600.0, 3600.0))
-    memory = Memory(32 * MB)
+    memory = LaneMemory(32 * MB)
     slow, *fast = outlets = _outlets(16)
     while memory.has_room(0, outlets, []):
         _answer(memory, outlets, 4)

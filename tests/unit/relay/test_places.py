@@ -13,18 +13,22 @@ import pytest
 from causeway.errors import CausewayError, DivergedError
 from causeway.link_topics import Outlet
 from causeway.model import Loss, Pair, State, TopicPartition
+from causeway.relay import Assignment
 from causeway.relay.lane import recovery_queue
-from causeway.relay.lane.flow import Diverging, Flow
+from causeway.relay.lane.flow import Diverging, Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.loop import HELPER_THREADS
-from causeway.relay.lane.on_the_way import OnTheWay
-from causeway.relay.lane.recovery_queue import Places
-from causeway.relay.lane.responses import NeedsRecovery, account, take_in
-from causeway.relay.lane.route import take
-from causeway.relay.messages import Assignment
-from causeway.relay.recovery.damage import Damage
-from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption
-from causeway.relay.recovery.survey import Led, Request, TooEarlyError
+from causeway.relay.lane.recovery_queue import RecoveryQueue
+from causeway.relay.lane.responses import NeedsRecovery, account, take, take_in
+from causeway.relay.recovery import (
+    Damage,
+    LossError,
+    PartitionLeader,
+    RecoveryRequest,
+    ResumedOutlet,
+    Resumption,
+    TooEarlyError,
+)
 from causeway.wire import Fetched, Produced, codes
 from tests.harness.raw_batches import Rec, raw_batch
 
@@ -110,7 +114,7 @@ def test_stages_that_are_stuck_hold_up_no_flow_without_a_transform(
 
     monkeypatch.setattr(recovery_queue, "recover", recover)
     monkeypatch.setattr(recovery_queue, "RECOVERED_TOGETHER", 1)
-    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    finding = RecoveryQueue(cast(Any, _Connections()), helpers, {}, lambda: None)
     staged = [_flow(f"t{n}", f"stage {n % HELPER_THREADS}") for n in range(3 * HELPER_THREADS)]
     plain = _flow("plain", None)
     for flow in (*staged, plain):
@@ -147,7 +151,7 @@ def test_what_a_treatment_lacks_is_found_out_first_and_holds_up_nobody_else(
         raise CausewayError("recover", "", "it was asked")
 
     monkeypatch.setattr(recovery_queue, "recover", recover)
-    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    finding = RecoveryQueue(cast(Any, _Connections()), helpers, {}, lambda: None)
     waiting, other = _flow("waiting", None), _flow("other", None)
     waiting.treatment = other.treatment = lacks = Lacks()
     waiting.unprepared = True
@@ -164,7 +168,7 @@ def test_what_a_treatment_lacks_is_found_out_first_and_holds_up_nobody_else(
 
 
 def test_a_flow_whose_stage_does_not_come_is_failed_until_it_does(helpers: Helpers) -> None:
-    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    finding = RecoveryQueue(cast(Any, _Connections()), helpers, {}, lambda: None)
     flow = _flow("t", "stage")
     flow.state = State.RUNNING
     assert flow.on_the_way is not None
@@ -195,7 +199,7 @@ def test_once_its_place_is_found_a_flow_is_not_looked_at_again(
 
     monkeypatch.setattr(recovery_queue, "recover", recover)
     touched: dict[Flow, None] = {}
-    finding = Places(cast(Any, _Connections()), helpers, touched, lambda: None)
+    finding = RecoveryQueue(cast(Any, _Connections()), helpers, touched, lambda: None)
     flows = [_flow(topic, None) for topic in ("found", "leaves", "diverged")]
     for flow in flows:
         finding.lost(flow)
@@ -222,14 +226,16 @@ def test_what_only_finishes_is_done_once_all_outlets_are_at_one_place(
         ResumedOutlet(pair=Pair(at, at, at), end=at, exclusive=True, append_times=False, node=0)
         for at in starts
     )
-    found = Resumption(outlets=outlets, leader_epoch=0, source_leader=Led(0, 0), source_end=9999)
+    found = Resumption(
+        outlets=outlets, leader_epoch=0, source_leader=PartitionLeader(0, 0), source_end=9999
+    )
     monkeypatch.setattr(
         recovery_queue,
         "recover",
         lambda asked, *_: {a.assignment.source_partition: found for a in asked},
     )
     done: list[str] = []
-    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: done.append("done"))
+    finding = RecoveryQueue(cast(Any, _Connections()), helpers, {}, lambda: done.append("done"))
     flow = _flow("t", "stage", 2, finish=True)
     finding.lost(flow)
     finding.find([flow], time.monotonic())
@@ -248,7 +254,9 @@ def test_the_first_batch_of_each_new_try_is_read(
 ) -> None:
     """So damage at rest, which the target refuses again and again, is told of with its offset."""
     outlet = ResumedOutlet(pair=Pair(1, 1, 1), end=1, exclusive=True, append_times=False, node=0)
-    found = Resumption(outlets=(outlet,), leader_epoch=0, source_leader=Led(0, 0), source_end=3)
+    found = Resumption(
+        outlets=(outlet,), leader_epoch=0, source_leader=PartitionLeader(0, 0), source_end=3
+    )
     monkeypatch.setattr(
         recovery_queue,
         "recover",
@@ -263,7 +271,7 @@ def test_the_first_batch_of_each_new_try_is_read(
         flow.position = kept.position
         return [batch.unread is not None for batch in kept.batches]
 
-    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    finding = RecoveryQueue(cast(Any, _Connections()), helpers, {}, lambda: None)
     flow = _flow("t", None)
     flow.state = State.RUNNING
     assert unread(flow, 0, 1) == [False, True]
@@ -281,7 +289,7 @@ def test_the_source_is_asked_for_an_epoch_that_it_has_an_entry_for(
     would take the earlier one for a truncation. So the true one is reported, and asked for first.
     """
     outlet = ResumedOutlet(pair=Pair(1, 1, 1), end=1, exclusive=True, append_times=False, node=0)
-    leaders = [Led(0, 7), Led(0, 7), Led(1, 8)]
+    leaders = [PartitionLeader(0, 7), PartitionLeader(0, 7), PartitionLeader(1, 8)]
     asked: list[bool] = []
 
     def recover(requests: Any, *_: Any) -> Any:
@@ -295,7 +303,7 @@ def test_the_source_is_asked_for_an_epoch_that_it_has_an_entry_for(
         return {request.assignment.source_partition: place for request in requests}
 
     monkeypatch.setattr(recovery_queue, "recover", recover)
-    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    finding = RecoveryQueue(cast(Any, _Connections()), helpers, {}, lambda: None)
     flow = _flow("t", None)
 
     def place_found() -> int:
@@ -310,7 +318,7 @@ def test_the_source_is_asked_for_an_epoch_that_it_has_an_entry_for(
     assert place_found() == epoch
     assert place_found() == found  # of another leader
     flow.diverging = Diverging(3, 2)  # of the one before
-    leaders.append(Led(2, 9))
+    leaders.append(PartitionLeader(2, 9))
     assert place_found() == found
     assert asked == [False, True, False, True]
 
@@ -322,13 +330,15 @@ def test_a_target_that_may_still_append_is_waited_for(
     not_before = time.monotonic() + 3600
     asked: list[float] = []
 
-    def recover(requests: Sequence[Request], *_: object) -> dict[TopicPartition, CausewayError]:
+    def recover(
+        requests: Sequence[RecoveryRequest], *_: object
+    ) -> dict[TopicPartition, CausewayError]:
         asked.extend(request.late_by for request in requests)
         error = TooEarlyError(TopicPartition("A.t", 0), not_before)
         return {request.assignment.source_partition: error for request in requests}
 
     monkeypatch.setattr(recovery_queue, "recover", recover)
-    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    finding = RecoveryQueue(cast(Any, _Connections()), helpers, {}, lambda: None)
     flow = _flow("t", None)
     flow.late_by = 7.0
     finding.lost(flow)
@@ -348,7 +358,7 @@ def test_what_the_target_refuses_as_damaged_is_not_passed_over() -> None:
     """Nothing else of it is under way, as of an idle flow."""
     raw = raw_batch([Rec(offset=at) for at in range(3)])
     records = memoryview(bytearray(raw))
-    finding = Places(cast(Any, _Connections()), cast(Any, None), {}, lambda: None)
+    finding = RecoveryQueue(cast(Any, _Connections()), cast(Any, None), {}, lambda: None)
     flow = _flow("t", None)
     flow.state, flow.unsettled = State.RUNNING, False
     take_in(flow, Fetched(b"t", 0, 0, 3, 3, 0, [], records, None))
@@ -371,7 +381,7 @@ def test_a_flow_stops_at_what_comes_damaged_again_and_again(
     asked: list[int | None] = []
     outlet = ResumedOutlet(pair=Pair(5, 5, 5), end=5, exclusive=True, append_times=False, node=0)
     resumption = Resumption(
-        outlets=(outlet,), leader_epoch=0, source_leader=Led(0, 0), source_end=30
+        outlets=(outlet,), leader_epoch=0, source_leader=PartitionLeader(0, 0), source_end=30
     )
     mended = True
 
@@ -385,7 +395,7 @@ def test_a_flow_stops_at_what_comes_damaged_again_and_again(
         return {request.assignment.source_partition: answer}
 
     monkeypatch.setattr(recovery_queue, "recover", recover)
-    finding = Places(cast(Any, _Connections()), helpers, {}, lambda: None)
+    finding = RecoveryQueue(cast(Any, _Connections()), helpers, {}, lambda: None)
     flow = _flow("t", None)
 
     def meets(start: int) -> None:

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from causeway.link_topics import Outlet
 from causeway.model import Pair
+from causeway.relay import Assignment
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.reader import Allowance, SourceConnection
-from causeway.relay.messages import Assignment
 from causeway.wire import Connection, FetchSession, fetch
 
 

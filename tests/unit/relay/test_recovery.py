@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from causeway.cluster.metadata import LeaderEpochs
 from causeway.errors import BrokerError, DivergedError
 from causeway.model import NO_TOPIC_ID, Pair
-from causeway.relay.recovery.recover import LossError
+from causeway.relay.recovery import LossError
 from tests.harness import world as world_module
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from causeway.errors import DivergedError
 from causeway.model import Pair
-from causeway.relay.series import gone
+from causeway.relay import gone
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec
 from tests.harness.world import OURS, START, Log, World, compact, refused, resumed, worlds

@@ -12,11 +12,17 @@ from hypothesis import strategies as st
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State
 from causeway.records import HEADER_SIZE, Batch, as_is, records_of
+from causeway.relay import Assignment, partition_of, shares
 from causeway.relay.lane.flow import Diverging, Flow
-from causeway.relay.lane.responses import NeedsRecovery, StopPartition, account, take_in
-from causeway.relay.lane.route import route, take
-from causeway.relay.messages import Assignment
-from causeway.relay.shares import KEYLESS_RUN, partition_of, shares
+from causeway.relay.lane.responses import (
+    NeedsRecovery,
+    StopPartition,
+    account,
+    route,
+    take,
+    take_in,
+)
+from causeway.relay.series import KEYLESS_RUN
 from causeway.wire import EpochEnd, Fetched, Produced, codes
 from tests.harness.raw_batches import Rec, damaged, raw_batch
 

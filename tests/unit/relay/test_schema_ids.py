@@ -13,8 +13,8 @@ import pytest
 
 from causeway.errors import CausewayError, UnreachableError
 from causeway.records import PlainRecord
-from causeway.relay.messages import TreatmentStep
-from causeway.relay.treatment import NotYetError, Topics, Treatment, treatment_of
+from causeway.relay import Topics, TreatmentStep, treatment_of
+from causeway.relay.treatment import Treatment, TreatmentNotReadyError
 from causeway.schemas import SchemaRegistry, UnansweredError, ids
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
@@ -65,7 +65,7 @@ def through(treatment: Treatment, *records: PlainRecord) -> list[Any]:
     """As a lane does it: what lacks is found out, once."""
     try:
         return list(treatment.treat(TOPICS, records))
-    except NotYetError:
+    except TreatmentNotReadyError:
         treatment.prepare()
         return list(treatment.treat(TOPICS, records))
 
@@ -167,12 +167,14 @@ def test_an_unknown_id_waits_and_says_why_without_quoting_it(
 ) -> None:
     treatment = made(source, target)
     for _ in range(2):
-        with pytest.raises(NotYetError, match="the value at offset 17 of orders") as caught:
+        with pytest.raises(
+            TreatmentNotReadyError, match="the value at offset 17 of orders"
+        ) as caught:
             treatment.treat(TOPICS, [record(framed(77777))])
         with pytest.raises(CausewayError, match="does not know its schema"):
             treatment.prepare()
         assert "77777" not in str(caught.value)
-    with pytest.raises(NotYetError, match="does not know its schema"):
+    with pytest.raises(TreatmentNotReadyError, match="does not know its schema"):
         treatment.treat(TOPICS, [record(framed(77777))])
 
 
@@ -183,7 +185,7 @@ def test_one_that_waits_holds_up_no_other(source: RegistryStandIn, target: Regis
 
     def meet() -> None:
         for value in (framed(77777), framed(id)):
-            with pytest.raises(NotYetError):
+            with pytest.raises(TreatmentNotReadyError):
                 treatment.treat(TOPICS, [record(value)])
 
     lane = threading.Thread(target=meet)
@@ -229,7 +231,7 @@ def test_unknown_ids_pass_if_that_is_wanted_others_do_not_suffer(
     id = source.register("orders-value", '"long"')
     treatment = made(source, target, unknown="pass")
     odd = record(framed(77777))
-    with pytest.raises(NotYetError):
+    with pytest.raises(TreatmentNotReadyError):
         treatment.treat(TOPICS, [odd])
     treatment.prepare()
     assert treatment.treat(TOPICS, [odd])[0] is odd

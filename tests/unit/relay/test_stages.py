@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 
 from causeway.errors import CausewayError
-from causeway.relay import messages
-from causeway.relay.lane import aside, chunks
+from causeway.relay import StageEnded
+from causeway.relay.lane import chunks, second_stage
 from causeway.relay.lane import stage as stage_module
-from causeway.relay.lane.chunks import BLAMED, HANGS, THROWS, Piece, Work
+from causeway.relay.lane.chunks import BLAMED, HANGS, THROWS, Work, WorkResult
 from causeway.relay.lane.stage import Stage
 from causeway.transform import Greeting, SealedConnection, Setup
 from tests.harness.staged_lane import KEY, SECRET, Loop, Workers, batch_at, one_at
@@ -29,16 +29,16 @@ def loop() -> Iterator[Loop]:
 _OWNERS: dict[int, object] = {}
 
 
-def _owner(heard: list[Piece]) -> object:
+def _owner(heard: list[WorkResult]) -> object:
     return _OWNERS.setdefault(id(heard), object())
 
 
-def _submit(stage: Stage, first: int, heard: list[Piece]) -> None:
+def _submit(stage: Stage, first: int, heard: list[WorkResult]) -> None:
     stage.submit(Work(_owner(heard), "t", 0, first + 10, (batch_at(first),), heard.append))
 
 
 def test_chunks_wait_for_both_workers_and_come_back_in_order(loop: Loop) -> None:
-    stage, heard = loop.stages.get(KEY), list[Piece]()
+    stage, heard = loop.stages.get(KEY), list[WorkResult]()
     (wanted,) = loop.stages.wanted
     assert wanted.key == KEY
     _submit(stage, 0, heard)
@@ -59,7 +59,7 @@ def test_from_another_machine_a_stage_is_reached_by_the_lanes_address() -> None:
         stage = loop.stages.get(KEY)
     except OSError:
         pytest.skip("no IPv6 here")
-    heard = list[Piece]()
+    heard = list[WorkResult]()
     assert stage.address.startswith("::1:")
     Workers(stage.address, "1")
     _submit(stage, 0, heard)
@@ -68,7 +68,7 @@ def test_from_another_machine_a_stage_is_reached_by_the_lanes_address() -> None:
 
 
 def test_a_stages_successor_gets_what_it_has_not_answered(loop: Loop) -> None:
-    stage, heard = loop.stages.get(KEY), list[Piece]()
+    stage, heard = loop.stages.get(KEY), list[WorkResult]()
     workers = Workers(stage.address, "1")
     workers.dies_at = 20
     for first in (0, 10, 20, 30):
@@ -87,7 +87,7 @@ def _deaths_on(loop: Loop, first: int, attempts: int, *, told: bool) -> None:
         workers.dies_at = first
         loop.until(lambda w=workers: not w.alive and not stage.ready)  # type: ignore[misc]
         if told:
-            loop.stages.ended(messages.StageEnded(key=KEY, attempt=attempt, reason="X", threw=True))
+            loop.stages.ended(StageEnded(key=KEY, attempt=attempt, reason="X", threw=True))
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -95,7 +95,7 @@ def test_only_a_record_that_throws_is_refused_soon(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
     monkeypatch.setattr(chunks, "PAUSES_S", [0.0] * len(chunks.PAUSES_S))
-    stage, heard = loop.stages.get(KEY), list[Piece]()
+    stage, heard = loop.stages.get(KEY), list[WorkResult]()
     stage.submit(Work(_owner(heard), "t", 0, 11, (one_at(10),), heard.append))
     _deaths_on(loop, 10, 1 + BLAMED["threw"], told=told)
     Workers(stage.address, "the next one")
@@ -110,9 +110,9 @@ def test_a_stage_that_is_over_is_dropped_though_its_sockets_say_nothing(loop: Lo
     stage = loop.stages.get(KEY)
     workers = Workers(stage.address, "1")
     loop.until(lambda: stage.ready)
-    loop.stages.ended(messages.StageEnded(key=KEY, attempt="0", reason="X", threw=False))
+    loop.stages.ended(StageEnded(key=KEY, attempt="0", reason="X", threw=False))
     assert stage.ready, "that was another one"
-    loop.stages.ended(messages.StageEnded(key=KEY, attempt="1", reason="X", threw=False))
+    loop.stages.ended(StageEnded(key=KEY, attempt="1", reason="X", threw=False))
     assert not stage.ready
     loop.until(lambda: not workers.alive)
 
@@ -127,7 +127,7 @@ def test_a_stage_that_does_not_work_is_told_of(loop: Loop) -> None:
         workers.dies_at_once = True
         loop.until(lambda w=workers: not w.alive and not stage._ends)  # type: ignore[misc]
         assert not stage.ready
-        ended = messages.StageEnded(key=KEY, attempt=attempt, reason="ImportError", threw=False)
+        ended = StageEnded(key=KEY, attempt=attempt, reason="ImportError", threw=False)
         loop.stages.ended(ended)
         assert stage.trouble(now + stage_module.ENDING_S - 1.0) is None
         assert "again and again: ImportError" in str(
@@ -139,7 +139,7 @@ def test_a_stage_that_does_not_work_is_told_of(loop: Loop) -> None:
 
 
 def test_a_newer_attempt_takes_the_place_of_one_that_hangs(loop: Loop) -> None:
-    stage, heard = loop.stages.get(KEY), list[Piece]()
+    stage, heard = loop.stages.get(KEY), list[WorkResult]()
     old = Workers(stage.address, "1")
     loop.until(lambda: stage.ready)
     new = Workers(stage.address, "2")
@@ -152,7 +152,7 @@ def test_a_newer_attempt_takes_the_place_of_one_that_hangs(loop: Loop) -> None:
 
 def test_a_worker_that_is_there_twice_has_its_chunks_sent_again(loop: Loop) -> None:
     """As where Spark tries a task again before the end of the first try is seen here."""
-    stage, heard = loop.stages.get(KEY), list[Piece]()
+    stage, heard = loop.stages.get(KEY), list[WorkResult]()
     old = Workers(stage.address, "1")
     loop.until(lambda: stage.ready)
     new = Workers(stage.address, "1")
@@ -164,7 +164,7 @@ def test_a_worker_that_is_there_twice_has_its_chunks_sent_again(loop: Loop) -> N
 
 def test_who_waits_for_a_busy_stage_waits_on(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage_module, "CALL_S", 0.2)
-    stage, heard = loop.stages.get(KEY), list[Piece]()
+    stage, heard = loop.stages.get(KEY), list[WorkResult]()
     found: list[object] = []
     _submit(stage, 0, heard)
     loop.helpers.submit(lambda: stage.call("t", 0, 20, [batch_at(10)]), lambda a: found.append(a))
@@ -182,7 +182,7 @@ def test_workers_that_wait_for_their_registry_are_not_taken_for_dead(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "SLOW_S", 0.4)
-    stage, heard = loop.stages.get(KEY), list[Piece]()
+    stage, heard = loop.stages.get(KEY), list[WorkResult]()
     workers = Workers(stage.address, "1")
     loop.until(lambda: stage.ready)
     workers.waits = 24
@@ -197,7 +197,7 @@ def test_workers_that_wait_for_their_registry_are_not_taken_for_dead(
 
 
 def test_what_a_worker_waits_for_is_told_until_it_answers_or_goes(loop: Loop) -> None:
-    stage, heard = loop.stages.get(KEY), list[Piece]()
+    stage, heard = loop.stages.get(KEY), list[WorkResult]()
 
     def told() -> str | None:
         (wanted,) = loop.stages.wanted
@@ -296,7 +296,7 @@ class _Driver:
             if each.hung is not None and each.hung not in self._gone:
                 self._gone.add(each.hung)
                 self._running.pop(key).let_go()
-                ended = messages.StageEnded(key=key, attempt=each.hung, reason="X", threw=False)
+                ended = StageEnded(key=key, attempt=each.hung, reason="X", threw=False)
                 self._loop.stages.ended(ended)
             if key not in self._running and len(self._running) < self._cores:
                 if key == self.holds_back:
@@ -311,7 +311,7 @@ class _Driver:
 @pytest.mark.usefixtures("short")
 def test_a_slow_record_is_refused_and_the_other_partitions_go_on(loop: Loop) -> None:
     stage, driver = loop.stages.get(KEY), _Driver(loop, 15)
-    slow, others = list[Piece](), list[Piece]()
+    slow, others = list[WorkResult](), list[WorkResult]()
     passed: list[int] = []
 
     def submit(first: int) -> None:
@@ -346,9 +346,9 @@ def test_a_slow_record_is_refused_and_the_other_partitions_go_on(loop: Loop) -> 
 def test_the_second_stage_ends_once_nobody_needs_it(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aside, "PROBATION_S", 0.5)
-    monkeypatch.setattr(aside, "LINGERS_S", 0.2)
-    stage, driver, heard = loop.stages.get(KEY), _Driver(loop, 5), list[Piece]()
+    monkeypatch.setattr(second_stage, "PROBATION_S", 0.5)
+    monkeypatch.setattr(second_stage, "LINGERS_S", 0.2)
+    stage, driver, heard = loop.stages.get(KEY), _Driver(loop, 5), list[WorkResult]()
     _submit(stage, 0, heard)
     _submit(stage, 10, heard)
 
@@ -370,9 +370,9 @@ def test_the_second_stage_ends_once_nobody_needs_it(
 def test_without_a_core_for_a_second_stage_the_first_one_looks_for_the_slow_record(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, taken: str
 ) -> None:
-    monkeypatch.setattr(aside, "SPARE_S", 1.0)
+    monkeypatch.setattr(second_stage, "SPARE_S", 1.0)
     stage, driver = loop.stages.get(KEY), _Driver(loop, 15, cores=1)
-    slow, others = list[Piece](), list[Piece]()
+    slow, others = list[WorkResult](), list[WorkResult]()
     for first in (0, 10, 20):
         _submit(stage, first, slow)
     _submit(stage, 1000, others)
@@ -391,7 +391,7 @@ def test_without_a_core_for_a_second_stage_the_first_one_looks_for_the_slow_reco
 
 
 def test_a_machine_that_stood_still_is_no_slow_record(loop: Loop) -> None:
-    stage, heard = loop.stages.get(KEY), list[Piece]()
+    stage, heard = loop.stages.get(KEY), list[WorkResult]()
     workers = Workers(stage.address, "1")
     workers.hangs_at = 5
     _submit(stage, 0, heard)
@@ -408,7 +408,7 @@ def test_a_machine_that_stood_still_is_no_slow_record(loop: Loop) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_who_has_left_is_not_treated_aside(loop: Loop) -> None:
-    stage, driver, heard = loop.stages.get(KEY), _Driver(loop, 5), list[Piece]()
+    stage, driver, heard = loop.stages.get(KEY), _Driver(loop, 5), list[WorkResult]()
     _submit(stage, 0, heard)
     loop.until(lambda: driver.step() and len(driver.launched) == 3)
     stage.cancel(_owner(heard))

@@ -11,7 +11,7 @@ import pytest
 from causeway.cluster import LATEST, Cluster, OffsetAt
 from causeway.errors import BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.relay.recovery import survey
+from causeway.relay.recovery import TooEarlyError, survey
 from causeway.wire import unsupported, user_timeout_of
 from tests.harness.raw_batches import Rec
 from tests.harness.world import FOREIGN, OURS, TARGET, TARGET_ID, FakeCluster, Log
@@ -110,7 +110,7 @@ def test_a_leader_that_does_not_name_producers_is_waited_for(
 
     late_by = time.monotonic() - 1
     early = ends(late_by)[PLACE]
-    assert isinstance(early, survey.TooEarlyError)
+    assert isinstance(early, TooEarlyError)
     assert early.retriable
     assert early.not_before == late_by + user_timeout_of(cluster.timeout_s)
     assert "DescribeProducers" in str(early)

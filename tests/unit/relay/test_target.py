@@ -17,9 +17,17 @@ from causeway.errors import ProtocolError
 from causeway.link_topics import Outlet
 from causeway.model import Pair
 from causeway.records import HEADER, Batch, as_is, records_of, unpacked_size
-from causeway.relay.lane.flow import Flow, OutletState, Sent
-from causeway.relay.lane.lease import LeaseGuard, clock
-from causeway.relay.lane.outgoing import LEAST_BATCH_BYTES, next_batch, send_smaller
+from causeway.relay import Assignment
+from causeway.relay.lane import clock
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.lease import LeaseGuard
+from causeway.relay.lane.outlet import (
+    LEAST_BATCH_BYTES,
+    OutletState,
+    Sent,
+    next_batch,
+    send_smaller,
+)
 from causeway.relay.lane.target import (
     FIRST_REST_S,
     MOST_REST_S,
@@ -29,7 +37,6 @@ from causeway.relay.lane.target import (
     SMALL_BYTES,
     TargetConnection,
 )
-from causeway.relay.messages import Assignment
 from causeway.wire import Connection, Produced, SendQueue
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec, raw_batch

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State
+from causeway.relay import Assignment, Rate
 from causeway.relay.lane.distance import PARTITION_BYTES
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.throttle import BURST_S, LEAST_BYTES, Throttles, TokenBucket, whole
-from causeway.relay.messages import Assignment, Rate
 from tests.harness.examples import examples
 
 

@@ -17,9 +17,9 @@ from causeway.link_topics.offset_map import decode, encode
 from causeway.model import Pair, TopicPartition
 from causeway.records import Batch, advance, build, records_of
 from causeway.records import decode as records_in
+from causeway.relay import Sought
 from causeway.relay import offset_lookup as lookup
-from causeway.relay.lane.flow import OutletState
-from causeway.relay.offset_lookup import Sought
+from causeway.relay.lane.outlet import OutletState
 from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import FOREIGN, SOURCE, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log

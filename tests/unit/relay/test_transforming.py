@@ -13,17 +13,15 @@ from causeway.errors import CausewayError
 from causeway.link_topics import Outlet, Transformed
 from causeway.model import Pair, State
 from causeway.records import Batch, Kept, PlainRecord, build
-from causeway.relay import messages
+from causeway.relay import Assignment, OutletWanted, StageSpec
 from causeway.relay.lane import transforming
-from causeway.relay.lane.chunks import DIES, HANGS, Piece, Work
-from causeway.relay.lane.flow import Flow, OutletState
-from causeway.relay.lane.on_the_way import SAID_S, OnTheWay
-from causeway.relay.lane.outgoing import next_batch
+from causeway.relay.lane.chunks import DIES, HANGS, Work, WorkResult
+from causeway.relay.lane.flow import SAID_S, Flow, OnTheWay
+from causeway.relay.lane.outlet import OutletState, next_batch
 from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.responses import NeedsRecovery
 from causeway.relay.lane.throttle import Throttles
 from causeway.relay.lane.transforming import Transforming
-from causeway.relay.messages import Assignment
 from causeway.transform import ChunkOutcome, OutletBatch, Refusal
 
 
@@ -38,7 +36,7 @@ class _Stage:
     """Keeps works until it is told what became of them."""
 
     def __init__(self, dead_letters: str | None) -> None:
-        self.spec = messages.Stage(key="k", name="pii", dead_letters=dead_letters)
+        self.spec = StageSpec(key="k", name="pii", dead_letters=dead_letters)
         self.works: list[Work] = []
 
     def submit(self, work: Work) -> None:
@@ -52,7 +50,7 @@ class _Stage:
         counts = (work.records, len(outputs), 0, 0, (1,), (0, 2))
         outcome = ChunkOutcome(0, outputs, refused, *counts)
         assert work.take is not None
-        work.take(Piece(outcome, work.next, work.batches, work.size, True))
+        work.take(WorkResult(outcome, work.next, work.batches, work.size, True))
 
 
 class _Lane:
@@ -222,8 +220,8 @@ def test_a_place_without_an_outlet_is_wanted_from_its_first_record_on() -> None:
         OutletBatch("us", 1, _batch(1)),
     )
     assert lane.flow.report().wants == (
-        messages.Want(topic="eu", partition=3, offset=2),
-        messages.Want(topic="us", partition=1, offset=1),
+        OutletWanted(topic="eu", partition=3, offset=2),
+        OutletWanted(topic="us", partition=1, offset=1),
     )
     (doubt,) = lane.doubts
     assert "2 more target partitions" in str(doubt)
@@ -293,7 +291,7 @@ def test_recovery_takes_no_record_on_which_processes_die_for_refused() -> None:
     lane = _Lane("letters")
 
     def call(topic: str, partition: int, following: int, batches: list[Batch]) -> list[Any]:
-        return [Piece(ChunkOutcome(0, (), (Refusal(0, DIES),)), following, batches, 0, True)]
+        return [WorkResult(ChunkOutcome(0, (), (Refusal(0, DIES),)), following, batches, 0, True)]
 
     lane.stage.call = call  # type: ignore[attr-defined]
     series = transforming.series_of(lane.flow)
@@ -381,7 +379,7 @@ def test_recovery_sees_what_lanes_send(stops: bool) -> None:
             OutletBatch(None, None, _batch(3)),
         )
         outcome = ChunkOutcome(0, outputs, (Refusal(2, "no"),))
-        return [Piece(outcome, following, batches, 0, True)]
+        return [WorkResult(outcome, following, batches, 0, True)]
 
     lane.stage.call = call  # type: ignore[attr-defined]
     series = transforming.series_of(lane.flow)

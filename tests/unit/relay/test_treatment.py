@@ -10,22 +10,17 @@ from causeway.errors import CausewayError, DivergedError
 from causeway.link_topics import Outlet
 from causeway.model import Pair
 from causeway.records import Batch, Kept, Record, as_is, keep, records_of
+from causeway.relay import Assignment, Topics, TreatmentStep, as_relayed, treat_batch, treatment_of
 from causeway.relay import treatment as treatments
-from causeway.relay.lane.flow import Flow
-from causeway.relay.lane.on_the_way import OnTheWay
-from causeway.relay.lane.responses import NeedsRecovery, StopPartition, take_in
-from causeway.relay.lane.route import take
-from causeway.relay.messages import Assignment, TreatmentStep
-from causeway.relay.series import as_relayed, treated
+from causeway.relay.lane.flow import Flow, OnTheWay
+from causeway.relay.lane.responses import NeedsRecovery, StopPartition, take, take_in
+from causeway.relay.series import treated
 from causeway.relay.treatment import (
     Changed,
-    NotYetError,
     Records,
-    Topics,
+    TreatmentNotReadyError,
     Treatments,
-    treat_batch,
     treat_kept,
-    treatment_of,
 )
 from causeway.wire import Fetched
 from tests.harness.raw_batches import Rec, raw_batch
@@ -48,7 +43,7 @@ class OnEven:
     def _one(self, record: Record) -> Record | None:
         value = record.value or b""
         if value in self.unknown:
-            raise NotYetError("treat", value.decode(), "not known", retriable=True)
+            raise TreatmentNotReadyError("treat", value.decode(), "not known", retriable=True)
         if int(value) % 2:
             return None
         if int(value) % 4:
@@ -145,7 +140,7 @@ def test_what_cannot_be_treated_waits_for_what_comes_before_it() -> None:
     kept = Kept(102, [_batch(1, first=100), _batch(2, first=101)], 7)
     before = treat_kept(kept, OnEven(unknown={b"2"}), T)
     assert (before.position, before.batches) == (101, [])
-    with pytest.raises(NotYetError):
+    with pytest.raises(TreatmentNotReadyError):
         treat_kept(Kept(102, [_batch(2, first=101)], 7), OnEven(unknown={b"2"}), T)
 
 

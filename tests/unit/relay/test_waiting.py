@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from causeway.records import Batch
-from causeway.relay.lane.waiting import Waiting
+from causeway.relay.lane.flow import FetchedTimes
 
 NOON = 1_700_000_000_000
 
@@ -13,9 +13,9 @@ def batch(first: int, timestamp: int) -> Batch:
     return Batch(b"", 0, timestamp, timestamp, 10, first, first + 10, 0)
 
 
-def fetched(*stamps: int) -> Waiting:
+def fetched(*stamps: int) -> FetchedTimes:
     """A batch at offsets 0, 10, 20 and so on for each of these, in ms after noon."""
-    waiting = Waiting()
+    waiting = FetchedTimes()
     waiting.note([batch(10 * at, NOON + stamp) for at, stamp in enumerate(stamps)])
     return waiting
 
@@ -40,7 +40,7 @@ def test_times_that_go_back_count_as_they_are() -> None:
 
 
 def test_what_was_not_fetched_is_unknown_or_follows_the_last_one() -> None:
-    assert Waiting().first(0) == -1
+    assert FetchedTimes().first(0) == -1
     waiting = fetched(0, 5_000)
     assert waiting.first(20) == NOON + 5_000, "mirrored just now, and the next record follows"
     waiting.clear()

@@ -15,7 +15,7 @@ from causeway.cluster import ClusterMetadata, OffsetAt, TopicMetadata
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import OffsetMap, Outlet
 from causeway.model import Pair, TopicPartition
-from causeway.relay.offset_lookup import Sought
+from causeway.relay import Sought
 from causeway.translation import Course, CourseKey, MappedOffset, OffsetTranslator
 from causeway.translation import lookups as module
 from tests.harness.waiting import await_until

@@ -12,7 +12,7 @@ from causeway.cluster import EARLIEST, ClusterMetadata, OffsetAt, TopicMetadata
 from causeway.errors import CausewayError
 from causeway.link_topics import OffsetMap, Outlet
 from causeway.model import Pair, TopicPartition
-from causeway.relay.offset_lookup import Sought
+from causeway.relay import Sought
 from causeway.translation import Course, CourseKey, MappedOffset, OffsetTranslator
 
 ONE, TWO = TopicPartition("one", 0), TopicPartition("two", 0)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from causeway.config import ClientSettings, RunSettings, to_wire
-from causeway.relay.messages import Clusters, Renewed, TreatmentStep
+from causeway.relay import Clusters, Renewed, TreatmentStep
 
 REPORT_INTERVAL_S = 1.0  # or a quarter of the lease, where that is shorter
 BUFFER_BYTES = 64 << 20  # of a lane

@@ -32,17 +32,17 @@ from causeway.daemon.lanes.sinks import OnWaiting, Sink, Sinks
 from causeway.daemon.lanes.stage_placement import Homes
 from causeway.daemon.lanes.throttling import RESPLIT_S, Throttling
 from causeway.daemon.lanes.tracked import Key, Lane, Standing, Tracked
-from causeway.relay.control import LaneConnection
-from causeway.relay.messages import (
+from causeway.relay import (
     Assignment,
     Drain,
     Drained,
+    LaneConnection,
+    LaneReport,
     Lease,
     LookedUp,
-    Report,
     Revoke,
-    Stage,
     StageEnded,
+    StageSpec,
     StageWanted,
     ToDriver,
     TreatmentStep,
@@ -109,7 +109,7 @@ class Fleet:
             self._throttling.limit(link, limits)
             self._throttling.tell(self._usable(), self._tracked)
 
-    def open(self, stages: Iterable[tuple[Stage, int]]) -> None:
+    def open(self, stages: Iterable[tuple[StageSpec, int]]) -> None:
         """Partitions that go through one of these are given to lanes from now on, and to so many
         lanes in all. Those of other stages wait."""
         with self._lock:
@@ -195,7 +195,7 @@ class Fleet:
                 return
             lost: list[Key] = []
             standings: list[Standing] = []
-            if isinstance(message, Report):
+            if isinstance(message, LaneReport):
                 lane.lease_from = time.monotonic()
                 lane.silent_s = 0.0
                 lane.rss_bytes, lane.cpu_s = message.rss_bytes, message.cpu_s
@@ -355,7 +355,7 @@ class Fleet:
         self._tracked.pop(key, None)
         self._waiting.pop(key, None)
 
-    def _take(self, lane: Lane, message: Report) -> list[Standing]:
+    def _take(self, lane: Lane, message: LaneReport) -> list[Standing]:
         now = time.monotonic()
         standings = []
         if message.partitions:

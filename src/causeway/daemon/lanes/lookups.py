@@ -14,9 +14,7 @@ from itertools import count
 
 from causeway.daemon.lanes.tracked import Key
 from causeway.errors import CausewayError
-from causeway.relay.control import LaneConnection
-from causeway.relay.messages import LookedUp, Lookup
-from causeway.relay.offset_lookup import Sought
+from causeway.relay import LaneConnection, LookedUp, Lookup, Sought
 
 PATIENCE_S = 300.0
 

@@ -8,7 +8,7 @@ from causeway.daemon.lanes import packing
 from causeway.daemon.lanes.stage_placement import Homes, at_lane
 from causeway.daemon.lanes.tracked import Key, Lane, Tracked
 from causeway.model import State
-from causeway.relay.messages import Assign, Assignment, Stages
+from causeway.relay import Assign, Assignment, StageSpecs
 
 ASSIGNED_AT_ONCE = 500  # assignments in a message
 _AT_REST = (State.STOPPED, State.DONE)
@@ -73,7 +73,7 @@ def hand_over(lane: Lane, assignments: Sequence[Assignment], homes: Homes) -> No
     needed = {each.transform for each in assignments if each.transform is not None} - lane.told
     if needed:
         stages = tuple(homes.stage(key, lane.number) for key in sorted(needed))
-        lane.connection.send(Stages(stages=stages))
+        lane.connection.send(StageSpecs(stages=stages))
         lane.told |= needed
     for at in range(0, len(assignments), ASSIGNED_AT_ONCE):
         part = assignments[at : at + ASSIGNED_AT_ONCE]

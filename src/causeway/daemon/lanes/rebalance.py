@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from causeway.daemon.lanes import placing
 from causeway.daemon.lanes.tracked import Key, Lane, Tracked
-from causeway.relay.messages import Revoke
+from causeway.relay import Revoke
 
 _log = logging.getLogger("causeway.fleet")
 _EVERY_S = 10.0

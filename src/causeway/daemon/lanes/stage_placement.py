@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from causeway.relay.messages import Stage
+from causeway.relay import StageSpec
 
 # Its records pass the lane twice, to the stage and back.
 HEAVIER = 2.0
@@ -17,7 +17,7 @@ HEAVIER = 2.0
 
 @dataclass(slots=True)
 class _Home:
-    stage: Stage
+    stage: StageSpec
     lanes: int  # so many are to share its partitions
     at: list[int] = field(default_factory=list)
 
@@ -28,7 +28,7 @@ class Homes:
     def __init__(self) -> None:
         self._homes: dict[str, _Home] = {}
 
-    def open(self, stage: Stage, lanes: int) -> None:
+    def open(self, stage: StageSpec, lanes: int) -> None:
         self._homes.setdefault(stage.key, _Home(stage, lanes))
 
     def __contains__(self, key: str) -> bool:
@@ -44,7 +44,7 @@ class Homes:
             home.at.append(min(others, key=lambda lane: (self._guests(lane), lane)))
         return home.at
 
-    def stage(self, key: str, lane: int) -> Stage:
+    def stage(self, key: str, lane: int) -> StageSpec:
         """As `lane` is told of it."""
         stage = self._homes[key].stage
         return stage.replace(key=at_lane(key, lane))

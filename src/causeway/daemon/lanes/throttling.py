@@ -12,7 +12,7 @@ from typing import Final
 
 from causeway.daemon.lanes.tracked import Key, Lane, Tracked
 from causeway.model import State
-from causeway.relay.messages import Rate, Throttle
+from causeway.relay import Rate, Throttle
 
 RESPLIT_S: Final = 1.0
 _IDLE: Final = 0.02  # of the limit, for all lanes together that have nothing to read

@@ -11,8 +11,7 @@ from causeway.daemon import processes
 from causeway.daemon.lanes import packing
 from causeway.daemon.lanes.stage_placement import HEAVIER
 from causeway.link_topics import Transformed, Value
-from causeway.relay.control import LaneConnection
-from causeway.relay.messages import Assignment, PartitionReport, StageWanted
+from causeway.relay import Assignment, FlowReport, LaneConnection, StageWanted
 from causeway.status.snapshot import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
@@ -23,7 +22,7 @@ _SMOOTHING = 0.3  # of a new rate in the average, a second
 class Standing(Value):
     """A lane's report of one partition, with counts of the whole run and rates."""
 
-    report: PartitionReport
+    report: FlowReport
     lane: int
     records: int
     bytes: int
@@ -111,7 +110,7 @@ class Tracked:
     going_to: int | None = None  # the lane that it was revoked for
     removed: bool = False  # nobody gets it next
     held: bool = False  # nobody gets it before it is added anew
-    report: PartitionReport | None = None
+    report: FlowReport | None = None
     reported_at: float = 0.0
     records: int = 0  # of lanes before this one
     bytes: int = 0
@@ -125,7 +124,7 @@ class Tracked:
         weight = packing.weight(self.bytes_per_s)
         return weight if self.assignment.transform is None else HEAVIER * weight
 
-    def take(self, report: PartitionReport, now: float) -> None:
+    def take(self, report: FlowReport, now: float) -> None:
         """Remembers a report, and how fast the partition moves."""
         before, passed = self.report, now - self.reported_at
         self.report, self.reported_at = report, now
@@ -138,7 +137,7 @@ class Tracked:
         self.records_per_s += share * (records / passed - self.records_per_s)
         self.bytes_per_s += share * (size / passed - self.bytes_per_s)
 
-    def standing(self, report: PartitionReport, lane: Lane) -> Standing:
+    def standing(self, report: FlowReport, lane: Lane) -> Standing:
         return Standing(
             report=report,
             lane=lane.number,
@@ -170,7 +169,7 @@ def plus(one: Transformed | None, other: Transformed | None) -> Transformed | No
     return one or other if one is None or other is None else one.plus(other)
 
 
-def _with_newest(assignment: Assignment, report: PartitionReport) -> Assignment:
+def _with_newest(assignment: Assignment, report: FlowReport) -> Assignment:
     """`assignment` with the pairs of `report`, unless it has been claimed anew since."""
     before = [outlet.producer_id for outlet in assignment.outlets]
     if [outlet.producer_id for outlet in report.outlets] != before:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from causeway.config import LinkSettings, TreatmentSettings
 from causeway.control import MirroredTopic
 from causeway.link_topics import ClusterIds, PartitionProgress
-from causeway.relay.messages import Assignment, TreatmentStep
+from causeway.relay import Assignment, TreatmentStep
 
 _UNKNOWN = ClusterIds()
 

@@ -27,7 +27,7 @@ from causeway.daemon.partitions.rows import Row
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Entry, Outlet, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
-from causeway.relay.messages import Want
+from causeway.relay import OutletWanted
 
 _log = logging.getLogger("causeway.link")
 # Of one source partition: names that come from records must not drown the target, nor the progress
@@ -124,7 +124,7 @@ class Outlets:
         return all_told and self._recalled.isdisjoint(live - settled.keys())
 
     def _make_ready(
-        self, wants: Mapping[TopicPartition, Sequence[Want]]
+        self, wants: Mapping[TopicPartition, Sequence[OutletWanted]]
     ) -> Mapping[str, RoutedTopic | CausewayError]:
         partitions: dict[str, set[int]] = {}
         fed_by: dict[str, set[str]] = {}
@@ -145,7 +145,7 @@ class Outlets:
 
     def _ends(
         self,
-        wants: Mapping[TopicPartition, Sequence[Want]],
+        wants: Mapping[TopicPartition, Sequence[OutletWanted]],
         ready: Mapping[str, RoutedTopic | CausewayError],
     ) -> dict[TopicPartition, int | CausewayError]:
         """Where the wanted target partitions end by now."""
@@ -169,7 +169,7 @@ class Outlets:
     def _sort_out(
         self,
         rows: Mapping[TopicPartition, Row],
-        wants: Mapping[TopicPartition, Sequence[Want]],
+        wants: Mapping[TopicPartition, Sequence[OutletWanted]],
         ready: Mapping[str, RoutedTopic | CausewayError],
         ends: Mapping[TopicPartition, int | CausewayError],
     ) -> tuple[set[TopicPartition], bool]:
@@ -217,7 +217,7 @@ class Outlets:
 
     def _claim(
         self,
-        wanting: Sequence[tuple[Row, Sequence[Want]]],
+        wanting: Sequence[tuple[Row, Sequence[OutletWanted]]],
         ready: Mapping[str, RoutedTopic | CausewayError],
         ends: Mapping[TopicPartition, int | CausewayError],
         led_to: Collection[TopicPartition],
@@ -273,7 +273,7 @@ class Outlets:
 
 
 def _error(
-    want: Want,
+    want: OutletWanted,
     found: RoutedTopic | CausewayError,
     ends: Mapping[TopicPartition, int | CausewayError],
 ) -> CausewayError | None:
@@ -301,7 +301,7 @@ def _too_many(at: TopicPartition) -> str:
     return str(RouteError("lead on", str(at), cause, remedy="correct the transform"))
 
 
-def _has(progress: PartitionProgress, want: Want) -> bool:
+def _has(progress: PartitionProgress, want: OutletWanted) -> bool:
     return any(
         (outlet.routed, outlet.partition) == (want.topic, want.partition)
         for outlet in progress.outlets
@@ -309,7 +309,7 @@ def _has(progress: PartitionProgress, want: Want) -> bool:
 
 
 def _outlet(
-    want: Want,
+    want: OutletWanted,
     ready: Mapping[str, RoutedTopic | CausewayError],
     ends: Mapping[TopicPartition, int | CausewayError],
     producer: tuple[int, int],

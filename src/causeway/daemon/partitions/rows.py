@@ -20,7 +20,7 @@ from causeway.link_topics import (
     offset_maps_of,
 )
 from causeway.model import ENDED, HELD, Dated, State, TopicPartition, age_ms
-from causeway.relay.messages import PartitionReport, Trace, Want
+from causeway.relay import FlowReport, OutletWanted, Trace
 from causeway.status.snapshot import PartitionStatus
 
 # These states last a moment, and a later start finds out by itself.
@@ -57,7 +57,7 @@ class Row:
     stop_at: int | None = None
     transform: Transform | None = None
     transformed: Transformed | None = None
-    wants: tuple[Want, ...] = ()  # outlets that its transform waits for
+    wants: tuple[OutletWanted, ...] = ()  # outlets that its transform waits for
     lack: str | None = None  # why it can't have them yet
     passing: bool = False  # the next look takes it up again, behind its loss
     begun: bool = False  # claimed just now: nothing of it can be on its way
@@ -119,7 +119,7 @@ class Row:
         self.ages = with_more(self.ages, report.ages, self.heard_at)
         self.latencies = with_more(self.latencies, report.latencies, self.heard_at)
 
-    def _note_offsets(self, report: PartitionReport) -> None:
+    def _note_offsets(self, report: FlowReport) -> None:
         traces = report.traces or (
             Trace(breaks=report.breaks, resumed=report.resumed, newest=report.newest),
         )
@@ -134,7 +134,7 @@ class Row:
                 known.add(point)
             known.reach(outlet.pair)
 
-    def _note_hold(self, report: PartitionReport) -> None:
+    def _note_hold(self, report: FlowReport) -> None:
         self.high_watermark = report.high_watermark
         if report.high_watermark <= report.source_end:
             self.hold = None
@@ -195,7 +195,7 @@ class Row:
             if (known := self.maps.get(outlet.at)) is not None and (known.changed or not changed)
         ]
 
-    def _position(self, report: PartitionReport) -> int:
+    def _position(self, report: FlowReport) -> int:
         # Only a lane that has found its place may say that it lies before the last one known: the
         # target can lose what it had acknowledged, and then gets it again.
         if report.state in (State.RUNNING, State.DONE):

@@ -40,12 +40,11 @@ def places_behind(
     """By source partition; None if there is not one place. No lane may still send for the earlier
     claims. `late_by` (monotonic): until then a broker may read their requests. An error can be
     tried again."""
-    from causeway.relay.recovery.recover import LossError, recover
-    from causeway.relay.recovery.survey import Request
-    from causeway.relay.series import as_relayed, gone
+    from causeway.relay import as_relayed, gone
+    from causeway.relay.recovery import LossError, RecoveryRequest, recover
 
     requests = [
-        Request(
+        RecoveryRequest(
             assignment=assignment(
                 topic,
                 progress,

@@ -26,8 +26,8 @@ from causeway.daemon.spark.cores import cores
 from causeway.errors import CausewayError, PrerequisiteError
 from causeway.java import find_java
 from causeway.private_file import Unlisted
-from causeway.relay.control import SECRET_VARIABLE
-from causeway.relay.lane.task import LaneTask
+from causeway.relay import SECRET_VARIABLE
+from causeway.relay.lane import LaneTask
 
 _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again
@@ -63,7 +63,7 @@ _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",  # Spark refuses less than 450 MB
     "spark.driver.extraJavaOptions": f"{_SMALL_JVM} -Xms64m",
-    "spark.python.daemon.module": "causeway.relay.lane.worker_daemon",
+    "spark.python.daemon.module": "causeway.worker_daemon",
 }
 
 
@@ -387,7 +387,7 @@ def _complete(
         complete |= {**stages.DEFAULTS, **(stages.LOCAL_DEFAULTS if is_local(conf) else {})}
     complete |= {**conf, **(stages.SETTINGS if staged else {})}
     if is_local(conf):
-        # A transform on which a record hangs has a second stage: see relay/lane/aside.py.
+        # A transform on which a record hangs has a second stage: see relay/lane/second_stage.py.
         slots = (lanes or 1) + 2 * staged
         retries = re.match(r"local\[[^,\]]+,\s*(\d+)\]", conf.get("spark.master", ""))
         # Fewer slots than lanes would leave lanes waiting for ever.

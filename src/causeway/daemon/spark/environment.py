@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from causeway.relay.control import SECRET_VARIABLE
+from causeway.relay import SECRET_VARIABLE
 
 _log = logging.getLogger("causeway.spark")
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"

@@ -19,7 +19,7 @@ from causeway.config import Secret, TransformSettings
 from causeway.daemon.spark import archive
 from causeway.daemon.spark.context import Spark
 from causeway.errors import CausewayError
-from causeway.relay.control import new_secret
+from causeway.relay import new_secret
 
 if TYPE_CHECKING:
     import pyarrow as pa

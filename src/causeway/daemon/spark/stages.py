@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from causeway.config import TransformSettings
 from causeway.errors import CausewayError, ConfigError
-from causeway.relay.control import SECRET_VARIABLE
+from causeway.relay import SECRET_VARIABLE
 from causeway.transform import CONTEXT, stage
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ def cluster_of(settings: Settings, alias: str | None) -> ClientSettings:
 def spark_session(settings: Settings) -> Iterator[Any]:
     """With the file's `spark.*`, and the causeway source. Raises PrerequisiteError."""
     from causeway.daemon.spark.context import Spark, cores_of
-    from causeway.relay.control import new_secret
+    from causeway.relay import new_secret
 
     cores = cores_of(settings.spark)
     conf = {

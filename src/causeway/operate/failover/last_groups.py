@@ -35,7 +35,7 @@ from causeway.link_topics import (
 )
 from causeway.model import State, TopicPartition
 from causeway.operate import ahead
-from causeway.relay.offset_lookup import Sought
+from causeway.relay import Sought
 from causeway.status.snapshot import GroupStatus
 from causeway.translation import OffsetTranslator, UnreadRecords
 

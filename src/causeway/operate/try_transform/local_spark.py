@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from causeway.config import Secret, is_local
-from causeway.relay.control import new_secret
+from causeway.relay import new_secret
 
 Conf = Mapping[str, str | Secret]
 _OWN = {

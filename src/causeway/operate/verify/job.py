@@ -177,7 +177,7 @@ def runner(
 ) -> Iterator[Runner]:
     """For about `size` bytes of the source. Raises PrerequisiteError."""
     from causeway.daemon.spark.context import Spark, cores_of
-    from causeway.relay.control import new_secret
+    from causeway.relay import new_secret
 
     if size <= HERE_BYTES and is_local(settings.spark):
         yield Here(connect, bytes_per_s, tick)

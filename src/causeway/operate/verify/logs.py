@@ -29,8 +29,7 @@ from causeway.records import (
     read,
     records_of,
 )
-from causeway.relay.shares import shares
-from causeway.relay.treatment import Topics, treat_batch, treatment_of
+from causeway.relay import Topics, shares, treat_batch, treatment_of
 
 
 class Piece:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from causeway.model import Pair, TopicPartition
-from causeway.relay.messages import Assignment, TreatmentStep
+from causeway.relay import Assignment, TreatmentStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

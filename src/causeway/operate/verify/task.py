@@ -17,7 +17,7 @@ from causeway.errors import CausewayError
 from causeway.operate.verify.compare import compare
 from causeway.operate.verify.outcome import Outcome
 from causeway.operate.verify.ranges import Range
-from causeway.relay.control import SECRET_VARIABLE
+from causeway.relay import SECRET_VARIABLE
 
 Answer = Outcome | CausewayError
 

@@ -1,1 +1,35 @@
-"""One Spark task that relays many partitions: the data path."""
+"""A lane: one Spark task that relays many partitions.
+
+Only a lane itself imports the modules that this package consists of: the door imports none of them
+but the clock, so that a driver, which needs the task alone, does not load the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from causeway.relay.lane.lease import clock
+
+__all__ = ["LaneTask", "clock", "preload"]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTask:
+    """The task of one lane; Spark pickles three plain values. `host`, `port`: of the driver's
+    control socket. The key to the socket is in the environment."""
+
+    lane: int
+    host: str
+    port: int
+
+    def __call__(self, _: Iterator[int]) -> Iterator[int]:
+        from causeway.relay.lane.loop import run_lane
+
+        run_lane(self.lane, self.host, self.port)
+        return iter(())
+
+
+def preload() -> None:
+    """Loads all that a lane needs, before its process is forked."""
+    import causeway.relay.lane.loop  # noqa: F401

@@ -49,7 +49,7 @@ _REASONS: dict[End, str] = {"threw": THROWS, "killed": DIES, "hung": HANGS}
 Loss = Literal["died", "hung", "gone"]
 
 
-class Piece(NamedTuple):
+class WorkResult(NamedTuple):
     """What became of some of a work's records: all of them below source offset `next` have been
     answered now. `size`: its part of the work's bytes. `last`: nothing of the work is left."""
 
@@ -63,14 +63,14 @@ class Piece(NamedTuple):
 @dataclass(slots=True, eq=False)
 class Work:
     """Records of one partition for the stage. `take` gets its pieces in order; None where nobody
-    wants them any more. `owner`: see Chunks.cancel."""
+    wants them any more. `owner`: see ChunkQueue.cancel."""
 
     owner: Hashable
     topic: str
     partition: int
     next: int
     batches: tuple[Batch, ...]
-    take: Callable[[Piece], None] | None
+    take: Callable[[WorkResult], None] | None
     last: bool = True
     size: int = -1  # of a piece, its share of the whole's
     records: int = field(init=False)
@@ -83,7 +83,7 @@ class Work:
         self.records = sum(batch.records for batch in self.batches)
 
 
-class Chunks:
+class ChunkQueue:
     """Not thread-safe."""
 
     def __init__(self) -> None:
@@ -284,7 +284,7 @@ class Chunks:
             self.submit(work)
         self._suspects.update(pieces or [first])
 
-    def take_over(self, other: Chunks) -> None:
+    def take_over(self, other: ChunkQueue) -> None:
         """Treat all works of `other`, whose stage ends."""
         works = [*other._take_back(), *other._waiting]
         for work in works:
@@ -352,7 +352,7 @@ class Chunks:
         self._suspects.discard(work)
         self._size -= work.size
         if work.take is not None:
-            work.take(Piece(outcome, work.next, work.batches, work.size, work.last))
+            work.take(WorkResult(outcome, work.next, work.batches, work.size, work.last))
 
 
 def _pieces(work: Work, parts: int) -> list[Work]:

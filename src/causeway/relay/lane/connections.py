@@ -8,56 +8,25 @@ from __future__ import annotations
 
 import selectors
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from causeway.cluster import Cluster
 from causeway.config import from_wire
 from causeway.errors import CausewayError
 from causeway.relay.lane import distance
-from causeway.relay.lane.flow import Flow, OutletState
+from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.reader import SourceConnection
+from causeway.relay.lane.outlet import OutletState
+from causeway.relay.lane.reader import SourceConnection, SourceKey, open_source
 from causeway.relay.lane.requests import RequestLimits
-from causeway.relay.lane.target import TargetConnection
+from causeway.relay.lane.target import TargetConnection, TargetKey, open_target
 from causeway.relay.messages import Assignment, Clusters, Renewed
-from causeway.wire import Buffers, Connection, FetchSession, fetch, produce, round_trip_s
+from causeway.wire import Buffers, Connection
 
 Owner = SourceConnection | TargetConnection
 C = TypeVar("C", SourceConnection, TargetConnection)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceKey:
-    """Links share none: several may read one partition, each at its own place, and a fetch session
-    holds a partition once."""
-
-    link: str
-    cluster: str
-    node: int
-    read_committed: bool
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    slot: int = 0  # which of the connections to that broker
-
-    @property
-    def base(self) -> SourceKey:
-        """The same for all connections that read alike from that broker."""
-        return replace(self, slot=0)
-
-    @property
-    def broker(self) -> tuple[str, int]:
-        return self.cluster, self.node
-
-
-class TargetKey(NamedTuple):
-    """A plain tuple: it is looked up for each partition of each answer."""
-
-    cluster: str
-    node: int
-    slot: int  # which of the connections to that broker
 
 
 class Connections:
@@ -251,22 +220,6 @@ class Connections:
     # -- opening ----------------------------------------------------------------------------------
 
     def _open_source(self, key: SourceKey, flow: Flow) -> None:
-        def open_it() -> SourceConnection:
-            connection = self._clusters[key.cluster].open_connection(key.node)
-            version = connection.api_version(
-                fetch.API_KEY, fetch.HIGHEST_VERSION, fetch.LOWEST_VERSION
-            )
-            session = FetchSession(
-                version=version,
-                client_id=connection.client_id_bytes,
-                max_wait_ms=key.max_wait_ms,
-                min_bytes=key.min_bytes,
-                max_bytes=distance.FIRST_ANSWER_BYTES,
-                read_committed=key.read_committed,
-            )
-            took_s = round_trip_s(connection, distance.NEAR_S)
-            return SourceConnection(connection, session, 0, took_s)
-
         def opened(source: SourceConnection, waiting: Iterable[Flow]) -> None:
             broker = key.broker
             if not any(other.broker == broker for other in self._sources):
@@ -279,33 +232,23 @@ class Connections:
             for flow in waiting:  # now it is known over how many connections
                 self._read(flow)
 
+        open_it = partial(open_source, self._clusters[key.cluster], key)
         self._open(key, flow, open_it, opened)
 
     def _open_target(self, key: TargetKey, flow: Flow) -> None:
-        def open_it() -> TargetConnection:
-            connection = self._clusters[key.cluster].open_connection(key.node)
-            version = connection.api_version(
-                produce.API_KEY, produce.HIGHEST_VERSION, produce.LOWEST_VERSION
-            )
-            timeout_ms = self._settings[key.cluster].request_timeout_ms
-            in_flight = small = self._in_flight
-            if in_flight is None or small is None:
-                in_flight = distance.requests(round_trip_s(connection, distance.NEAR_S))
-                small = distance.SMALL_REQUESTS
-            return TargetConnection(
-                connection,
-                version,
-                timeout_ms,
-                in_flight,
-                small,
-                self._limits.of(key.cluster, key.node),
-            )
-
         def opened(target: TargetConnection, waiting: Iterable[Flow]) -> None:
             self._targets[key] = target
             self._watch(target, partial(self._on_target, target))
             self._offer_all(key, waiting)
 
+        open_it = partial(
+            open_target,
+            self._clusters[key.cluster],
+            key.node,
+            self._settings[key.cluster].request_timeout_ms,
+            self._in_flight,
+            self._limits.of(key.cluster, key.node),
+        )
         self._open(key, flow, open_it, opened)
 
     def _offer_all(self, key: TargetKey, flows: Iterable[Flow]) -> None:

@@ -20,8 +20,8 @@ import sys
 import time
 from typing import Protocol
 
-from causeway.relay import messages
 from causeway.relay.control import SECRET_VARIABLE
+from causeway.relay.messages import StageSpec
 from causeway.transform import (
     Chunk,
     ChunkOutcome,
@@ -40,11 +40,11 @@ LONGEST_PAUSE_S = 30.0
 UNSENT_BYTES = 4 * 1024 * 1024
 
 
-class Client(Protocol):
+class DirectClient(Protocol):
     """A stage, while its chunks go to the direct worker."""
 
     @property
-    def spec(self) -> messages.Stage: ...
+    def spec(self) -> StageSpec: ...
 
     def next_chunk(self) -> Chunk | None:
         """What is to be sent next; it counts as sent."""
@@ -64,11 +64,11 @@ class DirectWorker:
     def __init__(self, secret: str, selector: selectors.BaseSelector) -> None:
         self._secret = secret
         self._selector = selector
-        self._clients: dict[Client, None] = {}
-        self._asking: dict[Client, None] = {}  # who may have something to send, by turns
-        self._suspects: dict[Client, None] = {}
+        self._clients: dict[DirectClient, None] = {}
+        self._asking: dict[DirectClient, None] = {}  # who may have something to send, by turns
+        self._suspects: dict[DirectClient, None] = {}
         # By our numbers, with theirs; None where its client has left: it is answered all the same.
-        self._under_way: dict[int, tuple[Client, int] | None] = {}
+        self._under_way: dict[int, tuple[DirectClient, int] | None] = {}
         self._number = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: SealedConnection | None = None
@@ -92,7 +92,7 @@ class DirectWorker:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def join(self, client: Client) -> None:
+    def join(self, client: DirectClient) -> None:
         """Chunks of `client` come from now on."""
         self._clients[client] = None
         if self._greeted:
@@ -101,7 +101,7 @@ class DirectWorker:
         else:
             self.turn(time.monotonic())
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: DirectClient) -> None:
         """None comes any more, and answers to those that are under way are not heard."""
         for known in (self._clients, self._asking, self._suspects):
             known.pop(client, None)
@@ -109,7 +109,7 @@ class DirectWorker:
             if whose is not None and whose[0] is client:
                 self._under_way[number] = None
 
-    def ask(self, client: Client) -> None:
+    def ask(self, client: DirectClient) -> None:
         """`client` has something to send."""
         self._asking[client] = None
         self._pump()
@@ -221,7 +221,7 @@ class DirectWorker:
             self._under_way[self._number] = client, chunk.number
             self._send(chunk._replace(number=self._number, stage=client.spec.key))
 
-    def _next(self) -> Client | None:
+    def _next(self) -> DirectClient | None:
         if not self._suspects:
             return next(iter(self._asking), None)
         if self._under_way:
@@ -265,6 +265,6 @@ class DirectWorker:
             self._suspects.update(lost)
 
 
-def _opening(spec: messages.Stage) -> Open:
+def _opening(spec: StageSpec) -> Open:
     assert spec.shortcut is not None
     return Open(spec.key, base64.b64decode(spec.shortcut), dict(spec.secrets))

@@ -13,233 +13,136 @@ back-off FAILED RUNNING ─────────────┘
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
-from causeway.cluster import is_young
-from causeway.link_topics import Outlet
-from causeway.model import Loss, Pair, State
-from causeway.records import HEADER_SIZE, SEQUENCE_SPACE, Batch, fast_tuple
+from causeway.link_topics import Transformed
+from causeway.model import Loss, Pair, Spread, State
+from causeway.records import Batch
+from causeway.relay.lane.chunks import WorkResult
 from causeway.relay.lane.distance import PARTITION_BYTES
-from causeway.relay.lane.figures import Figures
-from causeway.relay.lane.on_the_way import OnTheWay
-from causeway.relay.lane.waiting import Waiting
-from causeway.relay.messages import Assignment, PartitionReport, Trace, Want, sayable
-from causeway.relay.recovery.damage import Damage
+from causeway.relay.lane.outlet import UNKNOWN, OutletState
+from causeway.relay.lane.stage import Stage
+from causeway.relay.messages import Assignment, FlowReport, OutletWanted, Trace, sayable
+from causeway.relay.recovery import Damage
 from causeway.relay.treatment import Treatment
 
-UNKNOWN = -1
-MAX_MESSAGE_BYTES = 1_048_588  # Kafka's default
-MOST_BREAKS = 64  # between two reports; fewer only make a translation slower
+STEP_MS: Final = 1000
+_UNKNOWN: Final = -1
+_NEVER: Final = -(1 << 62)
 
 
-class Sent(NamedTuple):
-    """A batch that was sent and not answered yet. `expected`: the base offset it must get where
-    nobody else writes, UNKNOWN elsewhere. `first`, `last`: the source offsets of its first and last
-    record; `next`: of what comes after it; `of_last`: how many the last source record became."""
+class FetchedTimes:
+    """The timestamp of the first record of a flow that is not mirrored, by the batches that were
+    fetched. Not thread-safe.
 
-    sequence: int
-    records: int
-    expected: int
-    first: int
-    last: int
-    next: int
-    leader_epoch: int
-    max_timestamp: int
-    size: int
-    of_last: int = 1
-    codec: int = 0
+        fetched   [12:00:00][12:00:00][12:07:41][12:07:42]…      of each batch: its first timestamp
+        noted      12:00:00            12:07:41 12:07:42         only if it differs by a second
+        position            ▲          the first record not mirrored is of 12:00:00
+
+    A batch costs one comparison. A note for each batch would cost too much.
+    """
+
+    __slots__ = ("_last", "_notes")
+
+    def __init__(self) -> None:
+        self._notes: deque[tuple[int, int]] = deque()  # source offset, ms
+        self._last = _NEVER
+
+    def note(self, batches: Sequence[Batch]) -> None:
+        """Notes batches that were fetched, in order."""
+        last = self._last
+        for batch in batches:
+            stamp = batch[2]  # base_timestamp; by number, which is quicker here
+            if not -STEP_MS < stamp - last < STEP_MS:
+                self._notes.append((batch[5], stamp))  # first
+                last = stamp
+        self._last = last
+
+    def clear(self) -> None:
+        self._notes.clear()
+        self._last = _NEVER
+
+    def first(self, position: int) -> int:
+        """The timestamp of the record at source offset `position` to within STEP_MS; -1 if it was
+        not fetched. If all fetched batches lie below, the last one's timestamp, because the next
+        record follows it. Drops older notes."""
+        notes = self._notes
+        while len(notes) > 1 and notes[1][0] <= position:
+            notes.popleft()
+        return notes[0][1] if notes and notes[0][0] <= position else _UNKNOWN
 
 
-_sent, _pair = fast_tuple(Sent), fast_tuple(Pair)
+class Figures:
+    """A figure that a lane notes for each batch, summed up for its next report. Not thread-safe."""
+
+    __slots__ = ("_least", "_most", "_seen", "_total")
+
+    def __init__(self) -> None:
+        self._seen = self._total = self._least = self._most = 0
+
+    def note(self, figure: int) -> None:
+        if not self._seen:
+            self._least = self._most = figure
+        elif figure < self._least:
+            self._least = figure
+        elif figure > self._most:
+            self._most = figure
+        self._seen += 1
+        self._total += figure
+
+    def take(self) -> Spread | None:
+        """What was noted since the last call; None if nothing was."""
+        if not self._seen:
+            return None
+        spread = Spread(self._seen, self._total, self._least, self._most)
+        self._seen = self._total = 0
+        return spread
 
 
-def is_view(batch: Batch) -> bool:
-    """Whether it lies in the answer that it came with."""
-    return type(batch[0]) is memoryview
+SAID_S = 5.0  # a partition that waits for its transform longer than this says so
 
 
 @dataclass(slots=True, eq=False)
-class OutletState:
-    """What a lane knows of one target partition of a flow.
+class OnTheWay:
+    """The records of a flow that are in its transform's stage, or came back and are not with the
+    outlets yet. `size`: the bytes that were fetched for them. `halt`: why the flow stops once all
+    earlier records are relayed. `writing`: dead letters are being written. `since`: when the oldest
+    chunk without an answer was sent, in seconds of the epoch."""
 
-    `pair` is the newest true statement. `sequence` is the next to send; `end` the target offset it
-    should get, while exclusive. Records below source offset `start` are in the target already.
-    `append_times`: the target sets the times (LogAppendTime).
-    Several batches may be in flight up to `remembered_until` (monotonic; see target.py): the broker
-    knows our last sequence.
-    `pending_bytes`: of the batches that wait, `copied_bytes` of which lie in no answer.
-    `breaks`: where the difference of the offsets changed since the last report, both ends of each
-    gap; `straight_to`: up to where it has not changed since. `resumed`: where it went on since the
-    last report after its place was looked for, the lowest such pair. `newest`: source and target
-    offset of the newest record acknowledged, of the first where one became several.
-    `as_is_bytes`: batches up to this size go as they are. `most_unpacked`: without compression a
-    batch may be no larger, as the target refused a larger one; None: any size.
-    """
+    stage: Stage
+    chunks: int = 0
+    size: int = 0
+    pieces: deque[WorkResult] = field(default_factory=deque)
+    halt: str | None = None
+    writing: bool = False
+    since: float = 0.0
+    counts: Transformed = field(default_factory=Transformed)
 
-    spec: Outlet
-    pair: Pair
-    sequence: int
-    start: int
-    end: int
-    exclusive: bool
-    node: int = UNKNOWN
-    pending: deque[Batch] = field(default_factory=deque)
-    pending_bytes: int = 0
-    copied_bytes: int = 0
-    unanswered: int = 0
-    remembered_until: float = 0.0
-    append_times: bool = False
-    as_is_bytes: int = MAX_MESSAGE_BYTES
-    most_unpacked: int | None = None
-    breaks: list[Pair] = field(default_factory=list)
-    straight_to: Pair | None = None
-    resumed: Pair | None = None
-    newest: tuple[int, int] | None = None
-    idempotent: bool = field(init=False)
-    producer: tuple[int, int] = field(init=False)  # id and epoch
-    by_name: tuple[bytes, int] = field(init=False)  # the target partition in a Produce request
-    by_id: tuple[bytes, int] = field(init=False)
+    @property
+    def idle(self) -> bool:
+        return not self.chunks and not self.pieces
 
-    def __post_init__(self) -> None:
-        # Looked up for each batch, where `spec`, a message, is slow.
-        self.idempotent = self.spec.producer_id >= 0
-        self.producer = self.spec.producer_id, self.spec.producer_epoch
-        self.by_name = self.spec.topic.encode(), self.spec.partition
-        self.by_id = bytes.fromhex(self.spec.topic_id), self.spec.partition
+    def waits(self, now: float) -> str | None:
+        """The reason to show if the stage takes long to answer; `now` as `since`."""
+        if not self.chunks or now - self.since < SAID_S:
+            return None
+        since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"waiting for its transform since {since}"
 
-    @classmethod
-    def of(cls, spec: Outlet) -> OutletState:
-        pair = spec.pair
-        return cls(
-            spec=spec,
-            pair=pair,
-            sequence=pair.sequence,
-            start=pair.source,
-            end=pair.target,
-            exclusive=spec.exclusive,
-        )
+    def take(self) -> WorkResult:
+        """Takes the first piece, which goes to the outlets and counts there."""
+        piece = self.pieces.popleft()
+        self.size -= piece.size
+        return piece
 
-    def may_send(self, now: float) -> bool:
-        return not self.unanswered or now < self.remembered_until or not self.idempotent
-
-    def limit(self, most_bytes: int) -> None:
-        """Batches may have so many bytes, as they are sent."""
-        self.as_is_bytes = most_bytes if self.most_unpacked is None else 0
-
-    def put(self, batch: Batch) -> None:
-        self.put_all((batch,))
-
-    def put_all(self, batches: Sequence[Batch]) -> None:
-        self.pending.extend(batches)
-        self.pending_bytes += sum([len(batch[0]) for batch in batches]) + HEADER_SIZE * len(batches)
-        if copied := [len(each[0]) for each in batches if type(each[0]) is not memoryview]:
-            self.copied_bytes += sum(copied) + HEADER_SIZE * len(copied)
-
-    def put_back(self, batch: Batch) -> None:
-        self.pending.appendleft(batch)
-        self.pending_bytes += batch.size
-        if not is_view(batch):
-            self.copied_bytes += batch.size
-
-    def take(self) -> Batch:
-        batch = self.pending.popleft()
-        self.pending_bytes -= batch.size
-        if not is_view(batch):
-            self.copied_bytes -= batch.size
-        return batch
-
-    def copy_out(self, lies_in: Container[int]) -> None:
-        """What is pending no longer lies in one of these buffers, by `id`."""
-        pending = self.pending
-        for _ in range(len(pending)):
-            batch = pending.popleft()
-            payload = batch.payload
-            if isinstance(payload, memoryview) and id(payload.obj) in lies_in:
-                batch = batch._replace(payload=bytes(payload))
-                self.copied_bytes += batch.size
-            pending.append(batch)
-
-    def drop_pending(self) -> None:
-        self.pending.clear()
-        self.pending_bytes = self.copied_bytes = 0
-
-    def sent(self, batch: Batch) -> Sent:
-        """Account for `batch` as sent with the current sequence."""
-        payload, codec, _, max_timestamp, records, first, following, leader_epoch, offsets, _ = (
-            batch
-        )
-        last, of_last = first + records - 1, 1
-        if offsets is not None:
-            last = offsets[-1]
-            of_last = records - bisect_left(offsets, last)
-        sequence, end = self.sequence, self.end
-        self.unanswered += 1
-        # The broker expires a producer by the time of its last batch, however young the one before.
-        if not self.exclusive and not is_young(max_timestamp):
-            self.remembered_until = 0.0
-        if self.idempotent:
-            self.sequence = (sequence + records) % SEQUENCE_SPACE
-        self.end = end + records
-        return _sent(
-            (
-                sequence,
-                records,
-                end if self.exclusive else UNKNOWN,
-                first,
-                last,
-                following,
-                leader_epoch,
-                max_timestamp,
-                HEADER_SIZE + len(payload),
-                of_last,
-                codec,
-            )
-        )
-
-    def acknowledged(self, sent: Sent, base_offset: int) -> None:
-        start, records, _, first, last, following, _, _, _, of_last, _ = sent
-        end = base_offset + records
-        self.newest = last, end - of_last
-        if not self.idempotent:
-            self.pair = Pair(following, end, 0)
-            return
-        pair = self.pair = _pair((following, end, (start + records) % SEQUENCE_SPACE))
-        behind = pair if following == last + 1 else pair._replace(source=last + 1)
-        if first + records == last + 1 and self.straight_to == (first, base_offset, start):
-            self.straight_to = behind
-        else:
-            self._note_breaks(Pair(first, base_offset, start), behind, records)
-
-    def resume(self, pair: Pair) -> None:
-        """Its place was looked for, and is at `pair`: what was acknowledged after that is lost."""
-        self.pair = self.straight_to = pair
-        self.breaks = [b for b in self.breaks if b.source <= pair.source]
-        if self.resumed is None or pair.source < self.resumed.source:
-            self.resumed = pair
-
-    def _note_breaks(self, start: Pair, end: Pair, records: int) -> None:
-        if start != self.straight_to:
-            if self.straight_to is not None:
-                self.breaks.append(self.straight_to)
-            self.breaks.append(start)
-        if end.source - start.source != records:  # gaps inside
-            self.breaks += (start, end)
-        self.straight_to = end
-        if len(self.breaks) > MOST_BREAKS:
-            del self.breaks[1::2]
-
-    def report(self) -> Outlet:
-        return self.spec.replace(pair=self.pair, exclusive=self.exclusive)
-
-    def trace(self) -> Trace:
-        """What the offset map has to learn since the last report."""
-        breaks, self.breaks = tuple(self.breaks), []
-        resumed, self.resumed = self.resumed, None
-        return Trace(breaks=breaks, resumed=resumed, newest=self.newest)
+    def forget(self) -> None:
+        self.chunks = self.size = 0
+        self.pieces.clear()
+        self.halt, self.writing = None, False
 
 
 class Diverging(NamedTuple):
@@ -284,7 +187,7 @@ class Flow:
     # Since the last report, ms: of what was fetched, and of what was acknowledged.
     ages: Figures = field(default_factory=Figures)
     latencies: Figures = field(default_factory=Figures)
-    waiting: Waiting = field(default_factory=Waiting)  # the times of fetched batches
+    waiting: FetchedTimes = field(default_factory=FetchedTimes)  # the times of fetched batches
     recoveries: int = 0
     failures: int = 0
     retry_at: float = 0.0
@@ -297,7 +200,7 @@ class Flow:
     leaving: bool = False  # revoked or draining: nothing new is sent
     changed: bool = True
     on_the_way: OnTheWay | None = None  # where records are transformed
-    wants: tuple[Want, ...] = ()  # outlets that it lacks: it waits for them
+    wants: tuple[OutletWanted, ...] = ()  # outlets that it lacks: it waits for them
     treatment: Treatment | None = None  # of its records, before all else
     waits: str | None = None  # for its transform, and since when, if that takes long
     unprepared: bool = False  # the treatment has to find something out before it goes on
@@ -396,14 +299,14 @@ class Flow:
         self.waiting.clear()  # the next record may be much later than the last one
         return UNKNOWN
 
-    def report(self, *, final: bool = False) -> PartitionReport:
+    def report(self, *, final: bool = False) -> FlowReport:
         self.settle()
         self.changed = False
         assignment = self.assignment
         position = min(outlet.pair.source for outlet in self.outlets)
         traces = tuple(outlet.trace() for outlet in self.outlets)
         only = traces[0] if len(traces) == 1 else Trace()
-        return PartitionReport(
+        return FlowReport(
             link=assignment.link,
             topic=assignment.topic,
             partition=assignment.partition,

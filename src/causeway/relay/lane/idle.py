@@ -19,8 +19,9 @@ from typing import NamedTuple
 from causeway.cluster import LATEST, Cluster, offsets_at
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
-from causeway.relay.lane.flow import Flow, OutletState
+from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.outlet import OutletState
 
 # Ends are used a look later, of outlets that sent nothing meanwhile: the newest records are those
 # that a target may lose, and a pair beyond its end takes more to recover from.
@@ -34,7 +35,7 @@ class _Mark(NamedTuple):
     sequence: int
 
 
-class _Seen(NamedTuple):
+class _SeenEnd(NamedTuple):
     mark: _Mark
     end: int
 
@@ -45,7 +46,7 @@ class IdlePairs:
     def __init__(self, helpers: Helpers) -> None:
         self._helpers = helpers
         self._look_at = 0.0
-        self._seen: dict[OutletState, _Seen] = {}
+        self._seen: dict[OutletState, _SeenEnd] = {}
 
     def look(
         self, flows: Iterable[Flow], cluster: Callable[[str], Cluster], now: float
@@ -84,7 +85,7 @@ class IdlePairs:
         for outlet, mark in marks.items():
             end = ends.get(outlet.spec.at)
             if isinstance(end, int):
-                self._seen[outlet] = _Seen(mark, end)
+                self._seen[outlet] = _SeenEnd(mark, end)
 
 
 def _idle_outlets(flow: Flow) -> list[OutletState]:

@@ -23,7 +23,7 @@ AT_ONCE = 2  # of those that wait for stages, which have records to treat as wel
 Look = Callable[[], dict[int, int]]
 
 
-class LookUps:
+class LookupQueue:
     """Not thread-safe; belongs to one lane's loop. `send` takes answers to the driver."""
 
     def __init__(self, helpers: Helpers, send: Callable[[LookedUp], None]) -> None:

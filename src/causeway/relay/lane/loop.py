@@ -21,26 +21,26 @@ from causeway.relay.control import SECRET_VARIABLE, ControlClient
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard, clock
-from causeway.relay.lane.lookups import LookUps
+from causeway.relay.lane.lookups import LookupQueue
 from causeway.relay.lane.relay import Relay
-from causeway.relay.lane.stages import Stages
+from causeway.relay.lane.stages import LaneStages
 from causeway.relay.messages import (
     Assign,
     Assignment,
     Clusters,
     Drain,
     Drained,
+    FlowReport,
     Hello,
+    LaneReport,
     Lease,
     Lookup,
-    PartitionReport,
     Renewed,
-    Report,
     Revoke,
     StageEnded,
     Throttle,
 )
-from causeway.relay.messages import Stages as StagesMessage
+from causeway.relay.messages import StageSpecs as StagesMessage
 
 HELPER_THREADS = 8
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease
@@ -60,19 +60,19 @@ def run_lane(lane: int, host: str, port: int) -> None:
     secret = os.environ[SECRET_VARIABLE]
     control = ControlClient(host, port, secret)
     try:
-        Lane(lane, control, secret).run()
+        LaneLoop(lane, control, secret).run()
     finally:
         control.close()
 
 
-class Lane:
+class LaneLoop:
     def __init__(self, number: int, control: ControlClient, secret: str) -> None:
         self._number = number
         self._control = control
         self._selector = selectors.DefaultSelector()
         self._helpers = Helpers(HELPER_THREADS)
-        self._stages = Stages(control.address, secret, self._helpers, self._selector)
-        self._lookups = LookUps(self._helpers, control.send)
+        self._stages = LaneStages(control.address, secret, self._helpers, self._selector)
+        self._lookups = LookupQueue(self._helpers, control.send)
         self._relay: Relay | None = None
         self._flows: dict[tuple[str, str, int], Flow] = {}
         self._lease = LeaseGuard()
@@ -182,7 +182,7 @@ class Lane:
         self._report_at = now + self._report_interval_s
         leaving = [flow for flow in self._flows.values() if flow.leaving] if self._left else []
         final = [flow for flow in leaving if self._is_quiet(flow)]
-        reports: list[PartitionReport] = [flow.report(final=True) for flow in final]
+        reports: list[FlowReport] = [flow.report(final=True) for flow in final]
         for flow in final:
             del self._flows[flow.assignment.key]
             relay.forget(flow)
@@ -195,7 +195,7 @@ class Lane:
                     reports.append(flow.report())
         usage = resource.getrusage(resource.RUSAGE_SELF)
         self._control.send(
-            Report(
+            LaneReport(
                 lane_time=clock(),
                 partitions=tuple(reports),
                 rss_bytes=_resident_bytes(),

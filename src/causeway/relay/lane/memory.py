@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from itertools import chain
 from typing import Final
 
-from causeway.relay.lane.flow import OutletState
+from causeway.relay.lane.outlet import OutletState
 from causeway.wire import KEPT_BYTES, Buffers, SendQueue
 
 SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
@@ -26,7 +26,7 @@ MOST_KEPT_BYTES: Final = 160 * 1024 * 1024
 KEPT_S: Final = 60.0  # after so long without any, less is kept
 
 
-class Memory:
+class LaneMemory:
     """Not thread-safe; belongs to one lane's loop. `most_bytes`: what the buffer holds."""
 
     def __init__(self, most_bytes: int) -> None:

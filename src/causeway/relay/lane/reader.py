@@ -9,12 +9,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from causeway.cluster import Cluster
 from causeway.errors import ProtocolError
 from causeway.relay.lane import distance
 from causeway.relay.lane.flow import Flow
-from causeway.wire import Connection, Fetched, FetchPosition, FetchSession, Place, fetch
+from causeway.wire import (
+    Connection,
+    Fetched,
+    FetchPosition,
+    FetchSession,
+    Place,
+    fetch,
+    round_trip_s,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKey:
+    """Links share none: several may read one partition, each at its own place, and a fetch session
+    holds a partition once."""
+
+    link: str
+    cluster: str
+    node: int
+    read_committed: bool
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    slot: int = 0  # which of the connections to that broker
+
+    @property
+    def base(self) -> SourceKey:
+        """The same for all connections that read alike from that broker."""
+        return replace(self, slot=0)
+
+    @property
+    def broker(self) -> tuple[str, int]:
+        return self.cluster, self.node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,3 +197,18 @@ class SourceConnection:
                     self._news[key] = None
                     taken.append((flow, fetched))
             yield error, taken
+
+
+def open_source(cluster: Cluster, key: SourceKey) -> SourceConnection:
+    """Opens a connection, for a helper's thread: blocks. Raises CausewayError."""
+    connection = cluster.open_connection(key.node)
+    version = connection.api_version(fetch.API_KEY, fetch.HIGHEST_VERSION, fetch.LOWEST_VERSION)
+    session = FetchSession(
+        version=version,
+        client_id=connection.client_id_bytes,
+        max_wait_ms=key.max_wait_ms,
+        min_bytes=key.min_bytes,
+        max_bytes=distance.FIRST_ANSWER_BYTES,
+        read_committed=key.read_committed,
+    )
+    return SourceConnection(connection, session, 0, round_trip_s(connection, distance.NEAR_S))

@@ -17,13 +17,20 @@ from causeway.cluster import Cluster
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import State, TopicPartition
 from causeway.relay.lane.connections import Connections
-from causeway.relay.lane.flow import UNKNOWN, Flow
+from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.outlet import UNKNOWN
 from causeway.relay.lane.responses import NeedsRecovery
 from causeway.relay.lane.stage import Stage
 from causeway.relay.lane.transforming import series_of
-from causeway.relay.recovery.recover import LossError, ResumedOutlet, Resumption, recover
-from causeway.relay.recovery.survey import Request, TooEarlyError
+from causeway.relay.recovery import (
+    LossError,
+    RecoveryRequest,
+    ResumedOutlet,
+    Resumption,
+    TooEarlyError,
+    recover,
+)
 from causeway.relay.treatment import Treatment
 
 RECOVERIES = 2  # jobs of a kind at once: a cluster or stage that is down must not hold up others
@@ -52,7 +59,7 @@ class _Job(NamedTuple):
         return cls(assignment.source, assignment.target, assignment.transform, unprepared)
 
 
-class Places:
+class RecoveryQueue:
     """Not thread-safe; belongs to one lane's loop."""
 
     def __init__(
@@ -244,17 +251,17 @@ class Places:
 
 
 def _recover(
-    prepare: Treatment | None, requests: Sequence[Request], source: Cluster, target: Cluster
+    prepare: Treatment | None, requests: Sequence[RecoveryRequest], source: Cluster, target: Cluster
 ) -> dict[TopicPartition, Resumption | CausewayError]:
     if prepare is not None:
         prepare.prepare()
     return recover(requests, source, target)
 
 
-def _request(flow: Flow) -> Request:
+def _request(flow: Flow) -> RecoveryRequest:
     """With what the flow knows by now."""
     outlets = tuple(outlet.report() for outlet in flow.outlets)
-    return Request(
+    return RecoveryRequest(
         assignment=flow.assignment.replace(outlets=outlets, leader_epoch=flow.relayed_epoch),
         unsettled=flow.unsettled,
         diverging=flow.diverging is not None,

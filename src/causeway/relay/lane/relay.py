@@ -18,21 +18,19 @@ from causeway.errors import CausewayError
 from causeway.model import State
 from causeway.relay.lane import responses
 from causeway.relay.lane.connections import Connections
-from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.idle import IdlePairs
 from causeway.relay.lane.leaders import Leaders
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.lookups import Look, look_for
-from causeway.relay.lane.memory import Memory
-from causeway.relay.lane.on_the_way import OnTheWay
-from causeway.relay.lane.quotas import Quotas
+from causeway.relay.lane.memory import LaneMemory
 from causeway.relay.lane.reader import Allowance, SourceConnection
-from causeway.relay.lane.recovery_queue import Places
+from causeway.relay.lane.recovery_queue import RecoveryQueue
 from causeway.relay.lane.responses import NeedsRecovery, StopPartition
-from causeway.relay.lane.stages import Stages
+from causeway.relay.lane.stages import LaneStages
 from causeway.relay.lane.target import TargetConnection
-from causeway.relay.lane.throttle import Throttles, whole
+from causeway.relay.lane.throttle import Quotas, Throttles, whole
 from causeway.relay.lane.transforming import Transforming, series_of
 from causeway.relay.messages import Clusters, Lookup, Renewed, Throttle
 from causeway.relay.treatment import Treatments
@@ -60,12 +58,12 @@ class Relay:
         lease: LeaseGuard,
         helpers: Helpers,
         selector: selectors.BaseSelector,
-        stages: Stages,
+        stages: LaneStages,
         on_done: Callable[[], None],
     ) -> None:
         self._stages = stages
         self._treatments = Treatments(clusters.treatments)
-        self._memory = Memory(clusters.buffer_bytes)
+        self._memory = LaneMemory(clusters.buffer_bytes)
         self._lease = lease
         self._connections = Connections(
             clusters,
@@ -78,7 +76,7 @@ class Relay:
         )
         self._touched: dict[Flow, None] = {}
         self._transformed: dict[Flow, None] = {}
-        self._places = Places(self._connections, helpers, self._touched, on_done)
+        self._places = RecoveryQueue(self._connections, helpers, self._touched, on_done)
         self._idle_pairs = IdlePairs(helpers)
         self._leaders = Leaders(helpers, self._places.doubt)
         self._throttles = Throttles()

@@ -1,19 +1,30 @@
-"""What the brokers answer, and what becomes of its flow: relayed further, or in doubt."""
+"""Brokers' responses: what a flow relays of a fetch, and how it accounts for a produced batch."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from itertools import chain
 
+from causeway.cluster import is_young, young_since_ms
 from causeway.errors import CausewayError, DivergedError, ProtocolError, TooLargeError
 from causeway.model import age_ms
-from causeway.records import Kept
-from causeway.relay.lane.flow import UNKNOWN, Diverging, Flow, OutletState, Sent
-from causeway.relay.lane.late_requests import must_wait
-from causeway.relay.lane.outgoing import send_smaller
-from causeway.relay.lane.route import take
-from causeway.relay.recovery.damage import Damage
-from causeway.relay.treatment import NotYetError
+from causeway.records import (
+    NOTHING,
+    UNPACKED_BYTES,
+    Batch,
+    Kept,
+    Unread,
+    keep,
+    newest,
+    records_of,
+    unpacked_total,
+)
+from causeway.relay.lane.flow import Diverging, Flow
+from causeway.relay.lane.outlet import UNKNOWN, OutletState, Sent, send_smaller
+from causeway.relay.recovery import Damage
+from causeway.relay.series import part_of, shares
+from causeway.relay.treatment import TreatmentNotReadyError, topics_of, treat_kept
 from causeway.wire import EpochEnd, Fetched, Produced, codes
 
 
@@ -86,7 +97,7 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
             raise StopPartition(f"{error} ({remedy})") from error
         if isinstance(error, DivergedError):
             raise StopPartition(str(error)) from error
-        flow.unprepared = isinstance(error, NotYetError)
+        flow.unprepared = isinstance(error, TreatmentNotReadyError)
         is_damage = isinstance(error, ProtocolError)
         damage = Damage(flow.position, str(error)) if is_damage else None
         raise NeedsRecovery(str(error), damage=damage) from error
@@ -199,3 +210,107 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
 
 def wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def must_wait(flow: Flow, batches: Iterable[Batch]) -> bool:
+    """Whether the flow must wait until `late_by`, and then recover, before it sends `batches`: one
+    of them is old, and an earlier request may still arrive, or may have arrived since the last
+    recovery began. If there is no producer that the broker could forget, waiting does not help.
+
+        sent ── connection reset ── read from the broker's socket, appended: seconds later
+                │                                                           │
+                └── at latest `late_by` ────────────────────────────────────┘
+
+    A reset takes back nothing that the broker has read, or has yet to read from its socket: behind
+    a throttled channel that was seen 12 s later. As long as the broker remembers our producer,
+    sequences keep such a request out. The broker forgets the producers of old records, so these
+    wait until no request can arrive.
+
+    Late batches can be cut in other ways, so the first record of a batch counts as well as the
+    newest: alone in a late batch, an old record would make the broker forget the producer."""
+    return (
+        flow.sought_at < flow.late_by
+        and any(outlet.idempotent for outlet in flow.outlets)
+        and not all(is_young(min(batch.base_timestamp, batch.max_timestamp)) for batch in batches)
+    )
+
+
+def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
+    """Put what `fetched` brings to the outlets it is for: what was kept, and those outlets.
+
+    As `keep`, it leaves what follows to the next fetch once UNPACKED_BYTES have been unpacked, and
+    what cannot be treated or routed, where something before it could. Raises what `keep` does, and
+    what a treatment does.
+    """
+    aborted = fetched.aborted if flow.assignment.read_committed else ()
+    kept = keep(fetched.records, flow.position, aborted, flow.subject, _unread(flow, fetched))
+    if kept.batches:
+        flow.newest_kept = newest(kept.batches, flow.outlets[0].as_is_bytes)
+    if flow.treatment is not None:
+        kept = treat_kept(kept, flow.treatment, topics_of(flow.assignment))
+    if flow.on_the_way is not None:
+        return kept, []  # its transform routes
+    if len(flow.outlets) == 1:
+        flow.outlets[0].put_all(kept.batches)
+        return kept, flow.outlets if kept.batches else []
+    touched: list[OutletState] = []
+    most_unpacked = unpacked_total() + UNPACKED_BYTES
+    for count, batch in enumerate(kept.batches):
+        try:
+            touched += route(flow, batch)
+        except CausewayError:
+            if not count:
+                raise
+            return _first(kept, count), touched
+        if unpacked_total() >= most_unpacked:
+            return _first(kept, count + 1), touched
+    return kept, touched
+
+
+def _unread(flow: Flow, fetched: Fetched) -> Unread:
+    """Of a flow that looks into nothing, and whose target takes what follows a batch after it only:
+    a producer's sequences see to that. Of big answers alone, whose memory is accounted for."""
+    outlets = flow.outlets
+    if (
+        fetched.records.readonly
+        or len(outlets) > 1
+        or flow.treatment is not None
+        or flow.on_the_way is not None
+        or not outlets[0].idempotent
+    ):
+        return NOTHING
+    return Unread(outlets[0].as_is_bytes, young_since_ms(), flow.newest_kept)
+
+
+def _first(kept: Kept, count: int) -> Kept:
+    batches = kept.batches[:count]
+    return Kept(batches[-1].next, batches, batches[-1].leader_epoch)
+
+
+def route(flow: Flow, batch: Batch) -> list[OutletState]:
+    """Put `batch` to those of several outlets that it is for (see `shares`): which have something
+    new."""
+    outlets = flow.outlets
+    parts = [
+        None if part is None else from_offset(part, outlet.start)
+        for outlet, part in zip(outlets, shares(batch, flow.assignment), strict=True)
+    ]
+    touched = []
+    for outlet, part in zip(outlets, parts, strict=True):
+        if part is not None:
+            outlet.put(part)
+            touched.append(outlet)
+    return touched
+
+
+def from_offset(batch: Batch, start: int) -> Batch | None:
+    """The records of `batch` from source offset `start` on: an outlet may be further on than the
+    others."""
+    if batch.first >= start:
+        return batch
+    kept = [
+        (record, offset)
+        for index, record in enumerate(records_of(batch))
+        if (offset := batch.source_offset(index)) >= start
+    ]
+    return part_of(batch, kept) if kept else None

@@ -12,7 +12,7 @@ needed Spark, and until none has for a while:
        ▲                                                     │
        └────────── late, and not needed for long ◄───────────┘
 
-An attempt that gives no answer in time is given up. See aside.py for the partition that it hung on.
+An attempt that gives no answer in time is given up. Second stages: see second_stage.py.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from functools import partial
 
 from causeway.errors import CausewayError
 from causeway.records import Batch
-from causeway.relay import messages
-from causeway.relay.lane.aside import Aside
-from causeway.relay.lane.chunks import Chunks, Loss, Piece, Work
+from causeway.relay.lane.chunks import ChunkQueue, Loss, Work, WorkResult
 from causeway.relay.lane.direct import DirectWorker
 from causeway.relay.lane.helpers import Helpers
+from causeway.relay.messages import StageSpec
 from causeway.transform import (
     Chunk,
     ChunkOutcome,
@@ -63,7 +62,7 @@ class Stage:
 
     def __init__(
         self,
-        spec: messages.Stage,
+        spec: StageSpec,
         listener: socket.socket,
         address: str,
         secret: str,
@@ -71,11 +70,9 @@ class Stage:
         selector: selectors.BaseSelector,
         direct: DirectWorker,
         *,
-        make_aside: Callable[[Callable[[object], None]], Stage] | None = None,
         on_hung: Callable[[object], None] | None = None,
     ) -> None:
-        """`make_aside`: a second stage of the same transform, if this one is the first. `on_hung`
-        gets the owner of a work that the stage gave no answer to."""
+        """`on_hung` gets the owner of a work that the stage gave no answer to."""
         self.spec = spec
         self.address = address
         self.hung: str | None = None  # the attempt that was given up, until there is another one
@@ -85,8 +82,7 @@ class Stage:
         self._secret = secret
         self._helpers = helpers
         self._selector = selector
-        self.chunks = Chunks()
-        self._aside = None if make_aside is None else Aside(make_aside, self.chunks)
+        self.chunks = ChunkQueue()
         self._strangers: dict[SealedConnection, float] = {}
         self._ends: dict[str, SealedConnection] = {}  # by what they are: "source", "sink"
         self._attempt = self._lost = ""  # the one that is there, and the last one that was
@@ -99,7 +95,7 @@ class Stage:
         self._turned_at = self._made_at
         self._why = ""  # the last one ended, while none works
         self.answered_at = 0.0  # monotonic
-        self._calls: set[Future[list[Piece]]] = set()
+        self._calls: set[Future[list[WorkResult]]] = set()
         self._closed = False
         selector.register(listener, selectors.EVENT_READ, self._accept)
         if not self._by_spark:
@@ -141,18 +137,14 @@ class Stage:
     @property
     def size(self) -> int:
         """Bytes that wait or are under way."""
-        return self.chunks.size + (0 if self._aside is None else self._aside.size)
+        return self.chunks.size
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """This stage, and the second one while it is needed."""
-        aside = None if self._aside is None else self._aside.stage
-        return (self,) if aside is None else (self, aside)
+        """This stage, and the second one of its transform if there is one."""
+        return (self,)
 
     def submit(self, work: Work) -> None:
-        if self._aside is not None and self._aside.has(work.owner):
-            self._aside.submit(work)
-            return
         self.chunks.submit(work)
         self._pump()
 
@@ -168,17 +160,15 @@ class Stage:
     def cancel(self, owner: object) -> None:
         """Forget what `owner` has submitted."""
         self.chunks.cancel(owner)
-        if self._aside is not None:
-            self._aside.cancel(owner)
 
     def call(
         self, topic: str, partition: int, next: int, batches: Sequence[Batch]
-    ) -> Sequence[Piece]:
+    ) -> Sequence[WorkResult]:
         """What becomes of `batches`, for a helper's thread: blocks. Raises CausewayError."""
-        future: Future[list[Piece]] = Future()
-        pieces: list[Piece] = []
+        future: Future[list[WorkResult]] = Future()
+        pieces: list[WorkResult] = []
 
-        def take(piece: Piece) -> None:
+        def take(piece: WorkResult) -> None:
             pieces.append(piece)
             if piece.last:
                 self._calls.discard(future)
@@ -218,10 +208,7 @@ class Stage:
         if self._by_spark and self.chunks.overdue(now):
             self.hung = self._attempt
             self._lose("hung")
-        if self._aside is not None:
-            self._aside.turn(now, self.ready_at)
-            if (aside := self._aside.stage) is not None:
-                self.answered_at = max(self.answered_at, aside.answered_at)
+        self.turn_second(now)
         if self._by_spark and now - self._needed_at > self._lingers_s and self._may_end:
             self._to_direct()
         self._pump()
@@ -234,6 +221,9 @@ class Stage:
                 self._selector.modify(connection, wanted, handler)
                 self._masks[connection] = wanted
 
+    def turn_second(self, now: float) -> None:
+        """The same for the second stage of the transform."""
+
     def ended(self, attempt: str, reason: str, *, threw: bool) -> None:
         """The driver's word on an attempt: its job is over, and why; whether it threw, or died of
         something else."""
@@ -245,8 +235,6 @@ class Stage:
 
     def close(self) -> None:
         self._closed = True
-        if self._aside is not None:
-            self._aside.close()
         self._direct.leave(self)
         self._selector.unregister(self._listener)
         self._listener.close()
@@ -400,7 +388,8 @@ class Stage:
             return
         if self._on_hung is not None and self.chunks.owner is not None:
             self._on_hung(self.chunks.owner)
-        if self._aside is None or not self._aside.may_take:
-            self.chunks.lost(how)
-        else:
-            self._aside.take(self.chunks.give_up())
+        self.lost_by_hang()
+
+    def lost_by_hang(self) -> None:
+        """The stage gave no answer in time, and is given up."""
+        self.chunks.lost("hung")

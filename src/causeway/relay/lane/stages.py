@@ -10,17 +10,18 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from causeway.errors import CausewayError
-from causeway.relay import messages
 from causeway.relay.lane.direct import DirectWorker
 from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.second_stage import FirstStage
 from causeway.relay.lane.stage import Stage
+from causeway.relay.messages import StageEnded, StageSpec, StageWanted
 from causeway.transform import path_of
 
-ASIDE = "+"  # behind the key of a stage: its second stage
+SECOND = "+"  # after the key of a stage: its second stage
 OnHung = Callable[[object], None]
 
 
-class Stages:
+class LaneStages:
     """All of a lane's, made as flows need them. `here`: its machine's address, as the driver's
     machine knows it. Where they are one machine the listeners are Unix sockets, on Linux ones that
     leave no file."""
@@ -32,11 +33,11 @@ class Stages:
         self._secret = secret
         self._helpers = helpers
         self._selector = selector
-        self._specs: dict[str, messages.Stage] = {}
+        self._specs: dict[str, StageSpec] = {}
         self._stages: dict[str, Stage] = {}
         self._direct = DirectWorker(secret, selector)
 
-    def define(self, specs: Iterable[messages.Stage]) -> None:
+    def define(self, specs: Iterable[StageSpec]) -> None:
         self._specs.update((spec.key, spec) for spec in specs)
 
     def get(self, key: str) -> Stage:
@@ -47,20 +48,20 @@ class Stages:
             self._stages[key] = self._make(self._specs[key])
         return self._stages[key]
 
-    def _make(self, spec: messages.Stage, on_hung: OnHung | None = None) -> Stage:
-        """With `on_hung` the second stage of a transform; see aside.py."""
+    def _make(self, spec: StageSpec, on_hung: OnHung | None = None) -> Stage:
+        """With `on_hung` the second stage of a transform; see second_stage.py."""
         listener, address = self._listen()
         given = listener, address, self._secret, self._helpers, self._selector, self._direct
         if on_hung is not None:
             return Stage(spec, *given, on_hung=on_hung)
-        aside = spec.replace(key=f"{spec.key}{ASIDE}", shortcut=None, late=False)
-        return Stage(spec, *given, make_aside=partial(self._make, aside))
+        second = spec.replace(key=f"{spec.key}{SECOND}", shortcut=None, late=False)
+        return FirstStage(spec, *given, make_second=partial(self._make, second))
 
     @property
     def _all(self) -> Iterator[Stage]:
         return (each for stage in self._stages.values() for each in stage.stages)
 
-    def ended(self, message: messages.StageEnded) -> None:
+    def ended(self, message: StageEnded) -> None:
         for stage in self._all:
             if stage.spec.key == message.key:
                 stage.ended(message.attempt, message.reason, threw=message.threw)
@@ -71,9 +72,9 @@ class Stages:
             self._stages.pop(key).close()
 
     @property
-    def wanted(self) -> tuple[messages.StageWanted, ...]:
+    def wanted(self) -> tuple[StageWanted, ...]:
         return tuple(
-            messages.StageWanted(
+            StageWanted(
                 key=stage.spec.key, address=stage.address, waiting=stage.waiting, hung=stage.hung
             )
             for stage in self._all

@@ -25,14 +25,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.cluster import REMEMBERED_S, is_young
+from causeway.cluster import REMEMBERED_S, Cluster, is_young
 from causeway.errors import ProtocolError
 from causeway.records import HEADER_SIZE, SMALL_BATCH, fast_tuple, header
-from causeway.relay.lane.flow import Flow, OutletState, Sent
+from causeway.relay.lane import distance
+from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.lease import LeaseGuard
-from causeway.relay.lane.outgoing import next_batch
+from causeway.relay.lane.outlet import OutletState, Sent, next_batch
 from causeway.relay.lane.requests import PART_BYTES, RequestLimit
-from causeway.wire import Connection, Part, Produced, produce
+from causeway.wire import Connection, Part, Produced, produce, round_trip_s
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
@@ -56,7 +57,15 @@ Unanswered = tuple[Flow, OutletState, Sent]
 Answer = Iterator[tuple[Unanswered, Produced]]
 
 
-class _Request(NamedTuple):
+class TargetKey(NamedTuple):
+    """A plain tuple: it is looked up for each partition of each answer."""
+
+    cluster: str
+    node: int
+    slot: int  # which of the connections to that broker
+
+
+class _ProduceRequest(NamedTuple):
     """`size`: of its batches; `framed`: of all of it."""
 
     correlation_id: int
@@ -65,7 +74,7 @@ class _Request(NamedTuple):
     parts: dict[Part, Unanswered]
 
 
-_request = fast_tuple(_Request)
+_request = fast_tuple(_ProduceRequest)
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +88,7 @@ class TargetConnection:
     most_small_requests: int = 0  # or so many, while together they are below SMALL_BYTES
     limit: RequestLimit = field(default_factory=RequestLimit)
     _ready: OrderedDict[OutletState, Flow] = field(default_factory=OrderedDict)
-    _requests: deque[_Request] = field(default_factory=deque)
+    _requests: deque[_ProduceRequest] = field(default_factory=deque)
     _unanswered_bytes: int = 0
     _bytes_per_s: float = 0.0  # as the broker took them lately
     _throttle_s: float = 0.0  # the longest that the broker has announced
@@ -249,9 +258,8 @@ class TargetConnection:
                 self._throttle(throttle_ms / 1000, now)
             elif self._throttled:
                 self._throttled = False
-                self.connection.outlast_throttle(
-                    0.0
-                )  # else a lane that stands still could send for longer
+                # Else a lane that is stopped could send for longer.
+                self.connection.outlast_throttle(0.0)
             _, size, framed, parts = requests[0]
             if framed > self.limit.answered_bytes:
                 self.limit.answered(framed)
@@ -314,3 +322,18 @@ class TargetConnection:
                 doubtful.add(flow)
         self._requests.clear()
         return doubtful
+
+
+def open_target(
+    cluster: Cluster, node: int, timeout_ms: int, in_flight: int | None, limit: RequestLimit
+) -> TargetConnection:
+    """Opens a connection, for a helper's thread: blocks. Raises CausewayError."""
+    connection = cluster.open_connection(node)
+    version = connection.api_version(
+        produce.API_KEY, produce.HIGHEST_VERSION, produce.LOWEST_VERSION
+    )
+    small = in_flight
+    if in_flight is None or small is None:
+        in_flight = distance.requests(round_trip_s(connection, distance.NEAR_S))
+        small = distance.SMALL_REQUESTS
+    return TargetConnection(connection, version, timeout_ms, in_flight, small, limit)

@@ -15,17 +15,15 @@ from causeway.errors import CausewayError
 from causeway.link_topics import Outlet, Transformed
 from causeway.model import State
 from causeway.records import Batch, Kept, split
-from causeway.relay.lane.chunks import DIES, Piece, Work
+from causeway.relay.lane.chunks import DIES, Work, WorkResult
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.dead_letters import write
-from causeway.relay.lane.flow import Flow, OutletState
+from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.late_requests import must_wait
-from causeway.relay.lane.on_the_way import OnTheWay
-from causeway.relay.lane.responses import NeedsRecovery
-from causeway.relay.lane.route import from_offset
+from causeway.relay.lane.outlet import OutletState
+from causeway.relay.lane.responses import NeedsRecovery, from_offset, must_wait
 from causeway.relay.lane.stage import Stage
-from causeway.relay.messages import Assignment, Want
+from causeway.relay.messages import Assignment, OutletWanted
 from causeway.relay.series import Series, as_relayed, treated
 from causeway.transform import OutletBatch, Refusal
 
@@ -75,7 +73,7 @@ class Transforming:
         on_the_way.size += work.size
         on_the_way.stage.submit(work)
 
-    def _take(self, flow: Flow, piece: Piece) -> None:
+    def _take(self, flow: Flow, piece: WorkResult) -> None:
         on_the_way = flow.on_the_way
         assert on_the_way is not None
         on_the_way.chunks -= piece.last
@@ -106,7 +104,9 @@ class Transforming:
         else:
             self._settled(flow)
 
-    def _write_letters(self, flow: Flow, on_the_way: OnTheWay, piece: Piece, letters: str) -> None:
+    def _write_letters(
+        self, flow: Flow, on_the_way: OnTheWay, piece: WorkResult, letters: str
+    ) -> None:
         on_the_way.writing = True
         source = self._connections.cluster(flow.assignment.source)
         at, name = flow.assignment.source_partition, on_the_way.stage.spec.name
@@ -127,7 +127,7 @@ class Transforming:
             partial(write, source, letters, at, name, piece.batches, piece.outcome.refused), written
         )
 
-    def _put(self, flow: Flow, on_the_way: OnTheWay, piece: Piece) -> bool:
+    def _put(self, flow: Flow, on_the_way: OnTheWay, piece: WorkResult) -> bool:
         """Its records go to the outlets; False where the flow does not go on as it is."""
         stops = on_the_way.stage.spec.dead_letters is None or _dies(piece)
         outputs = list(usable(piece, stops=stops))
@@ -203,7 +203,7 @@ def _why(flow: Flow, on_the_way: OnTheWay, refusal: Refusal) -> str:
     )
 
 
-def _dies(piece: Piece) -> bool:
+def _dies(piece: WorkResult) -> bool:
     return any(refusal.reason == DIES for refusal in piece.outcome.refused)
 
 
@@ -221,7 +221,7 @@ def _cut(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
         yield chunk
 
 
-def usable(piece: Piece, *, stops: bool) -> Iterable[OutletBatch]:
+def usable(piece: WorkResult, *, stops: bool) -> Iterable[OutletBatch]:
     """Its outputs; where a refused record `stops` the flow, those before it."""
     refused = piece.outcome.refused
     if not refused or not stops:
@@ -245,19 +245,19 @@ def _place_of_outlet(assignment: Assignment, outlet: Outlet) -> Place:
 
 def _wants(
     assignment: Assignment, known: Mapping[Place, OutletState], outputs: Iterable[OutletBatch]
-) -> tuple[Want, ...]:
+) -> tuple[OutletWanted, ...]:
     first: dict[Place, int] = {}
     for output in outputs:
         place = place_of(assignment, output)
         if place not in known:
             first.setdefault(place, output.batch.first)
     return tuple(
-        Want(topic=topic, partition=partition, offset=offset)
+        OutletWanted(topic=topic, partition=partition, offset=offset)
         for (topic, partition), offset in first.items()
     )
 
 
-def _counted(piece: Piece) -> Transformed:
+def _counted(piece: WorkResult) -> Transformed:
     outcome = piece.outcome
     return Transformed(
         records_in=outcome.records_in,

@@ -40,7 +40,7 @@ class SourceLog(NamedTuple):
     series: Series = as_relayed
 
 
-class Found(NamedTuple):
+class ResumePoint(NamedTuple):
     """The pair after the last record of ours, that record's leader epoch in the source, whether
     we are the only writer, whether the target sets the times. `lost_from`: the pair begins at the
     source's log start, and the copy ended at this offset or later; None: it ended at the pair.
@@ -53,7 +53,7 @@ class Found(NamedTuple):
     lost_from: int | None = None
 
 
-class _Seen(NamedTuple):
+class _SourceRecord(NamedTuple):
     """A record of the source. `timed`: its timestamp is one that the target kept."""
 
     offset: int
@@ -154,7 +154,8 @@ def walk_remains(
     target: Cluster,
 ) -> tuple[int, int, int | None]:
     """Like walk, for a source that has deleted its log past the pair. No record is left to count
-    from, so the last record found is looked for in the rest of the log. Also `Found.lost_from`."""
+    from, so the last record found is looked for in the rest of the log. Also
+    `ResumePoint.lost_from`."""
     pair = outlet.pair
     if last.content is None:
         raise _nothing_to_compare(assignment, pair)
@@ -194,7 +195,7 @@ def walk_remains(
     return least, assignment.leader_epoch, None
 
 
-def _first(last: LastOfOurs, batches: Iterator[Batch]) -> Iterator[_Seen]:
+def _first(last: LastOfOurs, batches: Iterator[Batch]) -> Iterator[_SourceRecord]:
     """The first of the records in `batches`, as many as the target has."""
     seen = 0
     for batch in batches:
@@ -204,7 +205,9 @@ def _first(last: LastOfOurs, batches: Iterator[Batch]) -> Iterator[_Seen]:
             seen += 1
             content = last.comparable(content_of(record))
             timed = content[0] is not None and content[0] >= 0
-            yield _Seen(batch.source_offset(index), batch.leader_epoch, hash(content), timed)
+            yield _SourceRecord(
+                batch.source_offset(index), batch.leader_epoch, hash(content), timed
+            )
 
 
 def count_back(
@@ -214,7 +217,7 @@ def count_back(
     end: int,
     target: Cluster,
     remembered: int | None,
-) -> Found:
+) -> ResumePoint:
     """The place in a target that lost what it had acknowledged (an unclean election): its last
     record of ours tells by its sequence how many relayed records before the pair to go back.
     Raises CausewayError, PairTooHighError."""
@@ -285,7 +288,7 @@ def count_back(
     # The source may have deleted what was to come next: not passed over here, it stops the flow.
     position = min(position, pair.source)
     back = Pair(source=position, target=end, sequence=lost_from)
-    return Found(back, epoch, alone)
+    return ResumePoint(back, epoch, alone)
 
 
 def check_epoch(assignment: Assignment, source: SourceLog) -> None:

@@ -26,7 +26,7 @@ KEEPS_MOVING = "its end keeps moving: another lane is at work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RecoveryRequest:
     """A flow to recover: its assignment with the newest outlets, whether batches may have reached
     the target without an answer, and what its records become. `diverging`: the source's log
     has no entry for the assignment's leader epoch. `damage`: damage that it met often enough.
@@ -55,7 +55,7 @@ class TooEarlyError(CausewayError):
         self.not_before = not_before
 
 
-class Led(NamedTuple):
+class PartitionLeader(NamedTuple):
     """The broker that leads a partition, and its leader epoch (-1 if unknown)."""
 
     node: int
@@ -66,8 +66,8 @@ class Led(NamedTuple):
 class Survey:
     """What both clusters say of all requests' partitions, asked in bulk."""
 
-    source_leaders: Mapping[TopicPartition, Led | CausewayError]
-    target_leaders: Mapping[TopicPartition, Led | CausewayError]
+    source_leaders: Mapping[TopicPartition, PartitionLeader | CausewayError]
+    target_leaders: Mapping[TopicPartition, PartitionLeader | CausewayError]
     source_starts: Mapping[TopicPartition, int | CausewayError]
     source_ends: Mapping[TopicPartition, int | CausewayError]
     target_ends: Mapping[TopicPartition, int | CausewayError]
@@ -76,7 +76,7 @@ class Survey:
     remembered: Mapping[TopicPartition, Mapping[int, int] | CausewayError]
 
     @classmethod
-    def take(cls, requests: Sequence[Request], source: Cluster, target: Cluster) -> Survey:
+    def take(cls, requests: Sequence[RecoveryRequest], source: Cluster, target: Cluster) -> Survey:
         sources = {r.assignment.source_partition: r.assignment.topic_id for r in requests}
         targets = {o.at: o.topic_id for r in requests for o in r.assignment.outlets}
         unsettled = {
@@ -123,7 +123,7 @@ class Survey:
 
 
 def _with_errors(
-    leaders: Mapping[TopicPartition, Led | CausewayError],
+    leaders: Mapping[TopicPartition, PartitionLeader | CausewayError],
     ask: Callable[[set[TopicPartition]], Mapping[TopicPartition, T | CausewayError]],
 ) -> dict[TopicPartition, T | CausewayError]:
     """Asks for the partitions that have a leader: the others would hold up all of them."""
@@ -261,10 +261,10 @@ def _grew_by_ours(
 
 def _leaders(
     cluster: Cluster, expected: Mapping[TopicPartition, str], side: str
-) -> dict[TopicPartition, Led | CausewayError]:
+) -> dict[TopicPartition, PartitionLeader | CausewayError]:
     """The leader of each partition, whose topic must still bear the expected id."""
     topics = cluster.metadata({place.topic for place in expected}).topics
-    leaders: dict[TopicPartition, Led | CausewayError] = {}
+    leaders: dict[TopicPartition, PartitionLeader | CausewayError] = {}
     for place, topic_id in expected.items():
         topic = topics.get(place.topic)
         partition = topic.partitions.get(place.partition) if topic else None
@@ -299,7 +299,7 @@ def _leaders(
                 retriable=True,
             )
         else:
-            leaders[place] = Led(partition.leader, partition.leader_epoch)
+            leaders[place] = PartitionLeader(partition.leader, partition.leader_epoch)
     return leaders
 
 

@@ -16,8 +16,7 @@ from causeway.model import Pair, TopicPartition
 from causeway.operate.verify.compare import compare
 from causeway.operate.verify.outcome import Difference, Kind, Outcome
 from causeway.operate.verify.ranges import Feed, Range
-from causeway.relay.messages import Assignment, TreatmentStep
-from causeway.relay.shares import partition_of
+from causeway.relay import Assignment, TreatmentStep, partition_of
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, damaged, marker
 from tests.harness.world import (
     FOREIGN,

@@ -14,7 +14,7 @@ from causeway.errors import BrokerError, UnreachableError
 from causeway.operate.verify import job, task
 from causeway.operate.verify.outcome import Outcome
 from causeway.operate.verify.task import Answer, Pace, Task, seal
-from causeway.relay.control import SECRET_VARIABLE, new_secret
+from causeway.relay import SECRET_VARIABLE, new_secret
 from tests.unit.operate.verify.test_run import ONE
 
 CLIENT = ClientSettings(

@@ -31,7 +31,9 @@ if __name__ == "__main__":
         # By its name: it is no part of the door, as it loads Arrow and sets its memory pool.
         importlib.import_module("causeway.transform.stage.preload")
     else:
-        import causeway.relay.lane.loop  # noqa: F401
+        from causeway.relay.lane import preload
+
+        preload()
 
     # Else a worker's first collection would write to all that it shares with the others.
     gc.freeze()

@@ -26,8 +26,14 @@ from causeway.records import advance
 from causeway.relay.messages import Assignment
 from causeway.relay.recovery import ours, retrace
 from causeway.relay.recovery.damage import loss_by
-from causeway.relay.recovery.retrace import Found, SourceLog
-from causeway.relay.recovery.survey import KEEPS_MOVING, Led, Request, Survey, not_settled
+from causeway.relay.recovery.retrace import ResumePoint, SourceLog
+from causeway.relay.recovery.survey import (
+    KEEPS_MOVING,
+    PartitionLeader,
+    RecoveryRequest,
+    Survey,
+    not_settled,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +52,7 @@ class ResumedOutlet:
 class Resumption:
     outlets: tuple[ResumedOutlet, ...]
     leader_epoch: int
-    source_leader: Led
+    source_leader: PartitionLeader
     source_end: int
 
 
@@ -80,7 +86,7 @@ class LossError(DivergedError):
 
 
 def recover(
-    requests: Sequence[Request], source: Cluster, target: Cluster
+    requests: Sequence[RecoveryRequest], source: Cluster, target: Cluster
 ) -> dict[TopicPartition, Resumption | CausewayError]:
     """Find the place of each request's flow (all of one link). Blocks; keyed by source partition.
 
@@ -105,7 +111,9 @@ def recover(
     return answers
 
 
-def _recover_one(request: Request, survey: Survey, source: Cluster, target: Cluster) -> Resumption:
+def _recover_one(
+    request: RecoveryRequest, survey: Survey, source: Cluster, target: Cluster
+) -> Resumption:
     assignment = request.assignment
     place = assignment.source_partition
     source_leader = value_of(survey.source_leaders[place])
@@ -163,13 +171,13 @@ def _recover_one(request: Request, survey: Survey, source: Cluster, target: Clus
 
 
 def _find_place(
-    request: Request,
+    request: RecoveryRequest,
     outlet: Outlet,
     source: SourceLog,
     end: int,
     target: Cluster,
     remembered: int | None,
-) -> Found:
+) -> ResumePoint:
     """`remembered`: our last sequence by the broker's memory; None if the broker was not asked."""
     try:
         return _count_on(request, outlet, source, end, target, remembered)
@@ -184,21 +192,21 @@ def _find_place(
 
 
 def _count_on(
-    request: Request,
+    request: RecoveryRequest,
     outlet: Outlet,
     source: SourceLog,
     end: int,
     target: Cluster,
     remembered: int | None,
-) -> Found:
+) -> ResumePoint:
     assignment = request.assignment
     pair, epoch = outlet.pair, assignment.leader_epoch
     exclusive = assignment.is_ours_alone(outlet)
     if outlet.producer_id < 0:
-        return Found(pair, epoch, exclusive)
+        return ResumePoint(pair, epoch, exclusive)
     at_pair = exclusive and end == pair.target
     if at_pair and (not request.unsettled or ours.is_at_pair(outlet, remembered, target)):
-        return Found(pair, epoch, exclusive)
+        return ResumePoint(pair, epoch, exclusive)
     if end < pair.target or at_pair:
         return retrace.count_back(assignment, outlet, source, end, target, remembered)
     last = ours.last_of_ours(assignment, outlet, end, target)
@@ -217,7 +225,7 @@ def _count_on(
             raise ours.PairTooHighError(not_settled(outlet.at, KEEPS_MOVING))
     if last.count == 0:
         moved_on = Pair(source=pair.source, target=end, sequence=pair.sequence)
-        return Found(moved_on, epoch, exclusive)
+        return ResumePoint(moved_on, epoch, exclusive)
     if source.start > pair.source:
         remains = retrace.walk_remains(assignment, last, outlet, end, source, target)
         following, epoch, lost_from = remains
@@ -226,7 +234,7 @@ def _count_on(
         lost_from = None
     sequence = advance(pair.sequence, last.count)
     moved_on = Pair(source=following, target=end, sequence=sequence)
-    return Found(moved_on, epoch, exclusive, last.append_times, lost_from)
+    return ResumePoint(moved_on, epoch, exclusive, last.append_times, lost_from)
 
 
 def _deleted_since(outlet: Outlet, moved: int | None) -> int:

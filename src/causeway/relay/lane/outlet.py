@@ -1,0 +1,343 @@
+"""A target partition of a flow: the batches that wait for it, and those without a response."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from causeway.cluster import is_young
+from causeway.errors import ProtocolError
+from causeway.link_topics import Outlet
+from causeway.model import Pair
+from causeway.records import (
+    HEADER_SIZE,
+    MERGED_BYTES,
+    MERGED_RECORDS,
+    SEQUENCE_SPACE,
+    SMALL_BATCH,
+    Batch,
+    cut,
+    fast_tuple,
+    merge,
+    unpacked_size,
+)
+from causeway.relay.messages import Trace
+
+UNKNOWN = -1
+MAX_MESSAGE_BYTES = 1_048_588  # Kafka's default
+MOST_BREAKS = 64  # between two reports; fewer only make a translation slower
+
+
+class Sent(NamedTuple):
+    """A batch that was sent and not answered yet. `expected`: the base offset it must get where
+    nobody else writes, UNKNOWN elsewhere. `first`, `last`: the source offsets of its first and last
+    record; `next`: of what comes after it; `of_last`: how many the last source record became."""
+
+    sequence: int
+    records: int
+    expected: int
+    first: int
+    last: int
+    next: int
+    leader_epoch: int
+    max_timestamp: int
+    size: int
+    of_last: int = 1
+    codec: int = 0
+
+
+_sent, _pair = fast_tuple(Sent), fast_tuple(Pair)
+
+
+def is_view(batch: Batch) -> bool:
+    """Whether it lies in the answer that it came with."""
+    return type(batch[0]) is memoryview
+
+
+@dataclass(slots=True, eq=False)
+class OutletState:
+    """What a lane knows of one target partition of a flow.
+
+    `pair` is the newest true statement. `sequence` is the next to send; `end` the target offset it
+    should get, while exclusive. Records below source offset `start` are in the target already.
+    `append_times`: the target sets the times (LogAppendTime).
+    Several batches may be in flight up to `remembered_until` (monotonic; see target.py): the broker
+    knows our last sequence.
+    `pending_bytes`: of the batches that wait, `copied_bytes` of which lie in no answer.
+    `breaks`: where the difference of the offsets changed since the last report, both ends of each
+    gap; `straight_to`: up to where it has not changed since. `resumed`: where it went on since the
+    last report after its place was looked for, the lowest such pair. `newest`: source and target
+    offset of the newest record acknowledged, of the first where one became several.
+    `as_is_bytes`: batches up to this size go as they are. `most_unpacked`: without compression a
+    batch may be no larger, as the target refused a larger one; None: any size.
+    """
+
+    spec: Outlet
+    pair: Pair
+    sequence: int
+    start: int
+    end: int
+    exclusive: bool
+    node: int = UNKNOWN
+    pending: deque[Batch] = field(default_factory=deque)
+    pending_bytes: int = 0
+    copied_bytes: int = 0
+    unanswered: int = 0
+    remembered_until: float = 0.0
+    append_times: bool = False
+    as_is_bytes: int = MAX_MESSAGE_BYTES
+    most_unpacked: int | None = None
+    breaks: list[Pair] = field(default_factory=list)
+    straight_to: Pair | None = None
+    resumed: Pair | None = None
+    newest: tuple[int, int] | None = None
+    idempotent: bool = field(init=False)
+    producer: tuple[int, int] = field(init=False)  # id and epoch
+    by_name: tuple[bytes, int] = field(init=False)  # the target partition in a Produce request
+    by_id: tuple[bytes, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Looked up for each batch, where `spec`, a message, is slow.
+        self.idempotent = self.spec.producer_id >= 0
+        self.producer = self.spec.producer_id, self.spec.producer_epoch
+        self.by_name = self.spec.topic.encode(), self.spec.partition
+        self.by_id = bytes.fromhex(self.spec.topic_id), self.spec.partition
+
+    @classmethod
+    def of(cls, spec: Outlet) -> OutletState:
+        pair = spec.pair
+        return cls(
+            spec=spec,
+            pair=pair,
+            sequence=pair.sequence,
+            start=pair.source,
+            end=pair.target,
+            exclusive=spec.exclusive,
+        )
+
+    def may_send(self, now: float) -> bool:
+        return not self.unanswered or now < self.remembered_until or not self.idempotent
+
+    def limit(self, most_bytes: int) -> None:
+        """Batches may have so many bytes, as they are sent."""
+        self.as_is_bytes = most_bytes if self.most_unpacked is None else 0
+
+    def put(self, batch: Batch) -> None:
+        self.put_all((batch,))
+
+    def put_all(self, batches: Sequence[Batch]) -> None:
+        self.pending.extend(batches)
+        self.pending_bytes += sum([len(batch[0]) for batch in batches]) + HEADER_SIZE * len(batches)
+        if copied := [len(each[0]) for each in batches if type(each[0]) is not memoryview]:
+            self.copied_bytes += sum(copied) + HEADER_SIZE * len(copied)
+
+    def put_back(self, batch: Batch) -> None:
+        self.pending.appendleft(batch)
+        self.pending_bytes += batch.size
+        if not is_view(batch):
+            self.copied_bytes += batch.size
+
+    def take(self) -> Batch:
+        batch = self.pending.popleft()
+        self.pending_bytes -= batch.size
+        if not is_view(batch):
+            self.copied_bytes -= batch.size
+        return batch
+
+    def copy_out(self, lies_in: Container[int]) -> None:
+        """What is pending no longer lies in one of these buffers, by `id`."""
+        pending = self.pending
+        for _ in range(len(pending)):
+            batch = pending.popleft()
+            payload = batch.payload
+            if isinstance(payload, memoryview) and id(payload.obj) in lies_in:
+                batch = batch._replace(payload=bytes(payload))
+                self.copied_bytes += batch.size
+            pending.append(batch)
+
+    def drop_pending(self) -> None:
+        self.pending.clear()
+        self.pending_bytes = self.copied_bytes = 0
+
+    def sent(self, batch: Batch) -> Sent:
+        """Account for `batch` as sent with the current sequence."""
+        payload, codec, _, max_timestamp, records, first, following, leader_epoch, offsets, _ = (
+            batch
+        )
+        last, of_last = first + records - 1, 1
+        if offsets is not None:
+            last = offsets[-1]
+            of_last = records - bisect_left(offsets, last)
+        sequence, end = self.sequence, self.end
+        self.unanswered += 1
+        # The broker expires a producer by the time of its last batch, however young the one before.
+        if not self.exclusive and not is_young(max_timestamp):
+            self.remembered_until = 0.0
+        if self.idempotent:
+            self.sequence = (sequence + records) % SEQUENCE_SPACE
+        self.end = end + records
+        return _sent(
+            (
+                sequence,
+                records,
+                end if self.exclusive else UNKNOWN,
+                first,
+                last,
+                following,
+                leader_epoch,
+                max_timestamp,
+                HEADER_SIZE + len(payload),
+                of_last,
+                codec,
+            )
+        )
+
+    def acknowledged(self, sent: Sent, base_offset: int) -> None:
+        start, records, _, first, last, following, _, _, _, of_last, _ = sent
+        end = base_offset + records
+        self.newest = last, end - of_last
+        if not self.idempotent:
+            self.pair = Pair(following, end, 0)
+            return
+        pair = self.pair = _pair((following, end, (start + records) % SEQUENCE_SPACE))
+        behind = pair if following == last + 1 else pair._replace(source=last + 1)
+        if first + records == last + 1 and self.straight_to == (first, base_offset, start):
+            self.straight_to = behind
+        else:
+            self._note_breaks(Pair(first, base_offset, start), behind, records)
+
+    def resume(self, pair: Pair) -> None:
+        """Its place was looked for, and is at `pair`: what was acknowledged after that is lost."""
+        self.pair = self.straight_to = pair
+        self.breaks = [b for b in self.breaks if b.source <= pair.source]
+        if self.resumed is None or pair.source < self.resumed.source:
+            self.resumed = pair
+
+    def _note_breaks(self, start: Pair, end: Pair, records: int) -> None:
+        if start != self.straight_to:
+            if self.straight_to is not None:
+                self.breaks.append(self.straight_to)
+            self.breaks.append(start)
+        if end.source - start.source != records:  # gaps inside
+            self.breaks += (start, end)
+        self.straight_to = end
+        if len(self.breaks) > MOST_BREAKS:
+            del self.breaks[1::2]
+
+    def report(self) -> Outlet:
+        return self.spec.replace(pair=self.pair, exclusive=self.exclusive)
+
+    def trace(self) -> Trace:
+        """What the offset map has to learn since the last report."""
+        breaks, self.breaks = tuple(self.breaks), []
+        resumed, self.resumed = self.resumed, None
+        return Trace(breaks=breaks, resumed=resumed, newest=self.newest)
+
+
+LEAST_BATCH_BYTES: Final = 1024  # refusals by the target make no batch smaller than this
+
+
+def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
+    """The outlet's next batch. If it can be cut, it is no larger than `max_message_bytes`, and
+    without compression no larger than `outlet.most_unpacked`.
+
+    A single record that is too large is sent as it is: the broker's refusal names the reason. A
+    batch that cannot be unpacked is sent as it is, too.
+    """
+    batch = outlet.take()
+    if parts := _parts(outlet, batch, max_message_bytes):
+        for part in reversed(parts):
+            outlet.put_back(part)
+        return next_batch(outlet, max_message_bytes)
+    if batch.size > SMALL_BATCH or not outlet.pending:
+        return batch
+    return _merged(outlet, batch, max_message_bytes)
+
+
+def send_smaller(outlet: OutletState, refused: Sent, max_message_bytes: int) -> bool:
+    """The target refused a batch as too large: make `outlet` send smaller ones from now on. False
+    if batches cannot be smaller.
+
+    Either the target compresses batches again, and this one grew beyond `max_message_bytes`; or the
+    target's limit is lower than that. So the limit without compression becomes `max_message_bytes`.
+    Each further refusal halves it.
+    """
+    if refused.first == refused.last:
+        return False
+    if outlet.most_unpacked is not None:
+        before, most = outlet.most_unpacked, outlet.most_unpacked // 2
+    elif refused.codec:
+        before, most = sys.maxsize, max_message_bytes
+    else:
+        before, most = refused.size, refused.size // 2
+    most = max(most, LEAST_BATCH_BYTES)
+    if most >= before:
+        return False
+    outlet.as_is_bytes, outlet.most_unpacked = 0, most
+    return True
+
+
+def _parts(outlet: OutletState, batch: Batch, max_message_bytes: int) -> list[Batch]:
+    """The parts in which `batch` must be sent; none if it is sent as it is."""
+    if batch.records < 2:
+        return []
+    count = -(-batch.size // max_message_bytes)
+    try:
+        if (most := outlet.most_unpacked) is not None:
+            count = max(count, -(-unpacked_size(batch) // most))
+        if count < 2 or not (indexes := _cuts(batch, count)):
+            return []
+        return cut(batch, indexes)
+    except ProtocolError:
+        return []
+
+
+def _cuts(batch: Batch, count: int) -> list[int]:
+    """The indexes at which a batch is cut into `count` parts of about as many records each.
+
+    The records that one source record became stay together, so there may be fewer parts.
+    """
+    even = {batch.records * number // count for number in range(1, count)} - {0}
+    offsets = batch.offsets
+    if offsets is None:
+        return sorted(even)
+    allowed = [at for at in range(1, batch.records) if offsets[at] != offsets[at - 1]]
+    if not allowed:
+        return []
+    last = len(allowed) - 1
+    return sorted({allowed[min(bisect_left(allowed, at), last)] for at in even})
+
+
+def _merged(outlet: OutletState, batch: Batch, max_message_bytes: int) -> Batch:
+    """`batch` and the small neighbours behind it, as far as they make one batch."""
+    room = min(MERGED_BYTES, max_message_bytes)
+    if outlet.most_unpacked is not None:
+        if batch.codec:  # merged they may be too large without compression, and be cut again
+            return batch
+        room = min(room, outlet.most_unpacked)
+    room -= batch.size
+    run, count = [batch], batch.records
+    while outlet.pending:
+        following = outlet.pending[0]
+        room -= following.size - HEADER_SIZE
+        count += following.records
+        if (
+            following.size > SMALL_BATCH
+            or following.codec != batch.codec
+            or room < 0
+            or count > MERGED_RECORDS
+        ):
+            break
+        run.append(outlet.take())
+    if len(run) == 1:
+        return batch
+    merged, taken = merge(run)
+    if merged.size > max_message_bytes:  # compressed again they may take more room than before
+        merged, taken = batch, 1
+    for one in reversed(run[taken:]):
+        outlet.put_back(one)
+    return merged
