@@ -4,7 +4,8 @@ them."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from causeway.schemas import copying
@@ -38,6 +39,43 @@ class CopyRound:
     waiting: frozenset[str] = frozenset()
     clashing: frozenset[str] = frozenset()
     items: Mapping[str, str] = field(default_factory=dict)
+
+
+class RoundResults:
+    """Collects the results of a round, subject by subject."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, str] = {}
+        self.waiting: set[str] = set()
+        self.clashing: set[str] = set()
+
+    @contextmanager
+    def subject(self, name: str) -> Iterator[None]:
+        """Records the errors of its block for the subject `name`. Raises UnansweredError if the
+        registry as a whole does not answer."""
+        try:
+            yield
+        except RegistryRefusedError as error:
+            self.clash(name, f"the target's registry refuses: {error.reason}")
+        except CircularError as error:
+            self.clash(name, error.reason)
+        except UnansweredError as error:
+            if error.passing:
+                raise
+            self.items[name] = error.reason
+            self.waiting.add(name)
+
+    def clash(self, name: str, reason: str) -> None:
+        self.items[name] = reason
+        self.clashing.add(name)
+
+    def round(self, copied: int) -> CopyRound:
+        return CopyRound(
+            copied=copied,
+            waiting=frozenset(self.waiting),
+            clashing=frozenset(self.clashing),
+            items=self.items,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,32 +145,19 @@ class Copier:
     def run(self, pairs: Iterable[SubjectPair]) -> CopyRound:
         """Carries out the plans."""
         plans, sources, looked = self.plans(pairs)
-        items = dict(looked.items)
-        waiting = set(looked.waiting)
-        clashing = {each.pair.target for each in plans if each.clash is not None}
-        items |= {each.pair.target: each.clash for each in plans if each.clash is not None}
+        results = RoundResults()
+        results.items.update(looked.items)
+        results.waiting.update(looked.waiting)
+        for each in plans:
+            if each.clash is not None:
+                results.clash(each.pair.target, each.clash)
         for each, change in copying.in_order(plans):
-            subject = each.pair.target
-            if subject in waiting or subject in clashing:
-                continue
-            try:
-                self._carry_out(change)
-            except RegistryRefusedError as error:
-                items[subject] = f"the target's registry refuses: {error.reason}"
-                clashing.add(subject)
-            except UnansweredError as error:
-                if error.passing:
-                    raise
-                items[subject] = error.reason
-                waiting.add(subject)
-        good = [each.pair for each in plans if each.pair.target not in items]
+            if each.pair.target not in results.items:
+                with results.subject(each.pair.target):
+                    self._carry_out(change)
+        good = [each.pair for each in plans if each.pair.target not in results.items]
         self._done |= {pair: sources[pair] for pair in good}
-        return CopyRound(
-            copied=len(good),
-            waiting=frozenset(waiting),
-            clashing=frozenset(clashing),
-            items=items,
-        )
+        return results.round(len(good))
 
     def _without_circles(self, plan: SubjectPlan, sources: Mapping[str, Subject]) -> SubjectPlan:
         """`plan`, or a clash if a version that it registers refers to itself through others."""

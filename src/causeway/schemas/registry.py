@@ -141,12 +141,7 @@ class SchemaRegistry:
     def id_of_guid(self, guid: str) -> int | None:
         """None: the GUID is unknown here, or the registry has no GUIDs. A GUID is the same in every
         context, an id is not."""
-        try:
-            found = self._client.get(f"/schemas/guids/{guid}/ids")
-        except UnansweredError as error:
-            if not error.missing:
-                raise
-            return None
+        found = self._optional(f"/schemas/guids/{guid}/ids")
         own = self._prefix.strip(":") or "."
         ids = sorted(
             int(each["id"])
@@ -178,12 +173,7 @@ class SchemaRegistry:
 
     def mode(self, subject: str) -> str | None:
         """The mode in force, None if the registry has no modes."""
-        try:
-            found = self._client.get(f"/mode/{_name(subject)}?defaultToGlobal=true")
-        except UnansweredError as error:
-            if not error.missing:
-                raise
-            return None
+        found = self._optional(f"/mode/{_name(subject)}?defaultToGlobal=true")
         return None if found is None else str(found.get("mode"))
 
     def set_mode(self, subject: str, mode: str, *, force: bool = False) -> None:
@@ -202,6 +192,15 @@ class SchemaRegistry:
             self._client.ask("DELETE", path)
         else:
             self._client.ask("PUT", path, {"compatibility": level})
+
+    def _optional(self, path: str) -> Any:
+        """None also if the registry does not have this part of the interface."""
+        try:
+            return self._client.get(path)
+        except UnansweredError as error:
+            if not error.missing:
+                raise
+            return None
 
     def _version(self, found: Mapping[str, Any]) -> SubjectVersion:
         return SubjectVersion(

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from causeway.schemas.client import RegistryRefusedError, UnansweredError
-from causeway.schemas.copier import CopyRound
+from causeway.schemas.client import UnansweredError
+from causeway.schemas.copier import CopyRound, RoundResults
 from causeway.schemas.copying import SubjectPair
-from causeway.schemas.registry import CircularError, Schema, SchemaRegistry, SubjectVersion, Trail
+from causeway.schemas.registry import Schema, SchemaRegistry, SubjectVersion, Trail
 
 
 class IdTranslator:
@@ -60,31 +60,13 @@ class IdTranslator:
     def run(self, pairs: Iterable[SubjectPair]) -> CopyRound:
         """Registers all missing versions of `pairs`. Deletions and compatibility levels there
         belong to the clients that register there."""
-        items: dict[str, str] = {}
-        waiting, clashing, copied = set(), set(), 0
+        results, copied = RoundResults(), 0
         for pair in pairs:
-            try:
+            with results.subject(pair.target):
                 for number in self._source.versions(pair.source):
                     self.there(pair, number)
-            except RegistryRefusedError as error:
-                items[pair.target] = f"the target's registry refuses: {error.reason}"
-                clashing.add(pair.target)
-            except CircularError as error:
-                items[pair.target] = error.reason
-                clashing.add(pair.target)
-            except UnansweredError as error:
-                if error.passing:
-                    raise
-                items[pair.target] = error.reason
-                waiting.add(pair.target)
-            else:
                 copied += 1
-        return CopyRound(
-            copied=copied,
-            waiting=frozenset(waiting),
-            clashing=frozenset(clashing),
-            items=items,
-        )
+        return results.round(copied)
 
     def missing(self, pair: SubjectPair) -> list[int]:
         """The source's versions that are not on the target; writes nothing."""

@@ -9,7 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from kafka.partitioner.default import murmur2
 from pyspark import TaskContext
@@ -209,7 +210,7 @@ class _SparkWriter:
             before = ledger.marks(cluster, [name]).get(name) if self._marks else None
             digest = RowsDigest()
             if before is not None and before.batch >= batch:
-                for one in _chain(first, batches):
+                for one in chain([first], batches):
                     for row in rows(one):
                         digest.add(row)
                 if before.batch == batch:
@@ -222,7 +223,7 @@ class _SparkWriter:
                     cluster, own, self._options.topic, self._options.codec, task
                 )
                 with outbox.open():
-                    for one in _chain(first, batches):
+                    for one in chain([first], batches):
                         for row in rows(one):
                             digest.add(row)
                             outbox.put(row)
@@ -243,7 +244,11 @@ class _SparkWriter:
                 topics=tuple(outbox.topics),
             )
 
-    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(  # Spark names a batch only for streams
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int | None = None,  # noqa: N803
+    ) -> None:
         done = [message for message in messages if isinstance(message, TaskCommit)]
         open_ones = [message for message in done if message.transaction is not None]
         if not done:
@@ -276,17 +281,16 @@ class _SparkWriter:
         if topics:
             ledger.note_batch(cluster, write, batch, tasks, sorted(topics))
 
-    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def abort(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int | None = None,  # noqa: N803
+    ) -> None:
         done = [message for message in messages if isinstance(message, TaskCommit)]
         open_ones = [message for message in done if message.transaction is not None]
         if open_ones:
             with self._open() as cluster:
                 _end_each(cluster, open_ones, commit=False)
-
-
-def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def _end_each(
@@ -315,12 +319,6 @@ class BatchWriter(_SparkWriter, DataSourceArrowWriter):  # type: ignore[misc]
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         return self._write(iterator, self._name, self._options.batch)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._commit(messages)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._abort(messages)
-
 
 class StreamWriter(_SparkWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """A query is identified by its id, which its checkpoint keeps; a batch by its number."""
@@ -335,9 +333,3 @@ class StreamWriter(_SparkWriter, DataSourceStreamArrowWriter):  # type: ignore[m
         query = context.getLocalProperty(_QUERY_ID)
         batch = context.getLocalProperty(_BATCH_ID)
         return self._write(iterator, ledger.write_name(query), int(batch))
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        self._commit(messages)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        self._abort(messages)

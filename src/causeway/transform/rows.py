@@ -36,6 +36,22 @@ OUTPUT = (
 )
 
 
+def record_fields() -> list[tuple[str, pa.DataType]]:
+    """The Arrow columns of a record, in INPUT and OUTPUT."""
+    import pyarrow as pa
+
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    return [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(header)),
+    ]
+
+
 def packed(records: pa.RecordBatch) -> bytes:
     """Serialises records that need no Spark, for the marker that closes their chunk."""
     import pyarrow as pa

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from causeway.transform.plan.catalyst import Catalyst, Node, each, name
+from causeway.transform.plan.catalyst import Catalyst, Node, each, name, type_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -64,7 +64,7 @@ def problem(expression: Node, parse: Any) -> str | None:
     """Why the expression would read the clock; None if it does not. `parse`: Spark's parser of
     expressions."""
     kind = name(expression)
-    if kind == "Literal" and _type(expression) in _TIMES:
+    if kind == "Literal" and type_of(expression) in _TIMES:
         text = _typed_text(expression, parse)
         return None if text is None or not reads_clock(text) else _constant(expression, text)
     if kind == "Cast":
@@ -85,7 +85,7 @@ def takes_times(expression: Node) -> bool:
     """Whether the expression makes a timestamp from a record's text, which may have no date."""
     return (
         name(expression) == "Cast"
-        and _type(expression) == "timestamp"
+        and type_of(expression) == "timestamp"
         and _is_text(expression.child())
         and not expression.child().foldable()
     )
@@ -150,7 +150,7 @@ def _any_without_date(column: Column, probe: Any) -> Column:
 
 
 def _of_cast(cast: Node) -> str | None:
-    child, to = cast.child(), _type(cast)
+    child, to = cast.child(), type_of(cast)
     if _is_text(child):
         if to not in _TIMES or not child.foldable():
             return None
@@ -172,7 +172,7 @@ def _only_timestamps(given: dict[str, Any]) -> bool:
 
 
 def _constant(node: Node, text: str) -> str:
-    to = _type(node).upper()
+    to = type_of(node).upper()
     return (
         f"the {to} of the constant '{text.strip()}' {_WHEN}, and a record must become the same "
         "whenever it is sent again (write a whole date)"
@@ -203,12 +203,8 @@ def _evaluated(expression: Node) -> str | None:
     return None if found is None else str(found)
 
 
-def _type(node: Node) -> str:
-    return str(node.dataType().simpleString())
-
-
 def _is_text(node: Node) -> bool:
-    return _type(node).startswith(("string", "varchar", "char"))
+    return type_of(node).startswith(("string", "varchar", "char"))
 
 
 def _has_timestamp(node: Node) -> bool:

@@ -21,6 +21,7 @@ from causeway.transform.plan.catalyst import (
     name,
     place,
     references,
+    type_of,
 )
 from causeway.transform.rows import SECRETS
 from causeway.transform.udfs import cannot_guard
@@ -227,7 +228,7 @@ class _Examiner:
         secret = {at for at, child in enumerate(children) if self._carries(child)}
         if not secret or secret <= _DIGESTS.get(kind, frozenset()):
             return False
-        if kind in _PREPARE and str(expression.dataType().simpleString()) in ("string", "binary"):
+        if kind in _PREPARE and type_of(expression) in ("string", "binary"):
             return True
         what = f"`{expression.prettyName()}` might show a secret"
         self._problem(expression, f"{what} ({_ONLY_DIGESTS})")

@@ -8,7 +8,7 @@ from math import isnan
 from typing import Any
 
 from causeway.transform import queries as ex
-from causeway.transform.plan.catalyst import Node, conjuncts, each, id_of, name
+from causeway.transform.plan.catalyst import Node, conjuncts, each, id_of, name, type_of
 from causeway.transform.plan.outputs import Projected
 from causeway.transform.plan.prelude import RecordPart
 from causeway.transform.plan.refusals import Facts
@@ -151,7 +151,7 @@ class _PlanReader:
             return None
         columns = (one for one in each(plan.output()) if str(one.name()).lower() == projected.name)
         column = next(columns)
-        if _type(column) != "string" and column.dataType().typeName() != "struct":
+        if type_of(column) != "string" and column.dataType().typeName() != "struct":
             raise UnknownError
         found = self._column(column)
         if isinstance(found, ex.Whole):
@@ -185,7 +185,7 @@ class _PlanReader:
         names = [str(_constant(one)) for one in children[::2]]
         if len({*names}) < len(names) or not all(map(_NAME.fullmatch, names)):
             raise UnknownError
-        if any(_type(one) == "double" for one in children[1::2]):
+        if any(type_of(one) == "double" for one in children[1::2]):
             raise UnknownError  # Java writes doubles in another way
         values = [self.expression(one) for one in children[1::2]]
         return ex.JsonStruct(tuple(zip(names, values, strict=True)))
@@ -200,7 +200,7 @@ class _PlanReader:
 
     def expression(self, node: Node) -> Expression:
         """Raises UnknownError."""
-        if _type(node) not in _TYPES:
+        if type_of(node) not in _TYPES:
             raise UnknownError
         kind = name(node)
         if (sign := _COMPARISONS.get(kind)) is not None:
@@ -235,7 +235,7 @@ class _PlanReader:
         return read(node)
 
     def _compared(self, node: Node) -> tuple[Expression, Expression]:
-        if _type(node.left()) != _type(node.right()):
+        if type_of(node.left()) != type_of(node.right()):
             raise UnknownError
         return self._pair(node)
 
@@ -295,7 +295,7 @@ class _PlanReader:
 
     def _digest(self, node: Node) -> Expression:
         data, bits = each(node.children())
-        if name(data) != "Cast" or _type(data.child()) != "string" or name(bits) != "Literal":
+        if name(data) != "Cast" or type_of(data.child()) != "string" or name(bits) != "Literal":
             raise UnknownError
         size = _constant(bits)
         if not isinstance(size, int) or size not in ex.DIGESTS:
@@ -309,7 +309,7 @@ class _PlanReader:
         return self.expression(whole)
 
     def _cast(self, node: Node) -> Expression:
-        before, after = _type(node.child()), _type(node)
+        before, after = type_of(node.child()), type_of(node)
         if before == "void":
             if name(node.child()) != "Literal":
                 raise UnknownError  # raise_error() is of that type, too
@@ -328,7 +328,7 @@ class _PlanReader:
     def _in(self, node: Node) -> Expression:
         x, *values = each(node.children())
         # The result of NULL in an empty list depends on settings.
-        if not values or any(_type(one) != _type(x) for one in values):
+        if not values or any(type_of(one) != type_of(x) for one in values):
             raise UnknownError
         found = [self.expression(one) for one in values]
         constants = tuple(one.value for one in found if isinstance(one, ex.Constant))
@@ -338,7 +338,7 @@ class _PlanReader:
 
     def _like(self, node: Node) -> Expression:
         x, pattern = each(node.children())
-        if name(pattern) != "Literal" or _type(x) != _type(pattern):
+        if name(pattern) != "Literal" or type_of(x) != type_of(pattern):
             raise UnknownError
         text = _constant(pattern)
         if not isinstance(text, str) or "_" in text or str(node.escapeChar()) in text:
@@ -346,17 +346,13 @@ class _PlanReader:
         return ex.Applied("like", (self.expression(x),), tuple(text.split("%")))
 
     def _of_texts(self, function: str, node: Node) -> Expression:
-        if _type(node.left()) != "string" or _type(node.right()) != "string":
+        if type_of(node.left()) != "string" or type_of(node.right()) != "string":
             raise UnknownError
         return ex.Applied(function, self._pair(node))
 
 
-def _type(node: Node) -> str:
-    return str(node.dataType().simpleString())
-
-
 def _constant(node: Node) -> ex.Scalar:
-    if _type(node) not in _TYPES:
+    if type_of(node) not in _TYPES:
         raise UnknownError
     value = node.value()
     if isinstance(value, float) and isnan(value):

@@ -141,10 +141,10 @@ class _RuleText:
         required = self._accept("required") or (False if self._accept("optional") else None)
         left = self._next()
         if left is not None:
-            self._at = left.at
-            self._fail(
+            self._fail_at(
+                left,
                 "expected required, optional or the rule's end (a semicolon or a new line), "
-                f"not {left.text!r}"
+                f"not {left.text!r}",
             )
         return TransformRule(self._number, self._start + 1, path, kind, required)
 
@@ -186,8 +186,9 @@ class _RuleText:
                 case "only":
                     chosen = self._require("letters, digits, or the characters in quotes")
                     if not chosen.quoted and chosen.text not in ("letters", "digits"):
-                        self._at = chosen.at
-                        self._fail("expected letters, digits, or the characters in quotes")
+                        self._fail_at(
+                            chosen, "expected letters, digits, or the characters in quotes"
+                        )
                     only = f"'{chosen.text}" if chosen.quoted else chosen.text
                     if only == "'":
                         self._fail_before("expected at least one character")
@@ -195,10 +196,10 @@ class _RuleText:
                     self._at = token.at
                     break
                 case _:
-                    self._at = token.at
-                    self._fail(
+                    self._fail_at(
+                        token,
                         "expected keep, with, only, required, optional or the rule's end, "
-                        f"not {token.text!r}"
+                        f"not {token.text!r}",
                     )
         if domain and (first or last):
             self._fail("expected either `keep domain`, or first and last characters")
@@ -226,8 +227,9 @@ class _RuleText:
             elif token.text in ALPHABETS:
                 alphabet = ALPHABETS[token.text]
             else:
-                self._at = token.at
-                self._fail(f"expected {names}, or the characters in quotes, not {token.text!r}")
+                self._fail_at(
+                    token, f"expected {names}, or the characters in quotes, not {token.text!r}"
+                )
         self._expect("with")
         return Tokenise(key=self._secret(), alphabet=alphabet)
 
@@ -388,7 +390,10 @@ class _RuleText:
         return float(token.text) if "." in token.text else int(token.text)
 
     def _fail_before(self, cause: str) -> NoReturn:
-        self._at = self._last.at
+        self._fail_at(self._last, cause)
+
+    def _fail_at(self, token: _Token, cause: str) -> NoReturn:
+        self._at = token.at
         self._fail(cause)
 
     def _fail(self, cause: str) -> NoReturn:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from causeway.transform.schema_formats.avro_types import kind_of, resolved
 from causeway.transform.schema_formats.registry import MisfitError
 
 DEEPEST = 100  # nested records, arrays and maps; the limit of Protobuf's readers
@@ -83,9 +84,8 @@ class Bounds:
                 _VALUE + names + max((one.cost for one in branches), default=0),
                 max((one.depth for one in branches), default=0),
             )
-        if isinstance(schema, str) and schema in self._names:
-            schema = self._names[schema]
-        match _kind(schema):
+        schema = resolved(schema, self._names)
+        match kind_of(schema):
             case "record" | "error":
                 return self._shape_of_record(schema)
             case "array" | "map" as kind:
@@ -125,9 +125,8 @@ class Bounds:
     def _of(self, schema: Any) -> _Walk:
         if isinstance(schema, list):
             return _union([self._of(branch) for branch in schema])
-        if isinstance(schema, str) and schema in self._names:
-            schema = self._names[schema]
-        match _kind(schema):
+        schema = resolved(schema, self._names)
+        match kind_of(schema):
             case "record" | "error":
                 return self._record(schema)
             case "array":
@@ -270,10 +269,6 @@ def _blocks(item: _Walk, *, empty: bool) -> _Walk:
                 at = item(state, at, depth + 1)
 
     return walk
-
-
-def _kind(schema: Any) -> str:
-    return str(schema["type"]) if isinstance(schema, dict) else str(schema)
 
 
 def _name(schema: Any) -> Any:

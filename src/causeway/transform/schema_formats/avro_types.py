@@ -229,9 +229,6 @@ class Paths:
         steps = (step for path in paths for step in path)
         self._wanted = {step.name for step in steps if isinstance(step, FieldStep)}
 
-    def resolved(self, schema: Any) -> Any:
-        return self._names.get(schema, schema) if isinstance(schema, str) else schema
-
     def shown(self, record: Any) -> dict[str, str]:
         """The names of a record's fields for rules, by their own names."""
         found = {field["name"]: field["name"] for field in record["fields"]}
@@ -252,9 +249,9 @@ class Paths:
     def lead_on(self, schema: Any, path: Steps, wrappers: Wrappers, *, ends: bool = True) -> bool:
         """Whether a record of `schema` can have the path, with the wrappers of unions given by
         `wrappers`. `ends`: the path may end at a wrapper."""
-        schema = self.resolved(schema)
+        schema = resolved(schema, self._names)
         if isinstance(schema, list):
-            branches = [self.resolved(one) for one in schema]
+            branches = [resolved(one, self._names) for one in schema]
             return any(
                 self._through(branch, name, path, wrappers, ends)
                 for branch, name in zip(branches, wrappers(branches), strict=True)

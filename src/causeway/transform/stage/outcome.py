@@ -21,7 +21,16 @@ import pyarrow.compute as pc
 from causeway.config import NOT_A_PARTITION, most_partitions
 from causeway.records import Batch, pack
 from causeway.transform.channel import ChunkOutcome, OutletBatch, Refusal
-from causeway.transform.rows import MISSING, REASON, SEEN, Found, counted, plus, staying
+from causeway.transform.rows import (
+    MISSING,
+    REASON,
+    SEEN,
+    Found,
+    counted,
+    plus,
+    record_fields,
+    staying,
+)
 
 Ints = npt.NDArray[np.int64]
 RECORD_OVERHEAD, HEADER_OVERHEAD = 36, 10  # the most bytes of lengths and numbers
@@ -268,18 +277,7 @@ def batch_of(columns: Columns) -> pa.RecordBatch:
 
 # The rows of a chunk if Spark has dropped all records that it got.
 _ROWS = pa.schema(
-    [
-        (REASON, pa.string()),
-        (SEEN, pa.int64()),
-        (MISSING, pa.int64()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
+    [(REASON, pa.string()), (SEEN, pa.int64()), (MISSING, pa.int64()), *record_fields()]
 )
 
 

@@ -20,6 +20,7 @@ from causeway.transform.rows import (
     TEXTS,
     Found,
     packed,
+    record_fields,
 )
 from causeway.transform.schema_formats import Schemas
 
@@ -65,18 +66,11 @@ class Rows:
         """`read_as`: the DataTypes that Spark reads the JSON of a part as."""
         import pyarrow as pa
 
-        header = pa.struct([("key", pa.string()), ("value", pa.binary())])
         types: dict[str, pa.DataType] = {
             CHUNK: pa.int64(),
             MARK: pa.string(),
             REASON: pa.string(),
-            "topic": pa.string(),
-            "partition": pa.int32(),
-            "offset": pa.int64(),
-            "timestamp": pa.timestamp("us", "UTC"),
-            "key": pa.binary(),
-            "value": pa.binary(),
-            "headers": pa.list_(header),
+            **dict(record_fields()),
         }
         types |= {name: pa.int64() if name == LACKING else pa.string() for name in texts}
         if secrets:
