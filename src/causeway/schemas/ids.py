@@ -42,10 +42,10 @@ def find_schema_id(part: str, data: bytes | None, headers: Sequence[Header]) -> 
     """The schema id of the key or value `data`; None if it has none."""
     at = _header(HEADERS[part], headers) if headers else None
     if at is not None:
-        told = headers[at][1] or b""
-        if len(told) >= _GUID_BYTES and told[0] == 1:
-            return SchemaId(str(uuid.UUID(bytes=told[1:_GUID_BYTES])), at)
-        return None if (id := _id(told)) is None else SchemaId(id, at)
+        header = headers[at][1] or b""
+        if len(header) >= _GUID_BYTES and header[0] == 1:
+            return SchemaId(str(uuid.UUID(bytes=header[1:_GUID_BYTES])), at)
+        return None if (id := _id(header)) is None else SchemaId(id, at)
     return None if data is None or (id := _id(data)) is None else SchemaId(id, None)
 
 

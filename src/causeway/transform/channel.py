@@ -14,7 +14,7 @@ does this for all transforms of the lane. Each worker answers chunks in their or
     piece       = 4-byte big-endian length, AES-256-GCM of a piece of the stream of frames
 
 Each connection and direction has its own key, from HKDF of the control secret and the random bytes
-of both ends, and counts its pieces. So nobody without the secret can read, make or replay a piece.
+of both ends, and counts its pieces. So a piece cannot be read, made or replayed without the secret.
 An address is `@` and the name of an abstract Unix socket, or host:port.
 """
 

@@ -148,8 +148,6 @@ class _RuleText:
             )
         return TransformRule(self._number, self._start + 1, path, kind, required)
 
-    # After the path
-
     def _condition(self) -> DropRecord:
         self._expect("is")
         negated = self._accept("not")
@@ -170,15 +168,13 @@ class _RuleText:
         while (token := self._next()) is not None:
             match token.text:
                 case "keep":
-                    what = self._word("first, last or domain")
+                    what = self._choice("first", "last", "domain")
                     if what == "first":
                         first = self._count()
                     elif what == "last":
                         last = self._count()
-                    elif what == "domain":
-                        domain = True
                     else:
-                        self._fail_before(f"expected first, last or domain, not {what!r}")
+                        domain = True
                 case "with":
                     char = self._quoted("the character to mask with, in quotes")
                     if len(char) != 1 or char.isspace():
@@ -210,9 +206,7 @@ class _RuleText:
         key = self._secret()
         form = "hex"
         if self._accept("as"):
-            form = self._word("hex or base64")
-            if form not in ("hex", "base64"):
-                self._fail_before(f"expected hex or base64, not {form!r}")
+            form = self._choice("hex", "base64")
         return Hash(key=key, form=cast('Literal["hex", "base64"]', form))
 
     def _tokenise(self) -> Tokenise:
@@ -239,9 +233,7 @@ class _RuleText:
         where = "header" if path.steps is None else "field"
         if self._accept("id"):
             self._expect("in")
-            where = self._word("field or header")
-            if where not in ("field", "header"):
-                self._fail_before(f"expected field or header, not {where!r}")
+            where = self._choice("field", "header")
         return Encrypt(key=key, id_in=cast('Literal["field", "header"]', where))
 
     def _generalise(self) -> Generalise:
@@ -257,8 +249,6 @@ class _RuleText:
         if unit not in _UNITS:
             self._fail_before(f"expected {', '.join(_UNITS)}, or `ranges of` a number")
         return Generalise(unit=cast('Literal["year", "month", "day", "hour"]', unit))
-
-    # Paths
 
     def _path(self) -> RulePath:
         self._skip_space()
@@ -317,8 +307,6 @@ class _RuleText:
             return FieldStep(name_found[0])
         return None
 
-    # Tokens
-
     def _skip_space(self) -> None:
         while self._at < len(self._text) and self._text[self._at].isspace():
             self._at += 1
@@ -347,6 +335,13 @@ class _RuleText:
             self._fail_before(f"expected {expected}")
         return token.text
 
+    def _choice(self, *allowed: str) -> str:
+        expected = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+        word = self._word(expected)
+        if word not in allowed:
+            self._fail_before(f"expected {expected}, not {word!r}")
+        return word
+
     def _accept(self, word: str) -> bool:
         at = self._at
         token = self._next()
@@ -361,9 +356,10 @@ class _RuleText:
             self._fail(f"expected {word!r}")
 
     def _count(self) -> int:
-        word = self._word("a whole number, 1 or more")
+        expected = "a whole number, 1 or more"
+        word = self._word(expected)
         if not re.fullmatch(r"[1-9][0-9]{0,8}", word):
-            self._fail_before(f"expected a whole number, 1 or more, not {word!r}")
+            self._fail_before(f"expected {expected}, not {word!r}")
         return int(word)
 
     def _quoted(self, expected: str) -> str:

@@ -266,13 +266,13 @@ class OutcomeReader:
             at = row + 1
             if mark := marks[row].as_py():
                 rows, self._rows = self._rows, []
-                told = json.loads(mark)
+                fields = json.loads(mark)
                 if self._schemas is not None:
-                    rows = [encoded(each, self._schemas, told["topic"]) for each in rows]
+                    rows = [encoded(each, self._schemas, fields["topic"]) for each in rows]
                 data = batch.column("value")[row].as_py()
                 treated = None if data is None else unpacked(data)
                 number = batch.column(CHUNK)[row].as_py()
-                yield outcome_of(number, told, rows, treated, self._why_not)
+                yield outcome_of(number, fields, rows, treated, self._why_not)
         if at < batch.num_rows:
             self._rows.append(batch.slice(at))
 
