@@ -55,7 +55,7 @@ class RegistryRefusedError(Exception):
         self.reason = reason
 
 
-class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
+class _NoRegistryRedirect(urllib.request.HTTPRedirectHandler):
     """A redirect could lead to a server that must not get the password."""
 
     def redirect_request(self, *_: Any) -> None:
@@ -77,7 +77,7 @@ class RegistryClient:
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         context = ssl.create_default_context(cadata=settings["ca_pem"])
         handler = urllib.request.HTTPSHandler(context=context)
-        self._opener = urllib.request.build_opener(handler, _RefuseRedirects)
+        self._opener = urllib.request.build_opener(handler, _NoRegistryRedirect)
 
     def get(self, path: str) -> Any:
         """The JSON of the answer, None for an unknown object. Raises UnansweredError."""

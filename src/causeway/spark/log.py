@@ -39,7 +39,7 @@ Offsets = dict[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetRange:
+class ReadRange:
     """Offsets `start` up to, not including, `end`."""
 
     tp: TopicPartition
@@ -120,7 +120,7 @@ def resolved(
     return found
 
 
-def split(ranges: Collection[OffsetRange], least: int | None) -> list[OffsetRange]:
+def split(ranges: Collection[ReadRange], least: int | None) -> list[ReadRange]:
     """At least `least` ranges, if there are as many offsets, of about equal length."""
     ranges = [part for part in ranges if part.end > part.start]
     if least is None or len(ranges) >= least:
@@ -132,7 +132,7 @@ def split(ranges: Collection[OffsetRange], least: int | None) -> list[OffsetRang
         count = min(length, max(1, math.ceil(length * least / total)))
         cuts = [whole.start + length * i // count for i in range(count + 1)]
         parts += [
-            OffsetRange(tp=whole.tp, start=cuts[i], end=cuts[i + 1])
+            ReadRange(tp=whole.tp, start=cuts[i], end=cuts[i + 1])
             for i in range(count)
             if cuts[i + 1] > cuts[i]
         ]

@@ -36,7 +36,7 @@ from causeway.errors import BrokerError, ConfigError
 from causeway.model import TopicPartition
 from causeway.spark import columns
 from causeway.spark import log as ranges
-from causeway.spark.log import OffsetRange, Offsets, read_range
+from causeway.spark.log import ReadRange, Offsets, read_range
 from causeway.spark.options import Options, connection, read_options, refuse_secrets
 from causeway.spark.writer import BatchWriter, StreamWriter
 from causeway.wire import Deadline
@@ -50,7 +50,7 @@ Nested = Mapping[str, Mapping[str, int]]  # topic -> partition (as text) -> offs
 class ReadTask(InputPartition):  # type: ignore[misc]
     """What one task reads; None if there is nothing at all."""
 
-    def __init__(self, value: OffsetRange | None) -> None:
+    def __init__(self, value: ReadRange | None) -> None:
         super().__init__(value)
 
 
@@ -68,7 +68,7 @@ class _SparkReader:
         return Cluster(connection(self._raw, "read"))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        part: OffsetRange | None = partition.value
+        part: ReadRange | None = partition.value
         if part is None:
             return
         with self._open() as cluster:
@@ -111,7 +111,7 @@ class BatchReader(_SparkReader, DataSourceReader):  # type: ignore[misc]
                     tp: max(start[tp], found[tp]) if found[tp] >= 0 else start[tp] for tp in tps
                 }
         whole = [
-            _narrowed(OffsetRange(tp=tp, start=start[tp], end=end[tp]), self._filters) for tp in tps
+            _narrowed(ReadRange(tp=tp, start=start[tp], end=end[tp]), self._filters) for tp in tps
         ]
         parts = ranges.split(whole, options.min_partitions)
         return [ReadTask(part) for part in parts] or [ReadTask(None)]
@@ -136,7 +136,7 @@ def _may_hold(tp: TopicPartition, one: Filter) -> bool:
     return not isinstance(one, In) or own in one.value
 
 
-def _narrowed(part: OffsetRange, filters: Iterable[Filter]) -> OffsetRange:
+def _narrowed(part: ReadRange, filters: Iterable[Filter]) -> ReadRange:
     start, end = part.start, part.end
     for one in filters:
         if getattr(one, "attribute", None) != ("offset",):
@@ -152,7 +152,7 @@ def _narrowed(part: OffsetRange, filters: Iterable[Filter]) -> OffsetRange:
                 end = min(end, value)
             case LessThanOrEqual(value=value):
                 end = min(end, value + 1)
-    return OffsetRange(tp=part.tp, start=start, end=max(start, end))
+    return ReadRange(tp=part.tp, start=start, end=max(start, end))
 
 
 def _earliest_time(filters: Iterable[Filter]) -> int | None:
@@ -262,7 +262,7 @@ class StreamReader(_SparkReader, DataSourceStreamReader, SupportsTriggerAvailabl
         begun, ends = _flat(start), _flat(end)
         new = [tp for tp in ends if tp not in begun]
         begun |= ranges.looked_up(self._driver(), new, EARLIEST, False)
-        whole = [OffsetRange(tp=tp, start=begun[tp], end=at) for tp, at in ends.items()]
+        whole = [ReadRange(tp=tp, start=begun[tp], end=at) for tp, at in ends.items()]
         return [ReadTask(part) for part in ranges.split(whole, self._options.min_partitions)]
 
     def stop(self) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.model import TopicPartition
-from causeway.spark.log import OffsetRange, limited, split
+from causeway.spark.log import ReadRange, limited, split
 
 lengths = st.lists(st.integers(0, 1000), min_size=1, max_size=8)
 
@@ -16,7 +16,7 @@ def test_parts_are_the_whole_in_order_and_as_many_as_asked_for(
     sizes: list[int], least: int
 ) -> None:
     whole = [
-        OffsetRange(tp=TopicPartition("t", index), start=10, end=10 + size)
+        ReadRange(tp=TopicPartition("t", index), start=10, end=10 + size)
         for index, size in enumerate(sizes)
     ]
     parts = split(whole, least)

@@ -15,7 +15,7 @@ from causeway.cluster import EARLIEST
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from causeway.spark.columns import whole_schema
-from causeway.spark.log import OffsetRange
+from causeway.spark.log import ReadRange
 from causeway.spark.options import read_options
 from causeway.spark.source import BatchReader, StreamReader
 
@@ -84,4 +84,4 @@ def test_a_filter_narrows_what_is_read_and_not_what_options_have_to_name() -> No
 
     reader._open = cluster  # type: ignore[assignment]
     (part,) = reader.partitions()
-    assert part.value == OffsetRange(tp=TopicPartition("t", 1), start=2, end=9)
+    assert part.value == ReadRange(tp=TopicPartition("t", 1), start=2, end=9)
