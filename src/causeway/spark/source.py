@@ -36,7 +36,7 @@ from causeway.errors import BrokerError, ConfigError
 from causeway.model import TopicPartition
 from causeway.spark import columns
 from causeway.spark import log as ranges
-from causeway.spark.log import ReadRange, Offsets, read_range
+from causeway.spark.log import Offsets, ReadRange, read_range
 from causeway.spark.options import Options, connection, read_options, refuse_secrets
 from causeway.spark.writer import BatchWriter, StreamWriter
 from causeway.wire import Deadline
