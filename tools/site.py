@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _PATTERNS = (
-    *("*.md", "LICENSE", "pyproject.toml", "docs/**/*", "deploy/**/*"),
+    *("*.md", "LICENSE", "pyproject.toml", "docs/**/*", "deploy/**/*", "producer/*.md"),
     *("bench/*.md", "bench/*.json"),
     *("examples/**/*", "src/**/*.py", "src/**/page/**/*", "tests/**/*.py", "tests/*.md", "tools/*"),
 )

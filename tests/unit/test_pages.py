@@ -26,7 +26,7 @@ PAGES = sorted(
         ROOT.glob("*.md"),
         *(
             ROOT.glob(f"{folder}/**/*.md")
-            for folder in ("docs", "examples", "deploy", "bench", "tests")
+            for folder in ("docs", "examples", "deploy", "bench", "tests", "producer")
         ),
     )
 )
