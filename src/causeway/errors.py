@@ -13,7 +13,7 @@
     ├── DecryptError              7   a key does not fit, or an encrypted text was changed
     ├── DivergedError             7   source and target no longer fit together; a person decides
     ├── BrokerError               8   a broker answered with another Kafka error code
-    ├── ConflictError             10  somebody else was acting at the same time; nothing was changed
+    ├── ConflictError             10  concurrent administrative request; nothing was changed
     ├── NobodyLeadsError          9   no driver leads the link, or none acted in time
     └── ProtocolError             1   bytes that do not follow Kafka's protocol
         └── TooLargeError         7   a batch that would take too much memory unpacked
@@ -29,8 +29,8 @@ class CausewayError(Exception):
     """Base of every error Causeway raises on purpose.
 
     `operation` and `subject` say what was attempted on what ("create topic", "A.orders on B"),
-    `cause` why it failed, `remedy` what a person can do. `retriable` tells a supervisor whether the
-    same call may succeed later without anybody's help.
+    `cause` why it failed, `remedy` what a person can do. `retriable` shows a supervisor whether the
+    same call may succeed later without a change.
     """
 
     exit_code = 1
@@ -153,7 +153,7 @@ class TooLargeError(ProtocolError):
 
 
 class DecryptError(CausewayError):
-    """A key does not fit, or what it is to decrypt was changed or moved. Holds nothing of it."""
+    """A key does not fit, or the encrypted text was changed or moved. The error holds no text."""
 
     exit_code = 7
 

@@ -44,7 +44,7 @@ class Verdict(StrEnum):
     POLICY_FAILED = "policy-failed"
     NAME_UNFIT = "name-unfit"
     WAY_BACK = "way-back"
-    NAME_TAKEN = "name-taken"  # told by the clusters, not by the name alone
+    NAME_TAKEN = "name-taken"  # by the clusters' topics, not by the name alone
 
 
 # The file asks for such a topic, and it cannot be mirrored: a problem, not a choice.
@@ -54,8 +54,8 @@ UNMIRRORABLE = frozenset(
 
 
 class Rule(NamedTuple):
-    """What of a file decides on a name: a key, as for all flows, and which pattern of its list;
-    None where it is none of them, or the key has no list."""
+    """The key of a file that decides on a name, and the pattern of its list; None if no pattern
+    matches, or the key has no list."""
 
     key: str
     pattern: str | None = None
@@ -63,8 +63,8 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDecision:
-    """`target_name` is None exactly where the topic is left out; `reason` is for people; `rule` is
-    None where no key of the file decides; `renamed`: the rule that made the name."""
+    """`target_name` is None if the topic is left out; `reason` is for people; `rule` is None if no
+    key of the file decides; `renamed`: the rule that made the name."""
 
     verdict: Verdict
     target_name: str | None
@@ -107,7 +107,7 @@ def compile_mm1_include(value: str) -> tuple[Pattern, ...]:
 
 
 def excludes(patterns: Iterable[Pattern], name: str) -> bool:
-    """Whether one of `patterns` matches `name`, or cannot be told not to."""
+    """Whether one of `patterns` matches `name`, or gives no answer in time."""
     return any(pattern.matches(name) is not False for pattern in patterns)
 
 
@@ -115,8 +115,8 @@ def by_name(
     name: str, include: Iterable[Pattern], exclude: Iterable[Pattern], key: str
 ) -> tuple[Verdict, str, Rule]:
     """Whether `name` is asked for by `include`, the value of `key`, and not by `exclude`: MIRRORED,
-    or why not, with a reason for people and what decided. A name about which a pattern gives no
-    answer in time is left out, whichever list it stands in."""
+    or why not, with a reason for people and the deciding rule. A name without an answer of a
+    pattern in time is left out, whichever list has the pattern."""
     for pattern in exclude:
         answer = pattern.matches(name)
         if answer is None:
@@ -146,8 +146,8 @@ def _undecided(key: str, pattern: Pattern) -> tuple[Verdict, str, Rule]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renaming:
-    """A flow of the file that renames topics, as others must know it: `source` and `target` are
-    aliases; `chosen` tells which topics people have chosen by now."""
+    """A flow of the file that renames topics, for the other flows. `source` and `target` are
+    aliases; `chosen` returns the topics that are chosen now."""
 
     source: str
     target: str
@@ -157,8 +157,8 @@ class Renaming:
     chosen: Callable[[], Collection[str]] = field(default=tuple, compare=False, repr=False)
 
     def origin(self, name: str) -> str | None:
-        """What its source calls the topic that it calls `name` on its target; None where it makes
-        no such name, or does not tell."""
+        """The source topic of `name` on the flow's target; None if the flow does not make that name
+        or the rule does not show its origin."""
         for rename in self.policy.renames:
             origin = rename.origin(name)
             if origin is not None and self._makes(origin, name):
@@ -166,8 +166,8 @@ class Renaming:
         return None
 
     def may_have_made(self, name: str) -> bool:
-        """Whether it may have: surely not where this is false. A rule that tells what it made is
-        taken at its word."""
+        """Whether the flow may have made `name`. False is certain; a rule with an exact origin
+        decides exactly."""
         return any(
             rename.made(name)
             and (
@@ -194,8 +194,8 @@ def cycle_source(
     policy: ReplicationPolicy,
     renaming: Iterable[Renaming] = (),
 ) -> str | None:
-    """Where a mirror of `name` of `source_alias` to `target_alias` would be a loop, what the target
-    called it; `name` itself where that is not known. None where it is no loop."""
+    """If a mirror of `name` of `source_alias` to `target_alias` would be a loop: its name on the
+    target, or `name` itself if that is not known. None if it would not be a loop."""
     flows = tuple(renaming)
     ways: list[tuple[str, str, frozenset[str]]] = [(source_alias, name, frozenset({source_alias}))]
     for place, at, seen in ways:  # it grows meanwhile
@@ -215,11 +215,11 @@ def cycle_source(
 
 
 def not_begun(way_back: str) -> TopicDecision:
-    """Of a flow that is a way back, and was not told to begin with a topic."""
+    """The decision for a topic of a reverse link that was not started for the topic."""
     return TopicDecision(
         verdict=Verdict.WAY_BACK,
         target_name=None,
-        reason=f"{way_back} is a way back: `causeway failback` has it begin, at a cut",
+        reason=f"{way_back} is a reverse link: `causeway failback` starts it, at a cut",
         rule=Rule("causeway.way.back"),
     )
 
@@ -241,7 +241,7 @@ def decide_topic(
     file that rename topics, this one among them.
 
     Decides in MirrorMaker 2's order: the filter (or a heartbeats topic), internal topics, cycles.
-    What people have `chosen` counts as named by `topics`; what is to be left out stays so.
+    A `chosen` topic counts as named by `topics`; an excluded topic stays excluded.
     """
     rule: Rule | None
     verdict, reason, rule = by_name(
@@ -286,7 +286,7 @@ def decide_topic(
 
 
 def _is_heartbeats(name: str, policy: ReplicationPolicy) -> bool:
-    """Of a topic that nobody asks for: why its name cannot be read is of no interest."""
+    """Of a topic that no pattern includes: the failure of a policy does not matter."""
     try:
         return policy.is_heartbeats_topic(name)
     except PolicyFailedError:
@@ -322,7 +322,7 @@ def _named(
 
 
 def _unfit(name: str, target_name: str, policy: ReplicationPolicy) -> str:
-    """Why nothing can be mirrored under a name that somebody chose; empty where it can."""
+    """Why a name by a rule or a custom policy cannot be used; empty if it can."""
     if not is_legal_name(target_name) or target_name in (".", ".."):
         return "which is no topic's name"
     if policy.is_internal_topic(target_name):

@@ -1,4 +1,4 @@
-"""Values that every layer speaks of. All frozen; offsets, counts and sequences are plain ints."""
+"""Values that every layer uses. All frozen; offsets, counts and sequences are plain ints."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class TopicPartition(NamedTuple):
 
 
 class State(StrEnum):
-    """Where a mirrored partition stands. All but the first three and DONE carry a reason."""
+    """The state of a mirrored partition. All but the first three and DONE carry a reason."""
 
     WAITING = "waiting"  # assigned to no lane yet
-    RECOVERING = "recovering"  # reading the target's log to find where it stands
+    RECOVERING = "recovering"  # reading the target's log to find the position
     RUNNING = "running"
     FAILED = "failed"  # retried by itself, with backoff
     STOPPED = "stopped"  # a person decides: going on could lose or double records
-    PAUSED = "paused"  # a person wants it so, see link_topics/directives.py
+    PAUSED = "paused"  # by a person, see link_topics/directives.py
     PROMOTING = "promoting"  # held while its mirror is brought to a clean end
     PROMOTED = "promoted"  # its mirror has ended, with nothing left to copy
     FAILED_OVER = "failed over"  # its mirror has ended, whatever was left
@@ -49,7 +49,7 @@ class State(StrEnum):
 
 
 ENDED = frozenset({State.PROMOTED, State.FAILED_OVER})
-HELD = ENDED | {State.PAUSED, State.PROMOTING}  # no lane has it, as a person wants it so
+HELD = ENDED | {State.PAUSED, State.PROMOTING}  # by a person; no lane has the partition
 
 
 class Pair(NamedTuple):

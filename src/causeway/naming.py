@@ -1,4 +1,4 @@
-"""How a mirrored topic is called, where a topic came from, and which topics are internal.
+"""Names of mirrored topics, the clusters that topics came from, and internal topics.
 
 Follows MirrorMaker 2's `DefaultReplicationPolicy` and `IdentityReplicationPolicy`, since other
 programs (`RemoteClusterUtils`, `MirrorClient`) derive the same names from the same settings.
@@ -6,7 +6,7 @@ programs (`RemoteClusterUtils`, `MirrorClient`) derive the same names from the s
     default    orders on A  ->  A.orders on B  ->  B.A.orders on C      (each hop adds a prefix)
     identity   orders on A  ->  orders on B                             (only heartbeats get one)
     unchanged  orders on A  ->  orders on B                             (MirrorMaker 1: all as is)
-    custom     as a class of one's own says                             (config/reading/policies.py)
+    custom     by a class of the user                                   (config/reading/policies.py)
 
 Rules of a flow (`renames`) come before its policy, for the topics that they match. Heartbeats and
 internal topics keep the names that those programs look for.
@@ -51,17 +51,17 @@ def is_topic_name(text: str) -> bool:
 
 
 class NoNameError(ConfigError):
-    """It cannot be told under which name a topic is to be mirrored."""
+    """The name under which a topic is to be mirrored is not known."""
 
 
 class PolicyFailedError(NoNameError):
-    """A policy of one's own raised something, or gave an answer that is none."""
+    """A custom policy raised an exception, or returned a wrong type."""
 
 
 class CustomPolicy(Protocol):
-    """A replication policy of one's own: MirrorMaker 2's `ReplicationPolicy`, as far as it is about
-    names of mirrored topics. Made once a flow, without arguments; asked by several threads at once.
-    It must give the same answers for ever.
+    """A custom replication policy: the part of MirrorMaker 2's `ReplicationPolicy` about the names
+    of mirrored topics. Created once for each flow, without arguments; called by several threads at
+    once. It must always give the same answers.
 
     Optional: `configure(config: dict[str, str])`, called once with `source.cluster.alias`,
     `target.cluster.alias` and `replication.policy.separator`; `is_internal_topic(topic: str) ->
@@ -72,11 +72,11 @@ class CustomPolicy(Protocol):
         """The name that `topic` of cluster `source_alias` gets on the target."""
 
     def topic_source(self, topic: str) -> str | None:
-        """The alias of the cluster that `topic` was mirrored from, None where it was not. Loops
-        are seen by this alone."""
+        """The alias of the cluster that `topic` was mirrored from, None if it was not mirrored.
+        Loops are detected by this method only."""
 
     def upstream_topic(self, topic: str) -> str | None:
-        """What `topic` is called on that cluster, None where it was not mirrored."""
+        """The name of `topic` on that cluster, None if it was not mirrored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +141,12 @@ class ReplicationPolicy:
 
     @property
     def chooses_names(self) -> bool:
-        """Whether two topics may get one name, or one that somebody else's topic has."""
+        """Whether two topics may get the same name, or the name of an unrelated topic."""
         return bool(self.renames) or self.custom is not None
 
     def renamed(self, topic: str) -> tuple[str, Rename] | None:
         """The name that one of the rules gives to `topic` on the target, and that rule. Raises
-        NoNameError where a pattern gives no answer in time."""
+        NoNameError if a pattern gives no answer in time."""
         if not self.renames or self.is_heartbeats_topic(topic):
             return None
         for rename in self.renames:
@@ -165,11 +165,11 @@ class ReplicationPolicy:
         return None
 
     def topic_source(self, topic: str) -> str | None:
-        """The cluster `topic` was mirrored from, None where its name says nothing.
+        """The cluster `topic` was mirrored from, None if its name does not show it.
 
         The default policy takes the text before the first separator, so a local topic `x.y` counts
         as coming from `x`; that is MirrorMaker 2's reading, and people's names rely on it. Raises
-        PolicyFailedError, as all do that ask a policy of one's own.
+        PolicyFailedError, like all methods that call a custom policy.
         """
         if self.custom is not None:
             return self._asked_or_none("topic_source", topic)
@@ -192,28 +192,28 @@ class ReplicationPolicy:
 
     def original_topic(self, topic: str) -> str:
         """The name on the cluster where the records were first written, all hops taken off."""
-        seen = {topic}  # a policy of one's own may go in a circle
+        seen = {topic}  # a custom policy may go in a circle
         while (upstream := self.upstream_topic(topic)) is not None and upstream not in seen:
             seen.add(topic := upstream)
         return topic
 
     def hop(self, topic: str) -> tuple[str, str] | None:
-        """The cluster that `topic` came from and its name there, None where its name says nothing:
-        the identity policy's do not, but for heartbeats."""
+        """The cluster that `topic` came from and its name there, None if its name does not show it.
+        Of the identity policy's names, only those of heartbeats show it."""
         source, upstream = self.topic_source(topic), self.upstream_topic(topic)
         if source is None or upstream is None or upstream == topic:
             return None
         return source, upstream
 
     def tells_source(self, source_alias: str) -> bool:
-        """Whether the names that it gives say where topics came from."""
+        """Whether the names that the policy gives show where topics came from."""
         if self.custom is None:
             return self.kind == "default"
         named = {self._by_policy(source_alias, sample): sample for sample in _SAMPLES}
         return all(self.hop(name) == (source_alias, sample) for name, sample in named.items())
 
     def leaves_out(self, topic: str) -> bool:
-        """Whether a policy of one's own calls `topic` internal."""
+        """Whether a custom policy calls `topic` internal."""
         if not callable(getattr(self.custom, "is_internal_topic", None)):
             return False
         return self._asked(bool, "is_internal_topic", topic, topic)
@@ -231,7 +231,7 @@ class ReplicationPolicy:
         )
 
     def is_internal_in_kafka_3(self, topic: str) -> bool:
-        """MirrorMaker 2's rule before Kafka 4.0, by which many a team's own topic was internal."""
+        """MirrorMaker 2's rule before Kafka 4.0, by which topics of teams could be internal."""
         return topic.startswith(("__", ".")) or topic.endswith(
             (".internal", "-internal", self._internal_suffix)
         )
@@ -263,7 +263,7 @@ class ReplicationPolicy:
         return f"{source_alias}{self.separator}{topic}"
 
     def _asked(self, kind: type[T], method: str, about: str, *given: str) -> T:
-        """What the policy of one's own answers."""
+        """The answer of the custom policy."""
         answer = self._answer(method, about, *given)
         if isinstance(answer, kind):
             return answer
@@ -283,7 +283,7 @@ class ReplicationPolicy:
 
     def _failed(self, what: str, topic: str) -> PolicyFailedError:
         cause = f"{self.class_name}.{what}"
-        return PolicyFailedError("name topic", topic, cause, remedy="mend the class")
+        return PolicyFailedError("name topic", topic, cause, remedy="correct the class")
 
     def _keeps(self, topic: str) -> bool:
         """Whether `topic` keeps its name. Heartbeats get a prefix even under `identity`, else

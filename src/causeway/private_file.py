@@ -1,4 +1,4 @@
-"""Text for a program that reads files only, where no other user and no directory shows it."""
+"""A private file with bytes, for a program that reads only files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class Unlisted:
-    """A path with the given bytes, while the block lasts; for this process and those it starts.
+    """A path with the given bytes during the block, for this process and its children.
 
-    Memory without a name where the system has it; else a private file, gone right after.
+    Memory without a name if the system has it, else a private file that is deleted afterwards.
     """
 
     def __init__(self, content: bytes) -> None:

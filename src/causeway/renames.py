@@ -1,14 +1,13 @@
-r"""Rules that give mirrored topics names of their own: a pattern, and what the target calls what
-matches it.
+r"""Rules that rename mirrored topics: a pattern, and the name on the target of topics that match.
 
     orders\.(.*) => sales.$1       orders.eu  ->  sales.eu
 
 The pattern has to match the whole of a name. `$1` is what its first group holds, `$0` all. Of
 several rules the first that matches counts.
 
-What a rule has made tells where it came from as far as its replacement does. `made` asks for the
-form alone, and so takes some names of others for the rule's; `origin` is exact where there is one
-answer only: one group at the most, and nothing beside it but plain text.
+A name shows its origin only if the replacement does. `made` checks only the form of a name, so it
+may take other names for the rule's; `origin` is exact if there is only one answer: at most one
+group, and plain text around it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _ANY = ".*"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rename:
     """`rule`: as it is written; `replacement`: texts, and numbers of groups; `image`: matches all
-    that the rule can make; `exact`: the text before and after the one group of the pattern, or all
-    of it, None where a name does not tell its origin."""
+    names that the rule can make; `exact`: the text before and after the only group of the pattern,
+    or the whole text; None if a name does not show its origin."""
 
     rule: str
     pattern: Pattern
@@ -43,7 +42,7 @@ class Rename:
     exact: tuple[str, str] | tuple[str] | None
 
     def apply(self, name: str) -> str | None:
-        """What it makes of `name`, None where it does not match. Raises TimeoutError where the
+        """The new name of `name`, None if the rule does not match. Raises TimeoutError if the
         pattern gives no answer in time."""
         held = self.pattern.capture(name)
         if held is None:
@@ -57,7 +56,7 @@ class Rename:
         return self.image.matches(name) is not False
 
     def origin(self, name: str) -> str | None:
-        """The one name of which the rule makes `name`; None also where there may be several."""
+        """The only name that the rule renames to `name`; None also if there may be several."""
         if self.exact is None or not (held := self.image.capture(name)):
             return None
         origin = self.exact[0] if len(self.exact) == 1 else held[1].join(self.exact)
@@ -101,7 +100,7 @@ def _replacement(rule: str, text: str, groups: int) -> tuple[str | int, ...]:
         while len(digits) > 1 and int(digits) > groups:
             digits = digits[:-1]
         if not digits or int(digits) > groups:
-            cause = f"'{found.group()}' is none of the pattern's {groups} groups"
+            cause = f"'{found.group()}' is not one of the pattern's {groups} groups"
             raise _refused(rule, cause, "$0 is the whole name, $1 what the first (…) holds")
         parts += [text[at : found.start()], int(digits)]
         at = found.start() + 1 + len(digits)
@@ -114,9 +113,9 @@ def _replacement(rule: str, text: str, groups: int) -> tuple[str | int, ...]:
 
 
 def _pieces(pattern: Pattern) -> tuple[str | tuple[int, str] | None, ...] | None:
-    """What `pattern` consists of: plain text; a group that always takes part, with its number and
-    its own pattern, as far as that stands for itself; None for anything else. None for all where
-    there are alternatives, or what looks around or back."""
+    """The parts of `pattern`: plain text; a group that always takes part, with its number and its
+    own pattern (any text if it depends on its neighbours); None for any other part. None instead of
+    parts for a pattern with alternatives, look-around or back-references."""
     if not pattern.linear:
         return None
     pieces: list[str | tuple[int, str] | None] = []

@@ -78,8 +78,8 @@ def test_translated(pattern: str, yes: list[str], no: list[str]) -> None:
 @pytest.mark.parametrize(
     ("pattern", "cause"),
     [
-        ("*", "nothing stands before"),
-        ("a|*", "nothing stands before"),
+        ("*", "there is nothing to repeat before"),
+        ("a|*", "there is nothing to repeat before"),
         ("*.log", r"'\.\*' matches any name"),
         ("a{1", "no repetition"),
         ("a{x}", "no repetition"),
@@ -94,8 +94,8 @@ def test_translated(pattern: str, yes: list[str], no: list[str]) -> None:
         (r"(?iu)(a)\1", r"back-reference under \(\?iu\)"),
         (r"(a)\2", "no group 2"),
         (r"(?<n>a)(?<n>b)", "two groups named n"),
-        ("a**", "nothing stands before"),
-        ("(?i)*", "nothing stands before"),
+        ("a**", "there is nothing to repeat before"),
+        ("(?i)*", "there is nothing to repeat before"),
         (r"a\y", "not known"),
         ("a\\", "backslash"),
         ("(?x)a b", r"\(\?x\) is not supported"),

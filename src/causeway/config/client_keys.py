@@ -41,7 +41,7 @@ class ClientKeys(Keys):
         "receive.buffer.bytes",
         whole(1, INT_MAX, -1),
         -1,
-        "What a socket's receive buffer holds; -1: as the kernel sees fit, also for far clusters.",
+        "Size of a socket's receive buffer; -1: the kernel decides, also for distant clusters.",
     )
     send_buffer_bytes: int = key(
         "send.buffer.bytes", whole(1, INT_MAX, -1), -1, "What its send buffer holds; -1: likewise."
@@ -62,8 +62,8 @@ class FetchSettings(Keys):
         "auto.offset.reset",
         choice("earliest", "latest"),
         "earliest",
-        "Where a partition starts that was never mirrored. With `latest`, topics and partitions"
-        " that come into being while the mirror runs still start at their first record.",
+        "Start of a partition that was never mirrored. With `latest`, topics and partitions that"
+        " are created while the mirror runs still start at their first record.",
     )
     max_wait_ms: int = key(
         "fetch.max.wait.ms", SIZE, 500, "How long a broker may wait for fetch.min.bytes."
@@ -80,8 +80,7 @@ class FetchSettings(Keys):
         "metadata.max.age.ms",
         whole(0, LONG_MAX),
         300_000,
-        "After this time at the latest, another broker is asked which brokers lead the partitions"
-        " that are read.",
+        "Maximum time between two requests for the leaders of the partitions that are read.",
     )
 
 
@@ -108,7 +107,7 @@ SECURITY = {
     "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
     "sasl.jaas.config": "Login module and its options, as for Java clients.",
-    "sasl.oauthbearer.token.endpoint.url": "Where tokens are fetched from (https).",
+    "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https).",
     "sasl.oauthbearer.client.credentials.client.id": "OAuth client.",
     "sasl.oauthbearer.client.credentials.client.secret": "Its secret.",
     "sasl.oauthbearer.scope": "Scope to ask for.",
@@ -124,7 +123,7 @@ SECURITY = {
     "ssl.key.password": "Password of the private key.",
     "ssl.enabled.protocols": "TLSv1.2, TLSv1.3 or both; older versions are never used.",
     "ssl.endpoint.identification.algorithm": "https: the broker's certificate must name its"
-    " host. Empty lets anybody pass for a broker who has any certificate that is trusted.",
+    " host. Empty: anyone with a trusted certificate can impersonate a broker.",
 }
 
 

@@ -117,9 +117,9 @@ class FlowKeys(FlowSwitch):
         "causeway.rename",
         TEXT,
         "",
-        "Rules `pattern => name`, a line each or with `;` between them, that name mirrored topics"
-        " before the policy does: the first counts whose pattern matches the whole name. `$1` is"
-        " what its first group holds.",
+        "Rules `pattern => name`, one per line or separated by `;`, that name mirrored topics"
+        " before the policy does. The first rule whose pattern matches the whole name counts. `$1`"
+        " is the text of its first group.",
     )
     replication_factor: int = key(
         "replication.factor", REPLICAS, 2, "Of created topics; -1 is the target broker's default."
@@ -163,8 +163,8 @@ class FlowKeys(FlowSwitch):
         "admin.timeout.ms",
         MILLIS,
         60_000,
-        "For each request that looks at or changes topics, the first contact with a cluster among"
-        " them. `request.timeout.ms` counts where it is shorter.",
+        "Timeout of each request that reads or changes topics, including the first contact with a"
+        " cluster. A shorter `request.timeout.ms` wins.",
     )
     transforms: str = key(
         "transforms", TEXT, "", "Must be empty: Connect's transforms cannot run here."
@@ -173,15 +173,15 @@ class FlowKeys(FlowSwitch):
         "causeway.transforms",
         TEXT,
         "",
-        "Transforms, by their names, of which each is described below. The first that matches a"
-        " topic is its only one.",
+        "Names of transforms; each is described below. Only the first one that matches a topic is"
+        " used.",
     )
     internal_topics: Literal["kafka-4", "kafka-3"] = key(
         "causeway.internal.topics",
         choice("kafka-4", "kafka-3"),
         "kafka-4",
-        "Whose rule tells internal topics, which are never mirrored: by `kafka-3`, all whose names"
-        " end in `.internal` or `-internal`.",
+        "Rule for internal topics, which are never mirrored. With `kafka-3`, all names that end in"
+        " `.internal` or `-internal` are internal.",
     )
     delivery: Literal["exactly-once", "at-least-once"] = key(
         "causeway.delivery",
@@ -201,8 +201,8 @@ class FlowKeys(FlowSwitch):
         "causeway.sole.writer",
         BOOL,
         None,
-        "Whether nobody else writes to the mirrored topics; a foreign record then stops its"
-        " partition. Default: true where their names begin with the source's alias.",
+        "Whether only Causeway writes to the mirrored topics; then a foreign record stops its"
+        " partition. Default: true if their names begin with the source's alias.",
     )
     provenance: Literal["none", "header", "local"] = key(
         "causeway.provenance",
@@ -217,14 +217,14 @@ class FlowKeys(FlowSwitch):
         "causeway.skip.header",
         TEXT,
         "",
-        "Name of a header: records that have it are not mirrored, such as those that a program"
-        " writes to both clusters.",
+        "Name of a header: records with this header are not mirrored. Use it for records that a"
+        " program writes to both clusters.",
     )
     throttle_bytes_per_s: int | None = key(
         "causeway.throttle.bytes.per.second",
         whole(1, LONG_MAX),
         None,
-        "Most bytes a second that are read from the source; `causeway throttle` wins over it."
+        "Maximum bytes per second that are read from the source; `causeway throttle` wins over it."
         " Default: no limit.",
     )
     geo: bool = key(
@@ -237,8 +237,8 @@ class FlowKeys(FlowSwitch):
         "causeway.way.back",
         BOOL,
         False,
-        "Whether this flow, `B->A`, is the way back of `A->B`: it mirrors nothing but what"
-        " `causeway failback`, or `cutover --back`, has had begin at a cut.",
+        "Whether this flow, `B->A`, is the reverse link of `A->B`: it mirrors only the topics that"
+        " `causeway failback`, or `cutover --back`, has started at a cut.",
     )
 
 
@@ -338,33 +338,34 @@ class ControlSettings(Keys):
         "causeway.principal",
         PRINCIPAL,
         None,
-        "Who Causeway is on the target, such as `User:causeway`; by default the user of PLAIN or"
-        " SCRAM.",
+        "Causeway's principal on the target, such as `User:causeway`; by default the user of PLAIN"
+        " or SCRAM.",
     )
     mm2_offsets: bool = key(
         "causeway.mirror.maker.offsets",
         BOOL,
         True,
-        "Whether to go on from MirrorMaker 2's positions, and to keep them written.",
+        "Whether to continue from MirrorMaker 2's positions, and to keep writing them.",
     )
     mm2_offsets_topic: str | None = key(
         "causeway.mirror.maker.offsets.topic",
         TEXT,
         None,
-        "Where these are on the target. Default: `mm2-offsets.A.internal`, A being the source.",
+        "Topic of these positions on the target. Default: `mm2-offsets.A.internal`; A is the"
+        " source.",
     )
     mm2_connector: str = key(
         "causeway.mirror.maker.connector",
         TEXT,
         "MirrorSourceConnector",
-        "What the connector is called there.",
+        "Name of the connector in these positions.",
     )
     paused: str = key(
         "causeway.paused",
         PAUSED,
         "",
-        "What waits until the file says otherwise: `records`, `checkpoints` (with the groups'"
-        " offsets) or `heartbeats`, or several of them. Commands do not resume it.",
+        "What the file pauses: `records`, `checkpoints` (with the groups' offsets) or `heartbeats`,"
+        " or several of them. Commands cannot resume it.",
     )
     heartbeats: HeartbeatKeys = HeartbeatKeys()
     # Aliases of the source in MirrorMaker 2's positions, likeliest first. Empty: the source's own

@@ -1,6 +1,6 @@
-"""The topics and partitions of the target to which a transform may lead records.
+"""The topics and partitions of the target to which a transform may route records.
 
-Such a name comes from a record, so no reason quotes it.
+Such a name comes from a record, so no message quotes it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from causeway.errors import ConfigError
 from causeway.model import TopicPartition
 from causeway.naming import MAX_TOPIC_LENGTH, NoNameError, ReplicationPolicy, is_legal_name
 
-MOST_PARTITIONS = 1000  # a number that comes from records must not drown the target
+MOST_PARTITIONS = 1000  # a number from records must not create too many partitions
 NOT_A_NAME = "its topic is no legal name"
 INTERNAL = "its topic is an internal topic of Kafka, Connect or a mirror"
 CIRCLE = "its topic came from the target, so it would go in a circle"
@@ -24,13 +24,13 @@ NOT_A_PARTITION = "its partition is negative, or too large"
 
 
 class RouteError(ConfigError):
-    """Records may never be led there."""
+    """Records may never be routed there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
     """Of one link; `source` and `target` are aliases. Can be pickled, unless it has `renaming` or
-    a policy of one's own; see `portable`."""
+    a custom policy; see `portable`."""
 
     source: str
     target: str
@@ -55,8 +55,7 @@ class Routes:
         )
 
     def target_of(self, name: str) -> str:
-        """The name on the target of what a transform calls `name`, as on the source. Raises
-        RouteError."""
+        """The name on the target of the topic `name` of the source. Raises RouteError."""
         policy = self.policy
         if not _is_name(name):
             raise _refused(NOT_A_NAME)
@@ -87,14 +86,14 @@ class Routes:
         return found
 
     def refusal(self, topic: str | None, partition: int | None, at: TopicPartition) -> str | None:
-        """Why no record of source partition `at` may be led there, where None is its own topic or
-        partition; None where it may."""
+        """Why no record of source partition `at` may be routed there; None if it may. A `topic` or
+        `partition` of None is the record's own."""
         if partition is not None and not 0 <= partition < most_partitions(at.partition):
             return NOT_A_PARTITION
         return None if topic is None or topic == at.topic else self.why_not(topic)
 
     def why_not(self, name: str) -> str | None:
-        """Why no record may be led to topic `name`; None where it may."""
+        """Why no record may be routed to topic `name`; None if it may."""
         try:
             self.target_of(name)
         except RouteError as error:
@@ -103,8 +102,8 @@ class Routes:
 
 
 def most_partitions(own: int) -> int:
-    """How many partitions a record of partition `own` may be led to: a source that has more than
-    MOST_PARTITIONS shows that so many are meant."""
+    """How many partitions a record of partition `own` may be routed to: MOST_PARTITIONS, or more if
+    the source topic has more."""
     return max(MOST_PARTITIONS, own + 1)
 
 

@@ -77,12 +77,12 @@ class SchemaSettings(SchemaKeys):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformSettings:
-    """[A->B.causeway.transform.NAME.*] What becomes, on the way, of the records of some topics.
+    """[A->B.causeway.transform.NAME.*] How the records of some topics are transformed.
 
-    One of `sql`, `python`, `rules` is set. `secrets` are what `${...}` named: they reach a
+    One of `sql`, `python`, `rules` is set. `secrets` are the values of `${...}`: they reach a
     transform as fields of the column `secrets`, never as text of a query. `dead_letters`: topic on
-    the source cluster; None: a record that is refused stops its partition. `place` is the key and
-    line of the text, for errors."""
+    the source cluster; None: a refused record stops its partition. `place` is the key and line of
+    the text, for errors."""
 
     name: str
     topics: tuple[Pattern, ...]
@@ -109,8 +109,8 @@ class TransformSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreatmentSettings:
-    """A step of what becomes of each record of a link, see causeway.relay.treatment. `decides`: all
-    that decides what comes out, in JSON's types; it stands in claims. `needs`: what else lanes need
+    """A step that each record of a link goes through, see causeway.relay.treatment. `decides`: all
+    that decides the result, in JSON's types; claims store it. `needs`: what else lanes need
     for it. `text`: what it does, for people, such as `a header names its source`."""
 
     kind: str
@@ -123,11 +123,12 @@ class TreatmentSettings:
 
 
 class ChosenTopics:
-    """The names of a link's, on its source, as last read of its directives (control/geo_topics.py).
+    """The chosen topics of a link, by their names on the source, as last read from its directives
+    (control/geo_topics.py).
 
-    One is shared by all who hold a link's settings, so that what is chosen counts everywhere at
-    once. Where a driver is among them, it alone replaces `names`: it sees by them what it has yet
-    to do. Replaced as a whole: whoever reads it needs no lock.
+    All holders of a link's settings share one object, so a change counts everywhere at once. In a
+    driver, only the directive executor replaces `names`. The set is replaced as a whole, so readers
+    need no lock.
     """
 
     __slots__ = ("names",)
@@ -137,7 +138,7 @@ class ChosenTopics:
 
 
 def directives_topic(source: str, target: str) -> str:
-    """On `target`: what people ask of the link between these aliases."""
+    """The topic on `target` with the requests to the link between these aliases."""
     return f"__causeway.{source}.{target}.directives"
 
 
@@ -162,15 +163,15 @@ class LinkSettings:
     heartbeats_replication_enabled: bool = FlowKeys.heartbeats_replication_enabled
     fetch: FetchSettings = FetchSettings()
     delivery: Literal["exactly-once", "at-least-once"] = FlowKeys.delivery
-    # How a source partition maps to the target's. "by-key" (MirrorMaker 1) where the target topic
-    # has another partition count: the key decides, as Java's default partitioner would.
+    # How source partitions map to target partitions. "by-key" (MirrorMaker 1): if the target topic
+    # has another partition count, the key decides, as with Java's default partitioner.
     partitioning: Literal["same", "by-key"] = "same"
     # False where others may write to the target topics too (names are not ours alone).
     sole_writer: bool = True
     # Whether a partition goes on without records that the source lost before they were mirrored.
     on_data_loss: Literal["stop", "continue"] = FlowKeys.on_data_loss
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
-    # No record is copied, whatever directives say: the file wants it so.
+    # The file pauses the records of this flow; directives cannot resume them.
     records_paused: bool = False
     control: ControlSettings = ControlSettings()
     transforms: tuple[TransformSettings, ...] = ()
@@ -184,26 +185,25 @@ class LinkSettings:
         FlowKeys.way_back
     )  # topics are mirrored only that a failback, or cutover, had begin
     chosen: ChosenTopics = field(default_factory=ChosenTopics, compare=False, repr=False)  # these
-    # On the source, of all flows of the file: what may not leave its cluster is never mirrored.
+    # Dead-letter topics on the source, of all flows of the file. They are never mirrored.
     dead_letters: frozenset[str] = frozenset()
-    # Of all flows of the file that have `causeway.rename`; names alone don't tell where those of
-    # their mirrors came from.
+    # All flows of the file with `causeway.rename`. Their topics' names do not show their source.
     renaming: tuple[Renaming, ...] = field(default=(), repr=False)
-    # A renamed topic may go to one that is there and has records [causeway.sole.writer = false].
+    # A renamed topic may go to an existing topic with records [causeway.sole.writer = false].
     joins: bool = False
-    # Others may write to the target topics, but the file does not say that they do: what is there
-    # before the mirror may be a copy that another tool has made.
+    # Others may write to the target topics, but the file does not say so: records that are there
+    # before the mirror starts may be a copy by another tool.
     stops_on_data: bool = False
-    # Where the file sets a key of this flow, by its name as for all flows: `A->B.topics (line 4)`.
+    # The place of each key of this flow in the file, by its plain name: `A->B.topics (line 4)`.
     places: Mapping[str, str] = field(default_factory=FrozenMap, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         freeze(self, "places")
 
     def transform_of(self, topic: str) -> TransformSettings | None:
-        """What becomes of the records of `topic` (a name on the source); None: relayed as they are.
-        The first transform that names the topic is its only one. A pattern that gives no answer in
-        time counts as one that does: what may be protected is not let through as it is."""
+        """The transform of `topic` (a name on the source), None if it has none: the first one with
+        a matching pattern. A pattern without an answer in time counts as a match, so that no record
+        that may need protection passes unchanged."""
         for transform in self.transforms:
             if excludes(transform.topics, topic):
                 return transform
@@ -211,7 +211,7 @@ class LinkSettings:
 
     @property
     def has_provenance(self) -> bool:
-        """Whether headers tell where records came from [causeway.provenance]."""
+        """Whether record headers show where records came from [causeway.provenance]."""
         return any(each.kind == "provenance" for each in self.treatments)
 
     @property
@@ -224,8 +224,8 @@ class LinkSettings:
         return self.has_provenance and not self.policy.tells_source(self.source.alias)
 
     def treatments_of(self, topic: str) -> tuple[TreatmentSettings, ...]:
-        """What becomes of each record of `topic` (a name on the source), before its transform.
-        Heartbeats tell of themselves where they come from."""
+        """The treatments of `topic` (a name on the source), before its transform. Heartbeats have
+        none: their content names their source."""
         if not self.treatments or self.policy.is_heartbeats_topic(topic):
             return ()
         return self.treatments
@@ -242,12 +242,12 @@ class LinkSettings:
 
     @property
     def transactional_id(self) -> str:
-        """Whose epoch tells the drivers of the link apart."""
+        """The transactional id whose epoch fences all drivers of the link but the newest."""
         return f"causeway.{self.slug}"
 
     @property
     def directives_id(self) -> str:
-        """The transactional id by which people write directives, one at a time."""
+        """The transactional id for writing directives; it allows one writer at a time."""
         return f"causeway.{self.slug}.directives"
 
     @property
@@ -256,7 +256,7 @@ class LinkSettings:
 
     @property
     def directives_topic(self) -> str:
-        """On the target: what people ask of the running link; see link_topics/directives.py."""
+        """On the target: requests to the running link, see link_topics/directives.py."""
         return directives_topic(self.source.alias, self.target.alias)
 
     @property
@@ -277,11 +277,11 @@ class LinkSettings:
         return not_begun(self.name) if waits else found
 
     def as_chosen(self, topic: str) -> TopicDecision:
-        """The same, if people choose `topic`."""
+        """The decision if `topic` is chosen."""
         return self._decide(topic, {topic})
 
     def as_begun(self, topic: str) -> TopicDecision:
-        """The same, where a way back was told to begin with `topic`."""
+        """The decision if a reverse link was started for `topic`."""
         return self._decide(topic, () if self.way_back else self.chosen.names)
 
     def _decide(self, topic: str, chosen: Collection[str]) -> TopicDecision:

@@ -34,7 +34,8 @@ _KINDS: Final = {
     "MirrorCheckpointConnector": "checkpoint",
     "MirrorHeartbeatConnector": "heartbeat",
 }
-# Who acts on a flow's key, by how it begins; the source connector does on all others.
+# The connector that acts on a flow's key, by the key's prefix; the source connector acts on all
+# others.
 _ACTS: Final = {
     "groups": "checkpoint",
     "group.filter.": "checkpoint",

@@ -1,7 +1,7 @@
-"""One form of a file of settings into another, without loss.
+"""Converts a file of settings into another form, without loss.
 
-No reference is followed and nothing is judged but the form: what a file says, the other says too.
-Of comments only those before the first line that says something come along.
+References stay references, and values are not checked: both files have the same settings. Only the
+comments before the first key are kept.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE, Secrets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """`carried`: keys that causeway.yaml has no place for, so that they stand under `properties`
-    there as they are. `files`: keys whose value is a path from the file's own directory. `notes`:
-    what the other form does not say, or needs beside it, for people."""
+    """`carried`: keys without a place in causeway.yaml, which go under `properties`. `files`: keys
+    whose value is a path from the file's own directory. `notes`: for the user, about settings that
+    the new file does not have, or that it needs in addition."""
 
     text: str
     carried: tuple[str, ...] = ()
@@ -51,8 +51,8 @@ class _Read:
 
 
 def convert(path: Path, to: Form | None = None) -> Converted:
-    """The file at `path` in form `to`. Raises ConfigError where it cannot be read, and where the
-    other form would not say the same."""
+    """The file at `path` in form `to`. Raises ConfigError if the file cannot be read, and if the
+    new file would not have the same settings."""
     problems = Problems(str(path))
     found = _read(path, problems)
     to = to or default_form(path)
@@ -109,7 +109,7 @@ def _comments(path: Path) -> tuple[str, ...]:
 
 
 def _check(path: Path, entries: Mapping[str, Entry], back: Mapping[str, Entry]) -> None:
-    """That `back`, read from the other form, says what `entries` say."""
+    """Checks that `back`, read from the new file, has the settings of `entries`."""
     aliases = filters.split_list(entries["clusters"].value)
     one, other = said(entries), said(back)
     lost = [

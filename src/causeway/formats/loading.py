@@ -27,21 +27,20 @@ def is_yaml(path: Path) -> bool:
 
 
 def is_resource(document: Fields) -> bool:
-    """Whether it is Kubernetes', of whatever kind."""
+    """Whether `document` is a Kubernetes resource of any kind."""
     return not {"apiVersion", "kind"}.isdisjoint(document.values)
 
 
 def default_form(path: Path) -> Form:
-    """What `causeway convert` makes of the file at `path` if nobody says what: of YAML a property
-    file, of that a causeway.yaml."""
+    """The form that `causeway convert` writes by default: of YAML a property file, of a property
+    file a causeway.yaml."""
     return Form.PROPERTIES if is_yaml(path) else Form.CAUSEWAY
 
 
 def load(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings in `path`: where its name ends so, in causeway.yaml or Strimzi's
-    KafkaMirrorMaker2, else in MirrorMaker 2's property file. Raises one ConfigError for all that is
-    wrong with it; what is merely without effect stands in `Settings.warnings`. `environment` stands
-    in for os.environ."""
+    """The settings in `path`: causeway.yaml or Strimzi's KafkaMirrorMaker2 by the end of its name,
+    else MirrorMaker 2's property file. No cluster is asked. Raises one ConfigError with all
+    problems. `Settings.warnings` names keys without effect. `environment` replaces os.environ."""
     return rereadable(lambda: _load(path, environment))
 
 

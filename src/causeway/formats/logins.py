@@ -31,7 +31,7 @@ USER, PASSWORD = f"{JAAS}/username", f"{JAAS}/password"
 
 
 def add_login(entries: dict[str, Entry], prefix: str, path: str, problems: Problems) -> None:
-    """Adds `sasl.jaas.config`, made of a name and a password, to `entries`."""
+    """Adds `sasl.jaas.config`, made of the user name and the password, to `entries`."""
     user, word = entries.get(prefix + USER), entries.get(prefix + PASSWORD)
     if user is None and word is None:
         return
@@ -45,7 +45,7 @@ def add_login(entries: dict[str, Entry], prefix: str, path: str, problems: Probl
     module = _MODULES.get(mechanism.value.strip().upper()) if mechanism else None
     if module is None:
         problems.add(
-            f"{user.place} needs mechanism: {', '.join(_MODULES)} beside it; for others write"
+            f"{user.place} needs a mechanism ({', '.join(_MODULES)}); for other mechanisms write"
             " jaas-config"
         )
         return
@@ -54,22 +54,22 @@ def add_login(entries: dict[str, Entry], prefix: str, path: str, problems: Probl
 
 
 def without_login_parts(entries: Mapping[str, Entry], problems: Problems) -> dict[str, Entry]:
-    """`entries` as a property file has them. What came from outside stands between quotes now, and
-    may not end them."""
+    """`entries` without the parts of logins. Values from outside are between quotes in the login
+    module now, and must not end the quotes."""
     settled = {}
     for key, entry in entries.items():
         if not key.endswith((USER, PASSWORD)):
             settled[key] = entry
         elif entry.resolved and re.search(r'["\\\n]', entry.value):
             problems.add(
-                f"{entry.place} has a quote, a backslash or a line end in it: write jaas-config,"
-                " with these escaped as Kafka's clients want them"
+                f"{entry.place} has a quote, a backslash or a line end in it: write jaas-config"
+                " instead, and escape them as Kafka's clients need it"
             )
     return settled
 
 
 def login_parts(text: str, mechanism: str) -> tuple[str, str] | None:
-    """Name and password, if they are all that the login module `text` says."""
+    """User name and password, if the login module `text` has no other options."""
     module = _MODULES.get(mechanism)
     try:
         found = parse_jaas(text)
@@ -94,8 +94,8 @@ def login_option(alias: str, module: str, name: str) -> str:
 def with_login_modules(
     entries: Mapping[str, Entry], problems: Problems, *, resolved: bool
 ) -> dict[str, Entry]:
-    """`entries` as a property file has them. `resolved`: no reference is left in them. One that a
-    config writes out wins."""
+    """`entries` with login modules made of their options. `resolved`: the entries have no reference
+    left. A `sasl.jaas.config` in a cluster's config wins."""
     settled: dict[str, Entry] = {}
     modules: dict[str, dict[str, Entry]] = {}
     for key, entry in entries.items():

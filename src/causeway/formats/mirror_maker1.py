@@ -1,10 +1,11 @@
-"""MirrorMaker 1's consumer and producer property files as Settings, one link a consumer file.
+"""Makes Settings of MirrorMaker 1's consumer and producer property files: a link for each consumer
+file.
 
     a consumer file  ->  link `source-<group.id>->target`, names unchanged, by key where the
                          partition counts differ, others may write to the target topics too
 
-The group names the link, hence its progress: the same command started again, or on a second
-machine, goes on where the first stood.
+The group names the link, and so its progress: the same command, started again or on a second
+machine, continues from the progress of the first.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def load_mm1(
     """Reads the files of `kafka-mirror-maker`.
 
     `include` is its `--whitelist`, `num_streams` the number of lanes, `offset_commit_interval_ms`
-    how often progress is written. `spark.*` and `causeway.*` keys may stand in the producer's file.
+    how often progress is written. The producer's file may have `spark.*` and `causeway.*` keys.
     Raises a ConfigError for the first file that is wrong, naming every problem in it.
     """
     topics = filters.compile_mm1_include(include)
@@ -175,7 +176,7 @@ def _client(entries: Entries, alias: str, problems: Problems) -> ClientSettings 
 
 
 def _consumer_keys(entries: Entries) -> dict[str, Entry]:
-    """As MirrorMaker 1's consumer read them: it starts at the end unless told otherwise."""
+    """As MirrorMaker 1's consumer reads them: by default it starts at the end."""
     key = "auto.offset.reset"
     entry = entries.get(key, Entry(key=key, value="latest", line=0))
     value = _OLD_RESETS.get(entry.value.strip().lower(), entry.value)

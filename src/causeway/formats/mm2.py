@@ -1,6 +1,6 @@
-"""A MirrorMaker 2 property file as Settings.
+"""Makes Settings of a MirrorMaker 2 property file.
 
-Everything wrong with a file is reported together, one line a problem, with key and line.
+One error reports all problems of a file: one line for each, with key and line number.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ _FILTERS = {
 
 
 def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
-    """Reads `path`. Raises one ConfigError for all that is wrong with it; what is merely without
-    effect stands in `Settings.warnings`. `environment` stands in for os.environ."""
+    """Reads `path`. Raises one ConfigError with all problems. `Settings.warnings` names keys
+    without effect. `environment` replaces os.environ."""
     problems = Problems(str(path))
     return settings_of(load_properties(path, problems, environment), problems)
 
 
 def settings_of(file: PropertyFile, problems: Problems) -> Settings:
-    """What the resolved entries of `file` say. Raises one ConfigError for `problems` and all more
-    that is found."""
+    """The settings of the resolved entries of `file`. Raises one ConfigError with `problems` and
+    all further problems."""
     before = len(problems.lines)
     aliases = _aliases(file.entries, problems)
     if not aliases or len(problems.lines) > before:
@@ -134,7 +134,7 @@ def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
 
 
 def no_alias(text: str) -> str:
-    """Why it cannot be a cluster's alias; empty where it can."""
+    """Why `text` cannot be a cluster's alias; empty if it can."""
     if not is_legal_name(text):
         return "has characters that topic names cannot have" if text else "is no alias"
     if text in ("spark", "causeway", "clusters", "config"):
@@ -184,7 +184,7 @@ def _links(file: PropertyFile, aliases: tuple[str, ...], problems: Problems) -> 
 
 
 def _own(entries: Entries, source: str, target: str) -> Entries:
-    """What the file says of the pair, under the keys' newest names."""
+    """The keys of the pair, under their newest names."""
     own = dict(with_identity_policy(_flow_keys(entries, source, target)))
     for old, new in OLD_NAMES.items():
         if old in own:
@@ -210,7 +210,7 @@ def _heartbeats(
 ) -> list[HeartbeatSettings]:
     """Of every pair of clusters that has not switched them off, as MirrorMakerConfig.clusterPairs.
 
-    A pair whose flow is off and that cannot have heartbeats stops nobody: a note says why."""
+    A pair that cannot have heartbeats is not an error; a note says why."""
     heartbeats = []
     for source, target in _pairs(aliases):
         own = _own(entries, source, target)
@@ -297,7 +297,7 @@ def _link(
         target_admin=_bounded(known[3], keys.admin_timeout_ms),
         policy=policy,
         fetch=read(FetchSettings, reader, problems),
-        # A name that does not say where it came from is everybody's: others may write to it, too.
+        # If names do not show their source, others may write to the same topics.
         sole_writer=policy.tells_source(here) if keys.sole_writer is None else keys.sole_writer,
         records_paused=paused,
         joins=keys.sole_writer is False,
@@ -336,7 +336,7 @@ def _control(own: Entries, problems: Problems) -> ControlSettings:
 
 
 def _bounded(client: ClientSettings, timeout_ms: int) -> ClientSettings:
-    """`client`, which waits for no answer longer than that: nor for the first one of all."""
+    """`client` with this bound on the time for each response, the first one included."""
     return replace(client, request_timeout_ms=min(client.request_timeout_ms, timeout_ms))
 
 
@@ -359,7 +359,7 @@ def _check_classes(own: Entries, problems: Problems) -> None:
         if own[name].value.strip().rsplit(".", 1)[-1] != only:
             problems.add(f"{own[name].place}: {own[name].shown} cannot be loaded, only {only}")
     if "transforms" in own and own["transforms"].value.strip():
-        # Passing them over in silence could let data out that they were to mask.
+        # Ignoring them could let data out that they should mask.
         problems.add(f"{own['transforms'].place}: Connect's read_transforms cannot run here")
 
 

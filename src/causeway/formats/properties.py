@@ -50,7 +50,7 @@ def read_properties(path: Path) -> PropertyFile:
 
 
 def parse_properties(path: Path, data: bytes) -> PropertyFile:
-    """The same of a file's content; `path` is only what it is called. Raises ConfigError."""
+    """The same for a file's content; `path` is for errors only. Raises ConfigError."""
     entries: dict[str, Entry] = {}
     repeated: list[Entry] = []
     for entry in _parse(path, data):
@@ -65,8 +65,8 @@ def parse_properties(path: Path, data: bytes) -> PropertyFile:
 def load_properties(
     path: Path, problems: Problems, environment: Mapping[str, str] | None = None
 ) -> PropertyFile:
-    """Reads `path` and resolves every reference; those that cannot be go to `problems`, by key and
-    line. Raises ConfigError where there is nothing to read."""
+    """Reads `path` and resolves every reference. References that cannot be resolved go to
+    `problems`. Raises ConfigError if the file cannot be read."""
     file = read_properties(path)
     resolved = resolve(file.entries, os.environ if environment is None else environment, problems)
     return PropertyFile(path=path, entries=resolved, repeated=file.repeated)
@@ -75,7 +75,7 @@ def load_properties(
 def resolve(
     entries: Mapping[str, Entry], environment: Mapping[str, str], problems: Problems
 ) -> dict[str, Entry]:
-    """`entries` with their references replaced; what cannot be resolved goes to `problems`."""
+    """`entries` with resolved references. References that cannot be resolved go to `problems`."""
     providers = PROVIDERS | declared_providers(entries, problems)
     resolver = _Resolver(providers=providers, environment=environment, problems=problems)
     return {key: resolver.entry(entry) for key, entry in entries.items()}
@@ -95,8 +95,8 @@ def _parse(path: Path, data: bytes) -> Iterator[Entry]:
 
 
 def _utf8(element: javaproperties.KeyValue) -> str:
-    """The value, read as UTF-8 where it can be: of ours alone, so Java need not agree. A literal of
-    a query such as 'Zürich', misread, would match nothing, and nobody would be told."""
+    """The value as UTF-8 if possible. MirrorMaker 2 does not read this key, so Java's encoding does
+    not matter. A misread literal of a query, such as 'Zürich', would silently match nothing."""
     try:
         source = element.source.encode("latin-1").decode("utf-8")
     except UnicodeError:
@@ -142,7 +142,7 @@ class _Resolver:
         values = [self._value(entry, match) for match in _REFERENCE.finditer(entry.value)]
         if None in values:
             return replace(entry, value="", resolved=True, missing=True)
-        # What writes secrets to files and variables likes to end them with a line end.
+        # Programs that write secrets to files and variables often add a line end.
         told = iter([value.rstrip("\r\n") for value in values if value is not None])
         value = _REFERENCE.sub(lambda _: next(told), entry.value)
         return replace(entry, value=value, resolved=value != entry.value)
@@ -152,7 +152,7 @@ class _Resolver:
         kind = "env" if name is None else self.providers.get(name, "")
         if kind == "env":
             found = self.environment.get(key)
-            # In a secret, what looks like a reference may be a part of it.
+            # In a secret, text that looks like a reference may be a part of the secret.
             named = name is not None or not entry.secret or key.isupper()
             cause = f"the environment variable {key if named else 'in it'} is not set"
         elif kind == "file":
@@ -196,8 +196,8 @@ _PROVIDER_REFERENCE = re.compile(r"\$\{(env|file|dir|directory):")
 
 
 def to_properties(entries: Mapping[str, Entry], *, comments: Iterable[str] = ()) -> str:
-    """ASCII: whatever else a value holds is escaped, as Java does. Providers of references are
-    declared, which MirrorMaker 2 wants. `comments` go before all."""
+    """ASCII text: other characters are escaped, as in Java. The file declares the config providers
+    of its references, because MirrorMaker 2 needs that. `comments` come first."""
     texts = {key: entry.value for key, entry in entries.items()}
     if "config.providers" not in texts:
         texts.update(_providers_of(texts))
@@ -230,13 +230,13 @@ def _lines(texts: Mapping[str, str], comments: Iterable[str]) -> Iterator[str]:
 
 
 def _group(key: str) -> str:
-    """What stands together: a flow's keys, or a cluster's, or Spark's."""
+    """The keys of a flow, of a cluster, or of Spark form a group."""
     source, arrow, rest = key.partition("->")
     return f"{source}->{rest.partition('.')[0]}" if arrow else key.partition(".")[0]
 
 
 def _line(key: str, text: str) -> str:
-    """Text of several lines on as many, each but the last continued."""
+    """Text of several lines as several lines with continuations."""
     escaped = javaproperties.escape(key)
     lines = text.split("\n")
     if lines[-1] == "" and len(lines) > 1:
@@ -247,6 +247,6 @@ def _line(key: str, text: str) -> str:
 
 
 def _value(text: str) -> str:
-    """As behind ` = `, where only a backslash and what is not ASCII text mean something else."""
+    """Escaped for the place after ` = `: backslashes, and characters that are not ASCII text."""
     escaped = re.sub(r"[^ -~]|\\", lambda match: javaproperties.escape(match[0]), text)
     return f"\\{escaped}" if escaped.startswith(" ") else escaped

@@ -1,4 +1,4 @@
-"""Where MirrorMaker 2 and Causeway would do differently with the same file, flow by flow."""
+"""The differences between MirrorMaker 2 and Causeway with the same file, for each flow."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from causeway.config.reading import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BehaviourDifference:
-    """In one thing. `flows`: where; `key`: what to set for MirrorMaker 2's way, or what else to do;
-    empty where there is no other way."""
+    """`key`: what to set for MirrorMaker 2's behaviour, or what else to do; empty if nothing can be
+    set."""
 
     what: str
     flows: tuple[str, ...]
@@ -30,7 +30,7 @@ class BehaviourDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnabledFlow:
-    """A flow that the file enables, with what it says of it."""
+    """A flow that the file enables, with its keys."""
 
     source: str
     target: str
@@ -67,7 +67,7 @@ def flows(entries: Entries, aliases: tuple[str, ...]) -> tuple[EnabledFlow, ...]
 
 
 def differences(entries: Entries, aliases: tuple[str, ...]) -> tuple[BehaviourDifference, ...]:
-    """What matters most first. Nothing that is the same in all flows."""
+    """The most important difference first; flows with the same difference share an item."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for judge in _ALL:
         for flow in flows(entries, aliases):
@@ -130,7 +130,7 @@ def _isolation(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
 
 def _trouble(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     yield _one(
-        "source truncated, or made anew",
+        "source truncated, or deleted and recreated",
         "goes on: skips records or copies them again, in silence",
         "stops that partition with a reason, the others go on",
         "when one stops: causeway run --from TIMESTAMP or --adopt",
@@ -142,14 +142,14 @@ def _trouble(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     if identity and not sole:
         yield _one(
             "a mirror that finds records, and no positions, at its first start",
-            "copies all of the source beside them",
+            "copies the whole source in addition",
             "stops, and asks",
             "causeway run --adopt or --from; or causeway.sole.writer = false if others wrote them",
         )
     if sole == "true" or (not sole and not identity):
         yield _one(
             "others write to a mirrored topic",
-            "goes on beside them",
+            "continues",
             "stops that partition",
             f"once the mirror has begun: {flow.name}.causeway.sole.writer = false",
         )
@@ -232,13 +232,13 @@ def _own_topics(flow: EnabledFlow, entries: Entries) -> Iterator[BehaviourDiffer
     usual = positions == usual_offsets_topic(source)
     theirs = ", ".join(names) if usual else f"{positions}, and two of Connect's"
     slug = f"{source}.{target}"
-    ours = f"__causeway.{slug}.progress; .directives once somebody pauses or throttles"
+    ours = f"__causeway.{slug}.progress; .directives after the first pause or throttle"
     kept = flow.says("causeway.mirror.maker.offsets", "true").lower() == "true"
     yield _one(f"its own topics on {target}", theirs, ours)
     yield _one(
         "positions",
         positions,
-        "goes on from there at the first start, and keeps it written for the way back"
+        "continues from there at the first start, and keeps them written for a return"
         if kept
         else "begins by itself: causeway.mirror.maker.offsets = false",
     )
@@ -255,7 +255,7 @@ def _limits(_: EnabledFlow, __: Entries) -> Iterator[BehaviourDifference]:
 def _old_names(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     for old, new in OLD_NAMES.items():
         if old in flow.own and new not in flow.own:
-            yield _one(old, "passed over by Kafka 4's, in silence", f"read as {new}", new)
+            yield _one(old, "ignored by Kafka 4's, without a warning", f"read as {new}", new)
 
 
 def _process(_: EnabledFlow, entries: Entries) -> Iterator[BehaviourDifference]:

@@ -1,4 +1,4 @@
-"""A whole file, compared. No cluster is asked."""
+"""Compares a whole file. No cluster is asked."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from causeway.mm2_diff.keys import KeyEffect, KeyUse, key_uses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`keys` in the file's order; `refused`: why Causeway would not run with it as it stands, here
-    and now."""
+    """`keys` in the file's order; `refused`: why Causeway does not run with the file as it is, on
+    this machine."""
 
     file: str
     flows: tuple[str, ...]
@@ -51,8 +51,8 @@ class Comparison:
 
 
 def compare(path: Path) -> Comparison:
-    """Of what `load` reads: another form than a property file is compared as the property file that
-    says the same. Raises ConfigError for what is none of them."""
+    """Compares a file of any form that `load` reads, as a property file with the same settings.
+    Raises ConfigError for other files."""
     entries = read_entries(path)
     listed = entries.get("clusters")
     aliases = tuple(dict.fromkeys(filters.split_list(listed.value))) if listed else ()

@@ -1,4 +1,5 @@
-"""What becomes of each key of a MirrorMaker 2 file, and what to do where that is nothing."""
+"""What Causeway does with each key of a MirrorMaker 2 file, and the alternative for keys without
+effect."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ from causeway.formats import YamlEntry
 
 
 class KeyEffect(StrEnum):
-    """What Causeway does with a key. In this order people want to know."""
+    """What Causeway does with a key, the most important effect first."""
 
     REFUSED = "refused"
-    MISPLACED = "misplaced"  # has an effect elsewhere, none where it stands
+    MISPLACED = "misplaced"  # has an effect only in another place
     UNKNOWN = "unknown"  # to MirrorMaker 2, Connect and Kafka's clients as well
     NOT_YET = "not acted on"
     MEANINGLESS = "without meaning"  # about how Connect works
@@ -33,8 +34,8 @@ class KeyEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyUse:
-    """`key` as it stands in the file; where it may be a piece of a secret, what stands in its
-    line. `note`: why, or what to do instead."""
+    """`key` as in the file; hidden if it may be a piece of a secret. `note`: the reason, or what to
+    do instead."""
 
     key: str
     line: int

@@ -1,9 +1,9 @@
-"""Patterns for names: Java regular expressions that have to match the whole of a name.
+"""Matches names with Java regular expressions, which must match the whole name.
 
-Whoever may create a topic or a group chooses its name, so a match must end soon whatever the name
-is. RE2 takes time in proportion to the name's length. What RE2 has not (look-around,
-back-references, …) is matched by backtracking, which may take for ever: it is given up after a
-time, and lets other threads run meanwhile.
+Other people choose the names of topics and groups, so a match must end soon for any name. RE2 takes
+time in proportion to the name's length. Patterns that RE2 does not support (look-around,
+back-references, …) are matched by backtracking, which may take for ever: such a match is given up
+after `TIME_LIMIT_S`, and other threads can run meanwhile.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import regex
 from causeway.errors import ConfigError
 from causeway.patterns.java_regex import translate
 
-TIME_LIMIT_S = 0.1  # for a name; one that is not out for trouble takes microseconds
+TIME_LIMIT_S = 0.1  # for a name; an ordinary match takes microseconds
 _MEMORY = 64 << 20  # bytes, for the program that RE2 makes of a pattern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """`pattern` as it is written. `text`: what engines are given; `linear`: RE2 can match it."""
+    """`pattern` as it is written; `text` for the engines; `linear`: RE2 can match it."""
 
     pattern: str
     text: str
     linear: bool
 
     def matches(self, name: str) -> bool | None:
-        """Whether the whole of `name` matches; None where that was not found out within
-        `TIME_LIMIT_S`. An answer that may take long is kept, so that it is paid for once."""
+        """Whether the whole of `name` matches; None without an answer within `TIME_LIMIT_S`.
+        Answers of backtracking are cached, because they may take long."""
         engine = _engine(self)
         if isinstance(engine, regex.Pattern):
             return _backtrack(self, name)
@@ -44,8 +44,8 @@ class Pattern:
         return int(_engine(self).groups)
 
     def capture(self, name: str) -> tuple[str, ...] | None:
-        """What each group holds, the whole name first; an empty text for one that took no part, no
-        texts where `name` does not match. None as for `matches`."""
+        """The text of each group, the whole name first; empty for a group that took no part. No
+        texts if `name` does not match. None as for `matches`."""
         engine = _engine(self)
         if isinstance(engine, regex.Pattern):
             return _capture_by_backtracking(self, name)
@@ -58,7 +58,7 @@ class Pattern:
 def compile_pattern(pattern: str, flags: str = "") -> tuple[Pattern, str]:
     """A pattern, and the flags set at its end. `flags` are those set before it.
 
-    Raises ConfigError where Java refuses it, and where its meaning cannot be had here.
+    Raises ConfigError if Java refuses the pattern, and if it cannot be translated exactly.
     """
     try:
         found = translate(pattern, flags)

@@ -1,7 +1,7 @@
 """Sets of Unicode's characters, which Java's character classes are computed with.
 
-Which characters have a property is what the `regex` package's tables say. Surrogates are in no set:
-they are halves of characters, and stand in no name.
+The tables of the `regex` package say which characters have a property. Surrogates are in no set:
+they are halves of characters, and no name contains them.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ ASCII = Points.of([(0, 127)])
 @lru_cache(maxsize=256)
 def having(members: str) -> Points:
     r"""What the class `[members]` holds, as the `regex` package reads it: `having(r"\p{Lu}")`.
-    Raises regex.error where it knows no such property."""
+    Raises regex.error for an unknown property."""
     found = regex.compile(f"[{members}]+").finditer(_all())
     return Points.of((ord(match[0][0]), ord(match[0][-1])) for match in found) & EVERYTHING
 

@@ -33,7 +33,7 @@ _UNIX_LINE_START = rf"(?:(?={ANYTHING})(?:\A|(?<=\n)))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Translation:
+class RegexTranslation:
     """`text` matches a whole name as the Java pattern does, with no flag but ASCII (for `\\b`).
 
     `flags`: those set at the end, which hold for what follows. `linear`: RE2 can match it.
@@ -44,7 +44,7 @@ class Translation:
     linear: bool
 
 
-def translate(pattern: str, flags: str = "") -> Translation:
+def translate(pattern: str, flags: str = "") -> RegexTranslation:
     """`pattern` as it matches whole names. `flags` are those set before it. Raises ConfigError."""
     return _Translator(pattern, flags=flags).run()
 
@@ -66,12 +66,12 @@ class _Translator(Scanner):
     linear: bool = True
     repeatable: bool = False  # whether what was written last may be repeated
 
-    def run(self) -> Translation:
+    def run(self) -> RegexTranslation:
         while self.at < len(self.pattern):
             self._step()
         if self.groups:
             raise self._refuse("a '(' is not closed")
-        return Translation(text="".join(self.out), flags=self.flags, linear=self.linear)
+        return RegexTranslation(text="".join(self.out), flags=self.flags, linear=self.linear)
 
     def _step(self) -> None:
         char = self.pattern[self.at]
@@ -108,9 +108,7 @@ class _Translator(Scanner):
         if match is None:
             raise self._refuse("a '{' that is no repetition such as {2} (a comma ends a pattern)")
         if not self.repeatable:
-            raise self._refuse(
-                f"nothing stands before '{char}' to be repeated; '.*' matches any name"
-            )
+            raise self._refuse(f"there is nothing to repeat before '{char}'; '.*' matches any name")
         self.linear &= match.group(1) != "+"
         self._emit(match.group(), len(match.group()))
         self.repeatable = False
@@ -141,7 +139,7 @@ class _Translator(Scanner):
             self._looking(_LINE_END if each_line else _LAST_LINE_END, length)
 
     def _is_last(self, length: int) -> bool:
-        """Whether nothing can follow what stands at `at`: then the name ends there anyway."""
+        """Whether nothing can follow at `at`: then the name ends there anyway."""
         rest = self.pattern[self.at + length :]
         if not self.groups and rest.startswith("|"):
             return True
@@ -204,7 +202,7 @@ class _Translator(Scanner):
                 self._literal(char)
             return
         if self.at + 1 == len(self.pattern):
-            raise self._refuse("a backslash stands at the end")
+            raise self._refuse("it ends with a backslash")
         char = self.pattern[self.at + 1]
         if char == "A":
             self._emit(r"(?:\A)", 2)

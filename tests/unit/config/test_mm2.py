@@ -228,7 +228,7 @@ def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
         ("clusters=spark,B", "'spark' cannot be an alias"),
         (PLAIN + "A->C.enabled=true", r"A->C.enabled \(line 6\): clusters does not name C"),
         (PLAIN + "A -> B.enabled=true", r"A \(line 6\): a flow is written A->B.key"),
-        (PLAIN + "A->B.topics=*", r"A->B.topics \(line 6\): .*nothing stands before"),
+        (PLAIN + "A->B.topics=*", r"A->B.topics \(line 6\): .*there is nothing to repeat before"),
         (PLAIN + "topics.exclude=(", r"topics.exclude \(line 6\): .*is not closed"),
         (PLAIN + "B.bootstrap.servers=", "cluster B has no bootstrap.servers"),
         (PLAIN + "B.bootstrap.servers=h", r"\(line 6\): 'h' is not host:port"),

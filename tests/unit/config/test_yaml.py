@@ -258,7 +258,7 @@ transforms:
         ),
         (
             f"{HEAD}{LINK}    to: A\n",
-            "line 7, column 5: the same key stands in line 6 already",
+            "line 7, column 5: line 6 has the same key already",
         ),
         (
             f"{HEAD}{LINK}    topics: !!python/name:os.system x\n",
@@ -313,7 +313,7 @@ def test_all_problems_are_told_together(tmp_path: Path) -> None:
             "- a\n",
             "it must be a map: causeway.yaml begins with clusters:, a resource with apiVersion:",
         ),
-        ("", "the file says nothing"),
+        ("", "the file is empty"),
         (
             "a: 1\n---\nb: 1\n",
             "a second document begins in line 3: a file holds one; write what is to be run to a"

@@ -1,7 +1,7 @@
-"""A YAML file as plain text in maps and lists, each with its place.
+"""Parses YAML to plain text in maps and lists, each with its place.
 
-A scalar is the text that was written: `010`, `yes` and `1:30` mean what they mean to a reader, not
-what YAML 1.1 makes of them. No tag is followed, so nothing is ever constructed from a file.
+A scalar keeps its text: `010`, `yes` and `1:30` are not converted as YAML 1.1 would convert them.
+Tags are not followed, so a file can never construct an object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from causeway.errors import ConfigError
 
 _PLAIN = "tag:yaml.org,2002:"
 _MERGE = f"{_PLAIN}merge"
-# What YAML makes of text without a tag; `=` is `value`.
+# Tags that YAML gives to text without a tag; `=` is `value`.
 _KINDS = frozenset(
     _PLAIN + kind
     for kind in (
@@ -45,7 +45,7 @@ class YamlPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """`empty`: nothing was written, which is not the same as \"\"."""
+    """`empty`: no value was written, which is not the same as \"\"."""
 
     text: str = field(repr=False)
     place: YamlPlace
@@ -71,8 +71,8 @@ Value = Scalar | ItemList | Fields
 
 
 def read_document(path: Path, problems: Problems) -> Fields:
-    """The one map that `path` holds. Keys set twice and the like go to `problems`. Raises
-    ConfigError, with line and column, where the file is no YAML."""
+    """The map in `path`. Keys that are set twice and the like go to `problems`. Raises ConfigError,
+    with line and column, if the file is not YAML."""
     note(path)
     try:
         data = path.read_bytes()
@@ -86,7 +86,7 @@ def read_document(path: Path, problems: Problems) -> Fields:
 def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:
     """The same of a file's content."""
     try:
-        # What stands between two `---`, or behind the last one, may be nothing.
+        # A document between two `---`, or after the last one, may be empty.
         roots = [
             root for root in yaml.compose_all(data, Loader=yaml.SafeLoader) if not _is_nothing(root)
         ]
@@ -95,7 +95,7 @@ def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:
     except RecursionError:
         raise ConfigError("read", subject, _TOO_DEEP) from None
     if not roots:
-        raise ConfigError("read", subject, "the file says nothing")
+        raise ConfigError("read", subject, "the file is empty")
     if len(roots) > 1:
         cause = (
             f"a second document begins in line {roots[1].start_mark.line + 1}: a file holds one;"
@@ -113,7 +113,7 @@ def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:
 
 
 def _told(error: yaml.YAMLError) -> str:
-    """What is wrong, and where; no piece of the file, which may be one of a secret."""
+    """The problem and its place, without a piece of the file, which may be a piece of a secret."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return "it is not UTF-8 text that YAML allows"
     mark = error.problem_mark
@@ -126,8 +126,8 @@ def _is_nothing(root: Node) -> bool:
 
 
 class _Builder:
-    """Bounds the values that aliases repeat. Without a bound, a few lines whose aliases name lines
-    with aliases can take more memory than a machine has."""
+    """Builds values, and bounds the values that aliases repeat: without a bound, a few lines with
+    nested aliases can take more memory than a machine has."""
 
     def __init__(self, problems: Problems, subject: str) -> None:
         self._problems = problems
@@ -141,7 +141,7 @@ class _Builder:
         place = _place(node)
         self._count(node, place)
         if node in self._above:
-            self._problems.add(f"{place}: an alias cannot name what it stands in")
+            self._problems.add(f"{place}: an alias cannot name a value that contains the alias")
             return Scalar(text="", place=place, empty=True)
         if node.tag not in _KINDS:
             self._problems.add(f"{place}: tags (!...) have no meaning here")
@@ -177,7 +177,7 @@ class _Builder:
                 self._problems.add(f"{place}: a key must be text")
             elif key.value in values:
                 first = places[key.value].line
-                self._problems.add(f"{place}: the same key stands in line {first} already")
+                self._problems.add(f"{place}: line {first} has the same key already")
             else:
                 values[key.value] = self.value(item)
                 places[key.value] = place

@@ -1,7 +1,8 @@
-"""How a value is written: `10s` and `64MiB` here, whole numbers of a key's unit in a property file.
+"""Converts values between causeway.yaml (`10s`, `64MiB`) and property files (whole numbers of a
+key's unit).
 
-Only the writing is changed: whether the value will do is for the property file's own checks. What
-has `${...}` in it is the same text in both, so it counts in the unit of the property file's key.
+Only the notation changes; the checks of property files decide whether a value is valid. A value
+with `${...}` is the same text in both, so it counts in the unit of the property file's key.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _WHOLE = re.compile(r"0|[1-9]\d{0,17}")
 
 
 def to_text(leaf: Leaf, value: str | Sequence[str]) -> str:
-    """The property file's text for what causeway.yaml says. Raises ValueError, whose text says what
-    is expected."""
+    """The property file's text of a value in causeway.yaml. Raises ValueError with the expected
+    form."""
     if not isinstance(value, str):
         return _joined(leaf, value)
     text = value.strip()
@@ -82,8 +83,8 @@ def _joined(leaf: Leaf, items: Sequence[str]) -> str:
 
 
 def to_value(leaf: Leaf, text: str) -> Any:
-    """The most readable way to write a property file's `text` that `to_text` takes back; the text
-    itself where there is none. None where causeway.yaml cannot say it at this place."""
+    """The most readable value that `to_text` converts back to `text`, else the text itself. None if
+    causeway.yaml cannot have the value at this place."""
     if "${" in text:
         return text
     value = _readable(leaf, text)
@@ -134,7 +135,7 @@ def _large(number: int) -> Any:
 
 
 def as_read(value: Any) -> str | list[str]:
-    """What the reader finds where `value` was written."""
+    """`value` as the reader finds it in a file."""
     if isinstance(value, list):
         return [str(each) for each in value]
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -152,12 +153,12 @@ def same(leaf: Leaf, one: str, other: str) -> bool:
 
 
 def unit_of(leaf: Leaf) -> str:
-    """What a whole number of the property file's key counts."""
+    """The unit of a whole number of the property file's key."""
     return "ms" if leaf.key.endswith(".ms") else "s"
 
 
 def forever(leaf: Leaf) -> bool:
-    """Whether -1 stands for no end."""
+    """Whether -1 means no end."""
     return any(
         -1 in each.get("enum", (each.get("const"),)) for each in leaf.schema.get("anyOf", ())
     )

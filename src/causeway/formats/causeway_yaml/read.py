@@ -1,4 +1,4 @@
-"""From causeway.yaml to the entries of a property file, each with its place in the YAML file."""
+"""Reads causeway.yaml as the entries of a property file, each with its place in the YAML file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TELLING = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YamlEntry(Entry):
-    """`path`: where it stands, for people."""
+    """`path`: the place in the document, for messages."""
 
     path: str
     column: int
@@ -46,13 +46,13 @@ class YamlEntry(Entry):
 
     @property
     def remark(self) -> str:
-        """YAML ends a value at a `#` behind a blank, unless the value is quoted."""
+        """Empty: in YAML, a `#` after a blank begins a comment, unless the value is quoted."""
         return ""
 
 
 def load_yaml(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
-    """Reads `path`. Raises one ConfigError for all that is wrong with it; what is merely without
-    effect stands in `Settings.warnings`. `environment` stands in for os.environ."""
+    """Reads `path`. Raises one ConfigError with all problems. `Settings.warnings` names keys
+    without effect. `environment` replaces os.environ."""
     problems = Problems(str(path))
     return settings_of(path, read_document(path, problems), problems, environment=environment)
 
@@ -72,8 +72,8 @@ def settings_of(
 
 
 def read_entries(document: Fields, problems: Problems) -> dict[str, Entry]:
-    """What `document` says, by the keys of a property file; `${...}` is not resolved, and logins
-    are not settled (see login.py)."""
+    """The entries of `document`, by the keys of a property file. References are not resolved, and
+    logins still have their parts (see logins.py)."""
     return _DocumentReader(problems=problems).document(document)
 
 
@@ -120,7 +120,8 @@ class _DocumentReader:
         return tuple(found.values)
 
     def _addresses(self, aliases: Mapping[str, YamlPlace]) -> None:
-        """Each cluster has one; where some of its clients or links say it, mm2.py judges."""
+        """Checks that each cluster has an address. If only some of its clients or links have one,
+        mm2.py checks that."""
         said = [name for name in self.entries if name.endswith("bootstrap.servers")]
         for alias, place in aliases.items():
             path = f"clusters.{alias}"
@@ -266,7 +267,7 @@ class _DocumentReader:
         return False
 
     def _map(self, value: Value, path: str, prefix: str) -> None:
-        """Keys that are not ours, as they stand, with `prefix` or without."""
+        """Keys that are passed on unchanged, with `prefix` or without."""
         for name, text, place in self._texts(value, path):
             self._add(prefix + name.removeprefix(prefix), text, f"{path}.{name}", place)
 
@@ -323,12 +324,12 @@ class _DocumentReader:
         words: Iterable[str],
         section: Section | None = None,
     ) -> None:
-        """A key that is a piece of a broken secret is not quoted: only what looks like a key, or
-        nearly is one."""
+        """An unknown key may be a piece of a broken secret. So it is shown only if it looks like a
+        key, or nearly is one."""
         by_key = {leaf.key: ".".join(way) for way, leaf in section.leaves()} if section else {}
         near = difflib.get_close_matches(name, sorted(words), n=1, cutoff=0.7)
         hint = by_key.get(name) or (near[0] if near else "")
-        shown = name if hint or _TELLING.fullmatch(name) else "what stands there"
+        shown = name if hint or _TELLING.fullmatch(name) else "the hidden key"
         where = f"{path}.{shown}" if path else shown
         known_ones = ", ".join(words)
         told = f"did you mean {hint}?" if hint else f"known are {known_ones}"

@@ -1,5 +1,5 @@
-"""The form of causeway.yaml: where each key of keys.py stands in it. One table, of which come
-reading, writing, the JSON schema and the page of docs."""
+"""The form of causeway.yaml: the place of each key in it. Reading, writing, the JSON schema and the
+reference page use this one table."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ Kind = Literal["plain", "duration", "size", "list", "lines", "policy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One value. `key` is the property file's, without alias or flow before it; `schema` what JSON
-    schema says of it there; `default` what counts where it is absent, as text ("": nothing)."""
+    """One value. `key` is the property file's, without alias or flow; `schema` describes it as JSON
+    schema; `default` as text ("": none)."""
 
     key: str
     kind: Kind
@@ -45,8 +45,8 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaKeys:
-    """A map of keys that are not ours, written as in a property file behind `prefix`. `spread`:
-    those that no cluster has as a whole are for each of its clients."""
+    """A map of Kafka's keys, written as in a property file after `prefix`. `spread`: keys that a
+    cluster cannot have as a whole go to each of its clients."""
 
     prefix: str
     meaning: str
@@ -87,7 +87,8 @@ class TransformList:
 
 Part = Leaf | KafkaKeys | Section | TransformList
 
-# Where a key stands; any other where its own name says: `admin.timeout.ms` as `admin-timeout`.
+# The places of keys. The place of any other key is its own name: `admin.timeout.ms` is
+# `admin-timeout`.
 _PLACES = {
     "replication.policy.class": "naming.policy",
     "replication.policy.separator": "naming.separator",
@@ -184,7 +185,7 @@ _PLACES = {
     "ssl.enabled.protocols": "security.tls.versions",
     "ssl.endpoint.identification.algorithm": "security.tls.endpoint-identification",
 }
-# Nothing a new user would write: one value is allowed, or the form says it otherwise.
+# Keys without a place: only one value is allowed, or the form has another way to set it.
 _LEFT_OUT = frozenset(
     {
         "topic.filter.class",

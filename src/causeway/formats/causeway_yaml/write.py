@@ -1,6 +1,6 @@
-"""From the entries of a property file to causeway.yaml. References stay what they are.
+"""Writes the entries of a property file as causeway.yaml. References stay references.
 
-What the form has no place for is carried along, as it stands, under `properties`.
+Keys without a place in the form go under `properties` unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Tree = dict[str, Any]
 Way = tuple[str, ...]
 _WIDTH = 100
 _BREAKS = re.compile("[\n\r\x85\u2028\u2029\ufeff]")
-# What begins and ends with more than blanks, but for one line end: written line by line.
+# Texts that do not begin or end with blanks (except one line end) are written line by line.
 _BLOCK = re.compile("[^\\s][^\r\x85\u2028\u2029\ufeff]*[^\\s]\n?")
 
 
@@ -114,7 +114,7 @@ class _DocumentWriter:
         return {name: part for name, part in parts.items() if part}
 
     def _lists(self, texts: Mapping[str, str]) -> dict[str, dict[str, Tree]]:
-        """Of each flow, "" for all: the transforms it lists, with room for what it says of them."""
+        """The transforms that each flow lists ("": all flows), with an empty tree for each."""
         found = {}
         for key, text in texts.items():
             prefix, rest = split_key(key, self.aliases)
@@ -130,7 +130,7 @@ class _DocumentWriter:
         return self.links.setdefault(path, {})
 
     def _enabled(self, path: str, link: Tree, texts: Mapping[str, str]) -> None:
-        """A link that is listed runs unless it says otherwise, a flow if it says so."""
+        """A listed link is enabled by default; a flow of a property file is not."""
         text = texts.get(f"{path}.enabled", texts.get("enabled", "false"))
         if text.strip().lower() == "true":
             link.pop("enabled", None)
@@ -146,8 +146,8 @@ class _DocumentWriter:
 
 
 def said(entries: Mapping[str, Entry]) -> dict[str, str]:
-    """What has to be said, by the newest names of the keys: all but the names of the clusters, and
-    providers that need not be declared."""
+    """The texts to write, by the newest names of the keys: all but the names of the clusters and
+    config providers that need no declaration."""
     kinds = declared_providers(entries, wrong := Problems(""))
     plain = not wrong.lines and all(PROVIDERS.get(n) == kind for n, kind in kinds.items())
     noise = {"config.providers", *(f"config.providers.{name}.class" for name in kinds)}
@@ -160,7 +160,7 @@ def said(entries: Mapping[str, Entry]) -> dict[str, str]:
 
 
 def _newest(texts: Mapping[str, str]) -> dict[str, str]:
-    """Old names of keys become the new ones where the file has none of these."""
+    """Replaces old names of keys by new names that the file does not have."""
     old_names = [
         old
         for old, new in OLD_NAMES.items()
@@ -199,7 +199,7 @@ def _places(of: Callable[[], Section]) -> tuple[dict[str, tuple[Way, Leaf]], lis
 
 
 def _put(tree: Tree, of: Callable[[], Section], name: str, text: str) -> bool:
-    """Says key `name` in `tree`, where the form has a place for it."""
+    """Sets key `name` in `tree`. False if the form has no place for it."""
     leaves, maps = _places(of)
     if name in leaves:
         way, leaf = leaves[name]
@@ -225,14 +225,14 @@ def _set(tree: Tree, way: Way, value: Any) -> None:
 
 
 def _bare(text: str) -> Any:
-    """Without quotes where it is read as the same text."""
+    """A value that YAML writes without quotes and that is read as the same text."""
     if text in ("true", "false"):
         return text == "true"
     return int(text) if forms.NUMBER.fullmatch(text) else text
 
 
 def _gather(cluster: Tree) -> None:
-    """What all clients of a cluster say alike is said once."""
+    """Moves keys that all clients of a cluster have in common to `client`."""
     clients = [cluster.get(role, {}) for role in ROLE_KEYS]
     shared = frozenset.intersection(*ROLE_KEYS.values()) - CLUSTER_KEYS
     for name in [name for name in clients[0] if name in shared]:
@@ -246,8 +246,8 @@ def _gather(cluster: Tree) -> None:
 
 
 def _tell_login(tree: Tree) -> None:
-    """Name and password in place of a login module that says no more. One with references stays:
-    what comes from outside is written as the module wants it."""
+    """Replaces a login module that has only a user name and a password by these. A module with
+    references stays: a value from outside is escaped as the module needs it."""
     sasl = tree.get("security", {}).get("sasl", {})
     text, mechanism = sasl.get("jaas-config"), sasl.get("mechanism")
     if not isinstance(text, str) or not isinstance(mechanism, str) or "${" in text:

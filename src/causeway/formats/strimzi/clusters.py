@@ -1,6 +1,6 @@
-"""How a resource says that a cluster is reached: its addresses, TLS, who we are to it, its config.
+"""Reads how a cluster is reached: addresses, TLS, authentication and config.
 
-A cluster's `config` comes last, and wins, as with Strimzi.
+A cluster's `config` comes last and wins, as with Strimzi.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MECHANISMS = {
     "scram-sha-256": ("SCRAM-SHA-256", SCRAM),
     "scram-sha-512": ("SCRAM-SHA-512", SCRAM),
 }
-# Strimzi passes on no others of `custom`.
+# Strimzi passes on only these keys of `custom`.
 _CUSTOM = ("sasl.", "ssl.keystore.")
 _NEEDS_MORE = ("accessTokenLocation", "clientAssertionLocation", "grantType")
-# Of a client without a secret, or beside it: options as Strimzi's own handler calls them.
+# Options of Strimzi's own handler, in addition to a client's secret or instead of it.
 _OAUTH_SECRETS = {
     "refreshToken": "oauth.refresh.token",
     "clientAssertion": "oauth.client.assertion",
@@ -34,15 +34,15 @@ _OAUTH_TEXTS = {
     "username": "oauth.password.grant.username",
 }
 _KAFKAS_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
-# Of a target: keys of the whole file, which a resource has no other place for.
+# Keys of the whole file. A resource has them in the config of its target.
 _OF_THE_FILE = ("causeway.", "spark.")
 _OF_A_CLUSTER = ("causeway.registry.", CLUSTER_ID)
 
 
 @dataclass(slots=True, kw_only=True)
 class ResourceReader:
-    """Adds to `entries`; `ignored`: paths of what has no meaning here; `whole`: keys of the whole
-    file, which a target's config has, and which win over all."""
+    """Adds to `entries`. `ignored`: paths of fields without meaning here. `whole`: keys of the
+    whole file in the target's config, which win over all others."""
 
     entries: dict[str, YamlEntry]
     secrets: Secrets
@@ -53,7 +53,7 @@ class ResourceReader:
     whole: dict[str, Given] = field(default_factory=dict)
 
     def add(self, key: str, given: Given, value: str | None = None) -> None:
-        """What is added later wins."""
+        """A later value of a key wins."""
         self.entries[key] = given.entry(key, value)
 
     def cluster(self, tree: Tree, *, target: bool) -> None:
@@ -76,7 +76,7 @@ class ResourceReader:
                 self.add(f"{alias}.{name}", plain)
 
     def _trust(self, alias: str, tls: Tree) -> None:
-        """An empty list stands for the system's."""
+        """An empty list means the system's certificates."""
         if found := self._pems(tls.items.get("trustedCertificates", ())):
             self.add(f"{alias}.ssl.truststore.certificates", tls.given, found)
             self.add(f"{alias}.ssl.truststore.type", tls.given, "PEM")
@@ -116,8 +116,8 @@ class ResourceReader:
         pair = who.trees.get("certificateAndKey")
         if tls is None:
             self.problems.add(
-                f"{who.where} needs tls beside it: without that nothing is encrypted, and no"
-                " certificate shown"
+                f"{who.where} needs tls as well: without TLS no data is encrypted and no"
+                " certificate is sent"
             )
         if pair is None:
             self.problems.add(f"{who.where} has no certificateAndKey")
@@ -141,7 +141,7 @@ class ResourceReader:
             self._option(alias, module, "password", word.texts["secretName"], key)
 
     def _oauth(self, alias: str, who: Tree) -> None:
-        """Client credentials, as Kafka's own handler has them, and Strimzi's other grants."""
+        """Client credentials as with Kafka's own handler, and the other grants of Strimzi."""
         if self.version != shape.OLD:
             self.problems.add(
                 f"{who.texts['type'].where} is of {shape.OLD}: write type: custom with sasl: true,"
@@ -152,7 +152,7 @@ class ResourceReader:
             part = who.texts.get(name) or who.trees.get(name)
             if part is not None or who.items.get(name):
                 where = part.where if part is not None else f"{who.path}.{name}"
-                self.problems.add(f"{where} is not supported: say who the client is")
+                self.problems.add(f"{where} is not supported: set the client's id and secret")
         unchecked = who.texts.get("disableTlsHostnameVerification")
         if unchecked is not None and unchecked.text == "true":
             self.problems.add(f"{unchecked.where} is not supported: the host is always verified")

@@ -1,4 +1,4 @@
-"""A resource's values, held against the form: each with its path and place, for errors."""
+"""Checks a resource's values against the form. Each value has a path and a place, for errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Given:
 
 @dataclass(slots=True, kw_only=True)
 class Tree:
-    """What is there of a form; what was written without a value is not, as in Kubernetes."""
+    """The values of an object. As in Kubernetes, a field without a value is absent."""
 
     path: str
     place: YamlPlace
@@ -56,7 +56,7 @@ class Tree:
 
     @property
     def given(self) -> Given:
-        """To make entries of, for what its mere presence says."""
+        """A value for entries that follow from the presence of the object."""
         return Given(text="", path=self.path, place=self.place)
 
 
@@ -69,7 +69,7 @@ class Checker:
     ignored: list[str] = field(default_factory=list)
 
     def tree(self, value: Value, form: shape.ObjectField, path: str) -> Tree:
-        """What `value` says of `form`; what it may not say goes to `problems`."""
+        """The values of `form` in `value`; values that do not fit go to `problems`."""
         fields = self._fields(value, path)
         tree = Tree(path=path, place=value.place)
         for name, each in fields.values.items():
@@ -91,7 +91,7 @@ class Checker:
         return tree
 
     def unknown(self, names: Mapping[str, YamlPlace], words: Iterable[str], path: str) -> None:
-        """Of `names` at `path`, those that none of `words` are."""
+        """Reports the `names` at `path` that are not in `words`."""
         known = tuple(words)
         for name, place in names.items():
             if name not in known:
@@ -145,10 +145,10 @@ class Checker:
         self._tell(name, place, path, words)
 
     def _tell(self, name: str, place: YamlPlace, path: str, words: Iterable[str]) -> None:
-        """What may be a piece of a broken secret is not quoted."""
+        """Text that may be a piece of a broken secret is not quoted."""
         known = tuple(words)
         near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
-        shown = name if near or _TELLING.fullmatch(name) else "what stands there"
+        shown = name if near or _TELLING.fullmatch(name) else "the hidden key"
         where = f"{path}.{shown}" if path else shown
         told = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
         self.problems.add(f"{where} ({place}) is unknown: {told}")
@@ -159,7 +159,7 @@ def _is_empty(value: Value) -> bool:
 
 
 def _expected(part: shape.TextField | shape.NumberField | shape.FlagField, text: str) -> str:
-    """What `text` should have been; empty where it will do."""
+    """The expected form of `text`; empty if `text` fits."""
     match part:
         case shape.TextField(choices=choices) if choices and text not in choices:
             return f"one of {', '.join(choices)}"

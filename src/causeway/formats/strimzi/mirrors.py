@@ -1,8 +1,8 @@
-"""One mirror of a resource: what its connectors' configs, states and patterns say of a flow.
+"""Reads one mirror of a resource: the configs, states and patterns of its connectors.
 
-Each connector has a config of its own with Strimzi; a flow has one. So a key counts where the
-connector that acts on it says it: `topics` of the source connector, `groups` of the checkpoint
-connector. What they share must be said alike.
+With Strimzi each connector has its own config; a flow has one. So a key counts in the config of the
+connector that acts on it: `topics` of the source connector, `groups` of the checkpoint connector.
+Keys of several connectors must have the same value in each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from causeway.naming import PACKAGE
 
 CONNECTORS = ("sourceConnector", "checkpointConnector", "heartbeatConnector")
 PARTS = dict(zip(CONNECTORS, ("records", "checkpoints", "heartbeats"), strict=True))
-# Who acts on a key, by how it begins; the source connector does unless others are named.
+# The connector that acts on a key, by the key's prefix; the source connector acts on all others.
 _ACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("groups", CONNECTORS[1:2]),
     ("group.filter.", CONNECTORS[1:2]),
@@ -30,7 +30,7 @@ _ACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 _ALIKE = ("replication.policy.", "offset-syncs.topic.location", *ALIASES)
 SHARED = (*_ALIKE, "admin.timeout.ms", "topic.filter.class")
-# What a connector has that says nothing of them; that of an alias is the cluster's.
+# The defaults of these keys in a connector; the default of an alias is the cluster's.
 _UNSAID = {
     "replication.policy.class": "DefaultReplicationPolicy",
     "replication.policy.separator": ".",
@@ -54,8 +54,8 @@ _CLIENT = (
 
 
 def read_mirror(reader: ResourceReader, flow: str, mirror: Tree, *, carry: bool) -> list[str]:
-    """Adds what `mirror` says of `flow`. `carry`: also what has no effect, for another form to
-    hold. What a person should know of it."""
+    """Adds the keys of `flow` in `mirror`, and returns notes for the user. `carry`: also keys
+    without effect, for a conversion."""
     notes = []
     connectors = {name: mirror.trees[name] for name in CONNECTORS if name in mirror.trees}
     reader.add(f"{flow}.enabled", mirror.given, "true")
@@ -94,7 +94,7 @@ def read_mirror(reader: ResourceReader, flow: str, mirror: Tree, *, carry: bool)
 
 
 def _held(connector: Tree) -> Given | None:
-    """What has it not run; `state` wins over the older `pause`."""
+    """The field that stops the connector, if any; `state` wins over the older `pause`."""
     state, pause = connector.texts.get("state"), connector.texts.get("pause")
     if state is not None:
         return None if state.text == "running" else state
@@ -134,20 +134,20 @@ def _configs(
 
 
 def _again(reader: ResourceReader, name: str, key: str, given: Given, before: Given) -> None:
-    """`key` in the config of connector `name`, after another has said it."""
+    """`key` in the config of connector `name`, which another connector has as well."""
     if before.text.strip() == given.text.strip():
         return
     if key.startswith(_ALIKE) and name != "heartbeatConnector":
         reader.problems.add(
-            f"{given.where} and {before.where} must say the same: one mirror has one"
+            f"{given.where} and {before.where} must have the same value: a mirror has one value"
         )
     else:
         reader.ignored.append(given.path)
 
 
 def _misses(reader: ResourceReader, name: str, key: str, given: Given) -> bool:
-    """Whether connector `name` alone says what the source connector goes without: that one's
-    records would get other names than with Strimzi."""
+    """Whether only connector `name` has a key that the source connector lacks. Then the records of
+    the source connector would get other names than with Strimzi."""
     if name == "heartbeatConnector":
         reader.ignored.append(given.path)
         return True
@@ -156,19 +156,19 @@ def _misses(reader: ResourceReader, name: str, key: str, given: Given) -> bool:
     said = given.text.strip().removeprefix(PACKAGE)
     if said != _UNSAID.get(key):
         reader.problems.add(
-            f"{given.where} does not stand in sourceConnector.config: write it there as well, or"
-            " take it out, as one mirror has one"
+            f"{given.where} is missing in sourceConnector.config: write it there as well, or remove"
+            " it, because a mirror has one value"
         )
     return True
 
 
 def who_acts(key: str) -> tuple[str, ...]:
-    """The connector that acts on a flow's key, if it is of one alone."""
+    """The connectors that act on a flow's key."""
     return next((names for start, names in _ACTS if key.startswith(start)), CONNECTORS[:1])
 
 
 def _rank(key: str) -> int:
-    """What counts more comes later."""
+    """Keys with a higher precedence come later."""
     order = ("consumer.", "producer.", "admin.", "source.cluster.", "target.cluster.")
     if key.startswith(("producer.override.", "consumer.override.", "admin.override.")):
         return 3
@@ -178,9 +178,9 @@ def _rank(key: str) -> int:
 
 
 def _of_client(key: str, *, carry: bool) -> Iterator[str]:
-    """Where a property file has it; `carry`: for clients that do nothing here as well. Connect's
-    producer writes the records, `producer.` the offset syncs. A flow's plain key would yield to the
-    cluster's, which a connector's never does."""
+    """The keys in a property file. `carry`: also for clients without a function here. Connect's own
+    producer writes the records, the connector's `producer.` writes offset syncs. A flow's plain key
+    would yield to the cluster's, but a connector's key never does."""
     side, _, rest = key.partition(".")
     if side in ("source", "target"):
         role, _, name = rest.partition(".")

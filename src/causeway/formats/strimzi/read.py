@@ -1,4 +1,4 @@
-"""From a KafkaMirrorMaker2 resource to the entries of a property file."""
+"""Reads a KafkaMirrorMaker2 resource as the entries of a property file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OLD_POSITIONS = "mirrormaker2-cluster-offsets"  # of v1beta2, where it names no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """`entries`: unresolved, logins not settled. `warnings`: what has no effect here."""
+    """`entries`: with references and parts of logins. `warnings`: about fields without effect."""
 
     entries: Mapping[str, YamlEntry]
     warnings: tuple[str, ...]
@@ -35,13 +35,13 @@ class Resource:
 def settings_of(
     path: Path, document: Fields, problems: Problems, *, environment: Mapping[str, str] | None
 ) -> Settings:
-    """What the resource `document` says. Raises one ConfigError for `problems` and all more that is
-    found. Secrets lie in the directory that the variable CAUSEWAY_SECRETS names."""
+    """The settings of the resource `document`. Raises one ConfigError with `problems` and all
+    further problems. The variable CAUSEWAY_SECRETS names the directory of the Secrets."""
     known = os.environ if environment is None else environment
     where = known.get(VARIABLE)
     secrets = Secrets(directory=Path(where) if where else None, problems=problems)
     found = read_resource(document, problems, secrets)
-    problems.raise_if_any()  # else what follows from it would be told as well
+    problems.raise_if_any()  # else problems that follow from these would be reported as well
     resolved = resolve(found.entries, known, problems)
     entries = with_login_modules(resolved, problems, resolved=True)
     settings = mm2.settings_of(PropertyFile(path=path, entries=entries), problems)
@@ -51,8 +51,8 @@ def settings_of(
 def read_resource(
     document: Fields, problems: Problems, secrets: Secrets, *, carry: bool = False
 ) -> Resource:
-    """`carry`: with what has no effect, for another form to hold. Raises ConfigError where the
-    fields are not a resource's; what their values have wrong goes to `problems`."""
+    """`carry`: also keys without effect, for a conversion. Raises ConfigError if the fields are not
+    those of a resource; wrong values go to `problems`."""
     version = _version(document, problems)
     checker = Checker(version=version, problems=problems)
     checker.unknown(document.places, shape.TOP, "")
@@ -73,7 +73,7 @@ def read_resource(
         alias = cluster.texts["alias"]
         if why := mm2.no_alias(alias.text):
             problems.add(f"{alias.where}: {alias.text!r} {why}")
-    problems.raise_if_any()  # else each entry of a flow would be told
+    problems.raise_if_any()  # else each entry of a flow would be reported
     used = {target.path, *(source.path for source, _ in pairs)}
     checker.ignored += [
         each.path for each in spec.items.get("clusters", ()) if each.path not in used
@@ -103,12 +103,12 @@ def read_resource(
 
 
 def _passed_over(tree: Tree, new: str, old: str) -> list[str]:
-    """The older field of two that say the same."""
+    """The older one of two fields with the same meaning."""
     return [tree.texts[old].path] if new in tree.trees and old in tree.texts else []
 
 
 def _version(document: Fields, problems: Problems) -> str:
-    """Raises ConfigError where it is not a KafkaMirrorMaker2 of a version that is known."""
+    """Raises ConfigError unless `document` is a KafkaMirrorMaker2 of a known version."""
     texts = {
         name: value.text
         for name in ("apiVersion", "kind")
@@ -132,8 +132,8 @@ def _version(document: Fields, problems: Problems) -> str:
 def _clusters(
     spec: Tree, mirrors: list[Tree], version: str, problems: Problems
 ) -> tuple[Tree | None, list[tuple[Tree, Tree]]]:
-    """The target, and each mirror with its source. v1beta2 names clusters by their aliases, unless
-    it is written as v1 is."""
+    """The target, and each mirror with its source. v1beta2 names clusters by their aliases, but may
+    also have the fields of v1."""
     by_alias: dict[str, Tree] = {}
     for each in spec.items.get("clusters", ()):
         alias = each.texts["alias"]

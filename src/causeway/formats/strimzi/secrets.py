@@ -27,20 +27,20 @@ _KEY = re.compile(r"(?!\.\.)[A-Za-z0-9._-]+")
 
 @dataclass(slots=True, kw_only=True)
 class Secrets:
-    """`directory`: None where nobody said. Where `unseen` is set nothing needs to be there yet:
-    references are made by the names alone."""
+    """`directory`: None if it is not set. `unseen`: references are made by the names alone, and the
+    files need not exist."""
 
     directory: Path | None
     problems: Problems
     unseen: bool = False
 
     def reference(self, name: Given, key: Given) -> str | None:
-        """To `key` of the Secret `name`; None where there is none, which is told."""
+        """The reference to `key` of the Secret `name`; None if there is none: a problem."""
         folder = self._folder(name)
         if folder is None:
             return None
         if not _KEY.fullmatch(key.text):
-            self.problems.add(f"{key.where}: what stands there cannot be a key of a Secret")
+            self.problems.add(f"{key.where}: its value cannot be a key of a Secret")
             return None
         if not self.unseen and not isfile(folder / key.text):
             cause = f"the Secret {name.text} has no key {key.text} in {folder.parent}"
@@ -52,8 +52,8 @@ class Secrets:
         """References to all keys of the Secret that the glob `pattern` matches."""
         if self.unseen:
             self.problems.add(
-                f"{pattern.where}: which keys it matches is known where the Secret is: name it with"
-                " --secrets DIR"
+                f"{pattern.where}: the Secret must be readable to find matching keys: name its"
+                " directory with --secrets DIR"
             )
             return []
         folder = self._folder(name)
@@ -68,12 +68,12 @@ class Secrets:
 
     def _folder(self, name: Given) -> Path | None:
         if not _NAME.fullmatch(name.text):
-            self.problems.add(f"{name.where}: what stands there cannot be the name of a Secret")
+            self.problems.add(f"{name.where}: its value cannot be the name of a Secret")
             return None
         if self.directory is None:
             self.problems.add(
-                f"{name.where} names the Secret {name.text}: say with --secrets DIR, or in"
-                f" {VARIABLE}, where Secrets are: a folder each, in it a file each key"
+                f"{name.where} names the Secret {name.text}: set --secrets DIR, or {VARIABLE}, to"
+                " the directory of the Secrets: a directory for each, with a file for each key"
             )
             return None
         if "}" in str(self.directory):
@@ -151,8 +151,8 @@ class References:
     secrets: Secrets
 
     def plain(self, given: Given) -> Given:
-        """`given` with the providers' names that a property file knows by itself. A Secret that is
-        not there is told, and stands for nothing."""
+        """`given` with the names of the built-in providers. A Secret that does not exist is a
+        problem, and its reference becomes empty."""
 
         def one(match: re.Match[str]) -> str:
             kind, (path, key) = self.kinds.get(match[1]), (match[2] or "", match[3])
@@ -171,7 +171,7 @@ class References:
 def references(
     configs: Iterable[Mapping[str, Given]], secrets: Secrets, problems: Problems
 ) -> References:
-    """By what `configs` declare. Classes that cannot be had go to `problems`."""
+    """The providers that `configs` declare. Unsupported classes go to `problems`."""
     kinds = dict(_BUILT_IN)
     for config in configs:
         for name, given in config.items():

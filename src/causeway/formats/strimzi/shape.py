@@ -1,6 +1,6 @@
-"""The form of a KafkaMirrorMaker2 resource: each field of its API versions, and what it is for.
+"""The form of a KafkaMirrorMaker2 resource: each field of its API versions.
 
-What is ignored says how Strimzi runs Connect's pods, which there are none of here.
+Ignored fields describe how Strimzi runs Connect's pods. Causeway runs no Connect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AUTHENTICATIONS = ("tls", "scram-sha-256", "scram-sha-512", "plain", "oauth", "c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceField:
-    """`only`: the version that has the field, where not both have."""
+    """`only`: the only API version that has the field; None: both have it."""
 
     required: bool = False
     only: str | None = None
@@ -53,7 +53,7 @@ class MapField(ResourceField):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredField(ResourceField):
-    """Whatever stands there is named, and not looked at."""
+    """A warning names the field; its content is not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ _KEY_OF_SECRET = ObjectField(parts={"secretName": _NEEDED, "key": _NEEDED}, only
 _TRUSTED = ListField(
     of=ObjectField(parts={"secretName": _NEEDED, "certificate": _TEXT, "pattern": _TEXT})
 )
-# Of OAuth: acted on, or refused where it asks for what there is not (clusters.py).
+# Fields of OAuth: acted on, or refused if they are not supported (clusters.py).
 _OAUTH: Mapping[str, Part] = {
     **dict.fromkeys(("clientId", "scope", "tokenEndpointUri"), TextField(only=OLD)),
     **dict.fromkeys(

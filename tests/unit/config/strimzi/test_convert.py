@@ -117,7 +117,9 @@ def test_oauth_with_certificates_of_its_own_becomes_a_property_file(
 
 def test_a_pattern_needs_the_secrets_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CAUSEWAY_SECRETS", raising=False)
-    with pytest.raises(ConfigError, match=r"pattern \(line .* name it with --secrets DIR"):
+    with pytest.raises(
+        ConfigError, match=r"pattern \(line .* name its directory with --secrets DIR"
+    ):
         convert(RESOURCES / "v1-scram.yaml")
 
 

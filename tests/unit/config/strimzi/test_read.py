@@ -241,7 +241,7 @@ def test_connectors_must_agree_on_names(tmp_path: Path) -> None:
     config["replication.policy.class"] = "DefaultReplicationPolicy"
     text = refused(resource, tmp_path)
     assert "spec.mirrors[0].checkpointConnector.config.replication.policy.class (line" in text
-    assert "must say the same" in text
+    assert "must have the same value" in text
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_name_that_the_source_connector_goes_without_changes_no_topics(
         mirror(resource)[connector]["config"].pop(key, None)
     config = mirror(resource)["checkpointConnector"]["config"]
     config[key] = other
-    assert "does not stand in sourceConnector.config" in refused(resource, tmp_path)
+    assert "is missing in sourceConnector.config" in refused(resource, tmp_path)
     config[key] = same
     found = link(resource, tmp_path)
     assert found.decide_topic("orders").target_name == "cluster-a.orders"
@@ -529,7 +529,7 @@ def test_what_is_wrong_in_a_mirror_is_told_with_its_path(
         ),
         ("- apiVersion: kafka.strimzi.io/v1\n", "it must be a map"),
         ("---\na: 1\n---\n...\n---\nb: 2\n", "a second document begins in line 6"),
-        ("\n", "the file says nothing"),
+        ("\n", "the file is empty"),
     ],
 )
 def test_a_yaml_file_that_is_something_else(text: str, told: str, tmp_path: Path) -> None:
@@ -626,7 +626,7 @@ def test_patterns_are_those_of_java(
 def test_what_is_missing_of_the_secrets_is_told(tmp_path: Path, secrets: Path) -> None:
     resource = example("v1-scram")
     text = refused(resource, tmp_path)
-    assert "names the Secret cluster-a-user: say with --secrets DIR" in text
+    assert "names the Secret cluster-a-user: set --secrets DIR" in text
     nowhere = tmp_path / "nowhere"
     assert f"--secrets {nowhere} is no directory" in refused(resource, tmp_path, nowhere)
     login = resource["spec"]["target"]["authentication"]
