@@ -25,7 +25,7 @@ from causeway.cli.main import BETWEEN_LOOKS
 from causeway.config import HttpSettings, RunSettings, Settings
 from causeway.daemon.garbage import short_looks
 from causeway.errors import CausewayError
-from causeway.http.server import served
+from causeway.http import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

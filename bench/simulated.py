@@ -18,12 +18,12 @@ from causeway.control import MirroredTopic
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.http.view import View
+from causeway.http.views import View
 from causeway.link_topics import Outlet, PartitionProgress, ProgressContents, encode_entry
-from causeway.metrics.collector import text
+from causeway.metrics import text
 from causeway.model import Pair, State
 from causeway.relay import FlowReport
-from causeway.status.snapshot import LinkStatus, Role, Snapshot
+from causeway.status import LinkStatus, Role, Snapshot
 
 EACH = 10  # partitions of a topic
 _MOVED = 10  # one of so many partitions has moved when the next reports come
@@ -168,7 +168,7 @@ def _look(registry: Registry) -> Snapshot:
         reason=None,
         planned=True,
         partitions=registry.status(),
-        troubles=(),
+        problems=(),
     )
     now = time.time()
     return Snapshot(

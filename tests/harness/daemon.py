@@ -18,7 +18,7 @@ from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
-from causeway.status.snapshot import LinkStatus, Look, PartitionStatus, Role, Snapshot
+from causeway.status import LinkStatus, Look, PartitionStatus, Role, Snapshot
 from tests.harness.lane_process import LaneProcess
 from tests.harness.lanes import client
 from tests.harness.waiting import await_until

@@ -16,8 +16,7 @@ from confluent_kafka import KafkaException
 from causeway.dev import LocalCluster, spawn
 from causeway.errors import CausewayError
 from causeway.formats import load
-from causeway.status.as_json import as_json
-from causeway.status.from_clusters import status
+from causeway.status import as_json, status
 from tests.harness.command import causeway, command_environment
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until

@@ -149,7 +149,7 @@ def told(run: RunningDaemon) -> str:
     if run.snapshot is None:
         return ""
     found = run.link()
-    return "; ".join([found.reason or "", *(trouble.reason for trouble in found.troubles)])
+    return "; ".join([found.reason or "", *(trouble.reason for trouble in found.problems)])
 
 
 @pytest.mark.timeout(600)

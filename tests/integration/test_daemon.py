@@ -19,7 +19,7 @@ from causeway.errors import PartitionsFailedError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.link_topics import LeadershipLostError, ProgressTopic
 from causeway.model import State, TopicPartition
-from causeway.status.snapshot import Role
+from causeway.status import Role
 from tests.harness.control import checkpoints
 from tests.harness.daemon import RunningDaemon, SubprocessEngine, link, link_apart, unreachable
 from tests.harness.kafka_tools import KafkaTools, Outgoing
@@ -413,7 +413,7 @@ def test_a_link_whose_source_is_away_does_not_hold_up_another(
         else:
             run.await_state(topic, State.RUNNING)
             await_same(source, target, topic)
-            await_until(lambda: "X" in str(run.link("X->B").troubles), 60, "its reason is shown")
+            await_until(lambda: "X" in str(run.link("X->B").problems), 60, "its reason is shown")
     assert isinstance(run.result, UnreachableError) if bounded else run.result == 0
 
 

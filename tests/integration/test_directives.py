@@ -26,7 +26,7 @@ from causeway.link_topics import (
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
-from causeway.status.snapshot import Role
+from causeway.status import Role
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools, Outgoing
@@ -101,15 +101,18 @@ def test_a_topic_is_paused_and_goes_on(
         fill(source, one, 100, partitions=2, first=100)
         fill(source, other, 100, partitions=2, first=100)
         await_same(source, target, other)
-        await_until(lambda: run.partitions()[one, 0].lag == 50, 60, "its lag is measured")
+        await_until(lambda: run.partitions()[one, 0].lag_records == 50, 60, "its lag is measured")
         lagging = await_until(
             lambda: next(
-                (each for each in [run.partitions()[one, 0]] if each.first_unmirrored >= 0), None
+                (each for each in [run.partitions()[one, 0]] if each.lag_ms is not None), None
             ),
             60,
             "the time of the first record that waits",
         )
-        assert lagging.last_timestamp < since_ms <= lagging.first_unmirrored
+        assert lagging.newest_record_ms is not None
+        assert lagging.newest_record_ms < since_ms
+        assert lagging.lag_ms is not None
+        assert lagging.lag_ms <= time.time() * 1000 - since_ms
         assert sum(target.offsets(start + one).values()) == 100
 
         (again,) = act.pause(settings, topic=one, who="ben@ops")

@@ -136,7 +136,7 @@ def numbers(kafka: KafkaTools) -> Counter[int]:
     )
 
 
-def states(daemon: RunningDaemon, name: str) -> list[State]:
+def states(daemon: RunningDaemon, name: str) -> list[str]:
     if daemon.snapshot is None:
         return []
     return [each.state for each in daemon.link(name).partitions]

@@ -20,7 +20,7 @@ from causeway.model import Pair, State, TopicPartition
 from causeway.operate.directives import act
 from causeway.operate.failover import FailbackStep, failback, failover, last_groups, promote
 from causeway.operate.failover.ending import Ending
-from causeway.status import from_clusters
+from causeway.status import status
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
@@ -58,7 +58,7 @@ def hurried(settings: Settings) -> Settings:
 
 
 def lags(settings: Settings) -> list[int | None]:
-    (told,) = from_clusters.status(settings)
+    (told,) = status(settings)
     return [each.lag_records for each in told.partitions]
 
 
@@ -115,7 +115,7 @@ def test_the_source_is_gone_and_its_driver_obeys(
         }
         run.await_state(one, State.FAILED, 2)
         await_until(lambda: run.link().state == "source unavailable", 60, "it is said so")
-        (told,) = from_clusters.status(hurried(settings))
+        (told,) = status(hurried(settings))
         assert told.state == "source unavailable"
         assert {each.state for each in told.partitions} == {"source unavailable"}
         # The file has the way back as well, which is to the cluster that is gone.
@@ -132,7 +132,7 @@ def test_the_source_is_gone_and_its_driver_obeys(
         assert (places[one, 0], places[one, 1]) == (20, 50)
         run.await_state(one, State.FAILED_OVER, 2)
         assert run.link().state == "failed over"
-        (told,) = from_clusters.status(hurried(settings))
+        (told,) = status(hurried(settings))
         assert {told.state, *(each.state for each in told.partitions)} == {"failed over"}
         # Life goes on at B; the old source comes back, and nothing of it comes over.
         fill(target, one, 10, partitions=2)

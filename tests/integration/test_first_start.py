@@ -11,7 +11,7 @@ from causeway.daemon import patience
 from causeway.dev import LocalCluster
 from causeway.errors import TooFewBrokersError
 from causeway.model import State
-from causeway.status.snapshot import Role
+from causeway.status import Role
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.waiting import await_until

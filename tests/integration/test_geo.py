@@ -15,10 +15,10 @@ from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError
 from causeway.geo import destination_status, destinations, settings, topics
 from causeway.geo.local_file import ClusterAddress, GeoFile
-from causeway.http.server import served
+from causeway.http import served
 from causeway.link_topics import DirectivePlan, LinkDirectives, PauseDirective, write_directives
 from causeway.model import State
-from causeway.status.snapshot import Role
+from causeway.status import Role
 from tests.harness.browser import Watched, chromium
 from tests.harness.command import Ended
 from tests.harness.daemon import RunningDaemon

@@ -8,7 +8,7 @@ import pytest
 
 from causeway.dev import LocalCluster
 from causeway.model import State
-from causeway.status.snapshot import Role
+from causeway.status import Role
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.proxy import Proxies

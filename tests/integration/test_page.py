@@ -4,7 +4,6 @@ answers no more, and comes back with it."""
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,14 @@ from causeway.config import HttpSettings, RunSettings, Settings
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError
 from causeway.http import geo as http_geo
-from causeway.http.server import served
+from causeway.http import served
 from causeway.link_topics import PauseDirective, RuleCounts, Scope, TaskRecord
 from causeway.model import State
-from causeway.status.snapshot import GroupStatus, Trouble
+from causeway.status import GroupStatus, LinkProblem
 from tests.harness.browser import Watched, chromium
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file
+from tests.harness.statuses import replace
 from tests.harness.waiting import await_until
 from tests.unit.http.served import settings
 from tests.unit.http.test_geo import GEO, Clusters
@@ -130,7 +130,7 @@ def test_an_answer_that_breaks_off_leaves_what_was_known() -> None:
 
 def test_topics_are_chosen_paused_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     clusters = Clusters()
-    monkeypatch.setattr(http_geo, "GeoDoors", clusters.doors)
+    monkeypatch.setattr(http_geo, "GeoActs", clusters.acts)
     run = Settings(links=(GEO,), run=RunSettings(http=HttpSettings(port=0)), spark={})
     with served(run) as serving, chromium() as browser:
         serving.take(chosen_ones)
@@ -179,7 +179,7 @@ def test_names_and_reasons_are_text_whatever_they_hold() -> None:
         link(stopped),
         reason=EVIL,
         groups=(GroupStatus(group=EVIL, followed=False, partitions=1, reason=EVIL),),
-        troubles=(Trouble(topic=EVIL, reason=EVIL),),
+        problems=(LinkProblem(topic=EVIL, reason=EVIL),),
         tasks=(TaskRecord(name="groups", items={EVIL: EVIL}, reason=EVIL),),
         directives=(PauseDirective(who=EVIL, why=EVIL, at=1, scope=Scope(EVIL, 0)),),
     )

@@ -16,8 +16,7 @@ from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
 from causeway.operate.failover import promote
 from causeway.operate.failover.ending import Ending
-from causeway.status.from_clusters import status
-from causeway.status.health import verdict
+from causeway.status import status, verdict
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until

@@ -12,7 +12,7 @@ from causeway.dev import LocalCluster
 from causeway.link_topics import ProgressContents, ProgressTopic
 from causeway.model import State, TopicPartition
 from causeway.records import PlainRecord, build, header
-from causeway.status.snapshot import Role
+from causeway.status import Role
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import LaneDriver, client

@@ -188,7 +188,7 @@ def test_a_first_copy_outruns_retention_or_begins_later(
         def caught_up() -> bool:
             found = run.partitions().values()
             assert all(each.state is not State.STOPPED for each in found), found
-            return all(each.position == writer.written for each in found)
+            return all(each.mirrored_to == writer.written for each in found)
 
         await_until(caught_up, PATIENCE_S, "all is mirrored that is left")
         assert not any(each.lost for each in run.partitions().values()), "of a first copy"

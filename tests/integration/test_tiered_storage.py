@@ -12,7 +12,7 @@ from causeway.config import LinkSettings
 from causeway.dev import LocalCluster, tiered_storage_classpath
 from causeway.link_topics import TaskRecord
 from causeway.model import State, TopicPartition
-from causeway.status.from_clusters import LinkStatus, contents_of, status_of
+from causeway.status import LinkStatus, contents_of, status_of
 from tests.harness.daemon import RunningDaemon, link_apart
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
@@ -152,7 +152,7 @@ def test_a_target_without_tiered_storage_takes_the_topic_and_its_other_configs(
         run.await_state(tiered, State.RUNNING)
         run.await_state(later, State.RUNNING)
         await_until(lambda: len(target.read(f"{alias}.{tiered}")[0]) == 2, what="both records")
-        assert run.link().troubles == ()
+        assert run.link().problems == ()
         own = target.topic_config(f"{alias}.{tiered}")
         assert (own["retention.ms"], own["segment.bytes"]) == ("-1", "1048576")
         assert (own["remote.storage.enable"], own["local.retention.bytes"]) == ("false", "-2")

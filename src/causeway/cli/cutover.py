@@ -172,7 +172,7 @@ def command(
 
 
 def _code(result: CutoverResult, *, dry_run: bool) -> int:
-    from causeway.status.health import LAGS
+    from causeway.status import LAGS
 
     match result.end.value:
         case "blocked" | "lifted":

@@ -106,7 +106,7 @@ def look(
 ) -> int:
     """Shows destinations. Returns the exit code: that of the first one that does not answer."""
     from causeway.geo import look_at, settings_of
-    from causeway.status import health
+    from causeway.status import verdict
 
     need_destinations(context.obj)
     seen = look_at(settings_of(context.obj.only(name)))
@@ -119,7 +119,7 @@ def look(
     if failed:
         return failed[0].exit_code
     links = [each.status for each in seen if each.status is not None]
-    return health.verdict(links, lag_above) if check else 0
+    return verdict(links, lag_above) if check else 0
 
 
 def say(done: Done, as_json: bool) -> int:

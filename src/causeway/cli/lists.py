@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from causeway.operate.explain.values import Explanation
     from causeway.operate.listing.events import EventLine
     from causeway.operate.listing.list_filter import Listed
-    from causeway.operate.listing.topics import TopicLine
+    from causeway.status import TopicStatus
 
 T = TypeVar("T")
 
@@ -57,11 +57,11 @@ def topics(
     return _unasked(found)
 
 
-def _topic(one: TopicLine) -> tuple[str, ...]:
-    to = one.target or "–"
-    states = ", ".join(f"{many} {each}" for each, many in one.states)
+def _topic(one: TopicStatus) -> tuple[str, ...]:
+    to = one.target_topic or "–"
+    states = ", ".join(f"{many} {each}" for each, many in one.states.items())
     if len(one.states) == 1:
-        states = one.states[0][0]
+        states = next(iter(one.states))
     return (
         one.link,
         one.topic,
@@ -70,7 +70,7 @@ def _topic(one: TopicLine) -> tuple[str, ...]:
         number(one.lag_records),
         duration(one.lag_ms),
         states,
-        one.reason or "",
+        next(iter(one.reasons), ""),
     )
 
 

@@ -16,10 +16,9 @@ from rich.text import Text
 from causeway.cli.active_directives import standing
 from causeway.cli.tables import TEXT_AT_LEAST
 from causeway.cli.words import count, duration, number, outcomes, printable, size, with_and_without
+from causeway.link_topics import Transformed
 from causeway.model import State
-from causeway.status.snapshot import LinkStatus, Role, Snapshot
-from causeway.status.states import rank
-from causeway.status.topics import TopicRow, topic_rows
+from causeway.status import LinkStatus, Role, Snapshot, TopicStatus, rank, topics_of
 
 _STYLES: Final = {
     State.RUNNING: "green",
@@ -38,19 +37,19 @@ _SPARED: Final = ("records", "bytes/s", "records/s")  # on a narrow screen, in t
 _TOLD: Final = (State.STOPPED, State.FAILED, State.RUNNING)
 
 
-def troubles(link: LinkStatus) -> list[Text]:
+def problems(link: LinkStatus) -> list[Text]:
     """A line for each partition and topic that a person should know of, with the reason."""
     lines = [
         Text.assemble(
-            (f"{partition.state} ", _STYLES[partition.state]),
+            (f"{partition.state} ", _STYLES[State(partition.state)]),
             printable(f"{partition.topic}-{partition.partition}: {partition.reason}"),
         )
         for partition in link.partitions
         if partition.reason and partition.state in _TOLD
     ]
     lines += [
-        Text.assemble(("problem ", "red"), printable(f"{trouble.topic}: {trouble.reason}"))
-        for trouble in link.troubles
+        Text.assemble(("problem ", "red"), printable(f"{problem.topic}: {problem.reason}"))
+        for problem in link.problems
     ]
     lines += [
         Text.assemble(("problem ", "red"), printable(f"transform {transform.name}: {trouble}"))
@@ -64,7 +63,7 @@ def transforms(link: LinkStatus) -> list[Text]:
     """A line for each transform that has had records, or has partitions to have them of."""
     lines = []
     for transform in link.transforms:
-        counts = transform.counts
+        counts = transform.counts or Transformed()
         if not (transform.partitions or counts.records_in):
             continue
         line = Text.assemble(("transform ", "dim"), f"{transform.name}: {outcomes(counts)}")
@@ -84,12 +83,12 @@ def render(snapshot: Snapshot, lines: int, width: int) -> RenderableType:
     parts: list[RenderableType] = []
     for link in snapshot.links:
         parts.append(_headline(link, snapshot))
-        wrong = troubles(link)
+        wrong = problems(link)
         told = wrong[: max(1, share // 2)]
         treated = transforms(link)[: max(1, (share - len(told)) // 3)]
         asked = list(islice(standing(link.directives), max(1, (share - len(told)) // 3)))
         left = max(1, share - len(told) - len(treated) - len(asked))
-        parts.append(_table(topic_rows(link, int(snapshot.taken_at * 1000)), left, width))
+        parts.append(_table(topics_of(link), left, width))
         parts += treated
         parts += asked
         parts += told
@@ -101,7 +100,7 @@ def render(snapshot: Snapshot, lines: int, width: int) -> RenderableType:
 
 
 def _headline(link: LinkStatus, snapshot: Snapshot) -> Text:
-    parts = [link.role + (f" ({printable(link.reason)})" if link.reason else "")]
+    parts = [str(link.role) + (f" ({printable(link.reason)})" if link.reason else "")]
     if link.role is Role.LEADING:
         topics = {partition.topic for partition in link.partitions}
         parts = [
@@ -114,7 +113,7 @@ def _headline(link: LinkStatus, snapshot: Snapshot) -> Text:
     return Text.assemble((link.name, "bold"), "  ", " · ".join(parts))
 
 
-def _table(topics: Sequence[TopicRow], most: int, width: int) -> Table:
+def _table(topics: Sequence[TopicStatus], most: int, width: int) -> Table:
     """A line for each topic. If `width` is too small for the names, the columns that matter least
     are left out."""
     shown = sorted(topics, key=_urgency)[:most] if len(topics) > most else topics
@@ -133,7 +132,7 @@ def _table(topics: Sequence[TopicRow], most: int, width: int) -> Table:
     return table
 
 
-def _cells(row: TopicRow) -> dict[str, str]:
+def _cells(row: TopicStatus) -> dict[str, str]:
     return {
         "topic": printable(row.topic),
         "records": number(row.records),
@@ -145,7 +144,7 @@ def _cells(row: TopicRow) -> dict[str, str]:
     }
 
 
-def _rest(rows: Sequence[TopicRow]) -> dict[str, str]:
+def _rest(rows: Sequence[TopicStatus]) -> dict[str, str]:
     return {
         "topic": f"and {count(len(rows), 'topic')} more",
         "records": number(sum(row.records for row in rows)),
@@ -176,5 +175,5 @@ def _kept(rows: Sequence[dict[str, str]], width: int) -> list[str]:
     return kept
 
 
-def _urgency(row: TopicRow) -> tuple[int, int, float]:
+def _urgency(row: TopicStatus) -> tuple[int, int, float]:
     return (rank(row.state), -(row.lag_records or 0), -row.records_per_s)

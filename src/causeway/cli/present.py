@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from causeway.status.snapshot import Look, Snapshot
+    from causeway.status import Look, Snapshot
 
 Show = Callable[["Look"], None]
 
@@ -165,6 +165,7 @@ def share(snapshot: Snapshot) -> tuple[int, int]:
         for partition in link.partitions:
             if partition.stop_at is None or partition.first < 0:
                 continue
+            position = -1 if partition.mirrored_to is None else partition.mirrored_to
             total += max(0, partition.stop_at - partition.first)
-            done += max(0, min(partition.position, partition.stop_at) - partition.first)
+            done += max(0, min(position, partition.stop_at) - partition.first)
     return done, total

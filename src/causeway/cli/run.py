@@ -12,7 +12,7 @@ from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from causeway.config import Settings
-    from causeway.status.snapshot import Look
+    from causeway.status import Look
 
 
 def command(
@@ -76,7 +76,7 @@ def run_settings(
     from causeway.cli.present import presenter
     from causeway.daemon.garbage import short_looks
     from causeway.daemon.run import run
-    from causeway.http.server import served
+    from causeway.http import served
     from causeway.java import find_java
 
     bounded = until_caught_up or finish_in_flight

@@ -20,7 +20,7 @@ from causeway.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from causeway.status.from_clusters import LinkStatus, PartitionStatus
+    from causeway.status import LinkStatus, PartitionStatus
 
 
 WIDE = 120  # characters: on a narrower screen, reasons follow below the table
@@ -61,7 +61,7 @@ def command(
     A link whose target does not answer is shown as unknown, with the reason: exit code 3 then."""
     from causeway.operate.listing import narrow
     from causeway.status import as_json as status_json
-    from causeway.status import health
+    from causeway.status import unasked, verdict
 
     if lag_above is not None and not check:
         raise ConfigError("status", "--lag-above", "it is for --check")
@@ -75,17 +75,17 @@ def command(
         return watch(
             lambda: narrow.narrowed(settings, link, topic),
             lambda links: render(worst_first(links, room), out.width),
-            status_json.as_json,
+            status_json,
             every,
             as_json=as_json,
         )
     links = narrow.narrowed(settings, link, topic)
     if as_json:
-        print_json(status_json.as_json(links))
+        print_json(status_json(links))
     else:
         out = console()
         out.print(render(links, out.width))
-    return health.verdict(links, lag_above) if check else health.unasked(links)
+    return verdict(links, lag_above) if check else unasked(links)
 
 
 def worst_first(links: Sequence[LinkStatus], room: int | None) -> list[LinkStatus]:
@@ -103,7 +103,7 @@ def _lines(each: LinkStatus) -> int:
 
 
 def _urgency(one: PartitionStatus) -> tuple[int, int]:
-    from causeway.status.states import rank
+    from causeway.status import rank
 
     return rank(one.state), -(one.lag_records or 0)
 
@@ -124,37 +124,36 @@ def render(links: Sequence[LinkStatus], width: int) -> RenderableType:
 def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    from causeway.status.from_clusters import UNKNOWN
-    from causeway.status.states import SOURCE_UNAVAILABLE
+    from causeway.status import SOURCE_UNAVAILABLE, UNKNOWN
 
     if each.error is not None:
         yield Text.assemble(
-            (each.link.name, "bold"), ": ", (UNKNOWN, "red"), " ", printable(str(each.error))
+            (each.name, "bold"), ": ", (UNKNOWN, "red"), " ", printable(str(each.error))
         )
         return
     topics = {one.topic for one in each.partitions}
     counts = f"{count(len(topics), 'topic')}, {count(len(each.partitions), 'partition')}"
-    yield Text.assemble((each.link.name, "bold"), printable(f": {counts}; {driver_of(each)}"))
+    yield Text.assemble((each.name, "bold"), printable(f": {counts}; {driver_of(each)}"))
     if each.unavailable is not None:
         yield Text.assemble((SOURCE_UNAVAILABLE, "red"), " ", printable(each.unavailable))
     if each.partitions:
         yield from _partitions(each, width)
-    for step in each.link.treatments:
+    for step in each.treatments:
         yield _line("", f"each record is {step.text}")
     for transform in each.transforms:
         done = "not begun" if transform.counts is None else outcomes(transform.counts)
         of = count(transform.partitions, "partition")
         yield _line("", f"transform {transform.name} ({transform.kind}), {of}: {done}")
-        if transform.reason is not None:
-            yield _line("problem", f"transform {transform.name}: {transform.reason}", "red")
+        for trouble in transform.troubles:
+            yield _line("problem", f"transform {transform.name}: {trouble}", "red")
         for counted in transform.rules:
             style = "yellow" if counted.missing else ""
             yield _line("rule", f"{transform.name}: {with_and_without(counted)}", style)
         for rule in transform.unseen:
             yield _line("protects nothing so far", f"{transform.name}: {rule}", "yellow")
-    yield from standing(each.asked.directives)
-    if each.asked.reason is not None:
-        yield _line("directives", each.asked.reason, "yellow")
+    yield from standing(each.directives)
+    if each.directives_reason is not None:
+        yield _line("directives", each.directives_reason, "yellow")
     for task in each.tasks:
         if task.reason is not None:
             yield _line("task", f"{task.name}: {task.reason}", "red")
@@ -166,7 +165,7 @@ def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
     for topic, note in each.notes:
         yield _line("", f"{topic}: {note}")
     for problem in each.problems:
-        yield _line("problem", f"{problem.topic}: {problem.error}", "red")
+        yield _line("problem", f"{problem.topic}: {problem.reason}", "red")
 
 
 def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
@@ -175,9 +174,9 @@ def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
         (
             one.topic,
             str(one.partition),
-            _of(one.source_end, one.held),
+            _of(one.source_end, one.held_records),
             "–" if one.mirrored_to is None else number(one.mirrored_to),
-            _of(one.lag_records, one.held),
+            _of(one.lag_records, one.held_records),
             duration(one.lag_ms),
             str(one.state),
         )
@@ -188,7 +187,7 @@ def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
         yield table((*_COLUMNS, "~reason"), reasons, width)
         return
     yield table(_COLUMNS, rows, width, spared=_SPARED)
-    said = [one.by for one in each.asked.directives]  # below, once for all of a scope
+    said = [one.by for one in each.directives]  # below, once for all of a scope
     yield from _reasons(
         one
         for one in each.partitions

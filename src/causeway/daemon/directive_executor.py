@@ -41,7 +41,7 @@ from causeway.link_topics import (
     ThrottleDirective,
 )
 from causeway.model import ENDED, HELD, NO_TOPIC_ID, same_topic
-from causeway.status.snapshot import Trouble
+from causeway.status import LinkProblem
 
 _log = logging.getLogger("causeway.link")
 _LOOK_S = 0.5
@@ -175,10 +175,10 @@ class Directing:
                 self._dirty = True
 
     @property
-    def troubles(self) -> tuple[Trouble, ...]:
+    def problems(self) -> tuple[LinkProblem, ...]:
         """Why nothing of the link is mirrored, where it is not known what stands."""
         unknown = None if self.known.is_set() else self._reason
-        return () if unknown is None else (Trouble(topic="", reason=unknown),)
+        return () if unknown is None else (LinkProblem(topic="", reason=unknown),)
 
     @property
     def unheard(self) -> str | None:

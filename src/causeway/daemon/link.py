@@ -35,7 +35,7 @@ from causeway.daemon.tasks.control_plane import ControlPlane
 from causeway.daemon.tasks.schedule import Task, Tasks
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Directive, LeadershipLostError, LeaseRecord, ProgressContents
-from causeway.status.snapshot import LinkStatus, Role, Trouble
+from causeway.status import LinkProblem, LinkStatus, Role, lag
 from causeway.wire import codes
 
 _log = logging.getLogger("causeway.link")
@@ -104,7 +104,7 @@ class Link:
         self._patience = Patience(link.name)
         self._role = Role.STARTING
         self._reason: str | None = None
-        self._troubles: tuple[Trouble, ...] = ()
+        self._problems: tuple[LinkProblem, ...] = ()
         self._planned = False
         self._planned_at = 0.0
         self._progress_writes = self._progress_write_failures = 0
@@ -134,7 +134,10 @@ class Link:
         self._thread.join(timeout_s)
 
     def status(self) -> LinkStatus:
-        partitions = self.registry.status()
+        tasks = self._tasks.status()
+        unavailable = lag.unavailable(tasks)
+        silent_since = None if unavailable is None else lag.answered_at(tasks)
+        partitions = self.registry.status(silent_since)
         counted = ((p.transform, p.transformed) for p in partitions if p.transform is not None)
         staging, directing = self._staging, self._directing
         transforms = self._tally.status(counted, staging.running(), staging.troubles())
@@ -147,8 +150,9 @@ class Link:
                 reason=self._reason or (directing.unheard if directing else None),
                 planned=self._planned,
                 partitions=partitions,
-                troubles=(*self._troubles, *(directing.troubles if directing else ())),
-                tasks=self._tasks.status(),
+                problems=(*self._problems, *(directing.problems if directing else ())),
+                tasks=tasks,
+                unavailable=unavailable,
                 checkpoints=self.control.checkpoint_timings(),
                 progress_writes=self._progress_writes,
                 progress_write_failures=self._progress_write_failures,
@@ -166,7 +170,7 @@ class Link:
         with self._lock:
             if not self._looked.is_set():
                 return self.failure is not None
-            if self._troubles and now - self._planned_at < for_good_s and self._unfinished:
+            if self._problems and now - self._planned_at < for_good_s and self._unfinished:
                 return False
             restarting = self._directing is not None and self._directing.restarting(for_good_s)
             return not restarting and self.registry.is_settled(for_good_s)
@@ -383,12 +387,12 @@ class Link:
         )
 
     def _note_failure(self, reason: str) -> None:
-        self._troubles = (Trouble(topic="", reason=reason),)
+        self._problems = (LinkProblem(topic="", reason=reason),)
 
     def _note(self, found: Found) -> None:
         with self._lock:
-            before = {trouble.topic for trouble in self._troubles}
-            self._troubles = tuple(found.troubles)
+            before = {problem.topic for problem in self._problems}
+            self._problems = tuple(found.problems)
             lasting = self._patience.lasting(found.errors)
             self._unfinished = len(lasting) < len(found.errors)
             if self.registry.places():
@@ -398,7 +402,7 @@ class Link:
             if not self._planned:
                 self._planned, self._planned_at = True, time.monotonic()
             self._looked.set()
-        for trouble in found.troubles:
-            if trouble.topic not in before:
-                about = {"link": self.settings.name, "topic": trouble.topic}
-                _log.warning("topic trouble", extra={**about, "reason": trouble.reason})
+        for problem in found.problems:
+            if problem.topic not in before:
+                about = {"link": self.settings.name, "topic": problem.topic}
+                _log.warning("topic trouble", extra={**about, "reason": problem.reason})

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from causeway.link_topics import Value
 from causeway.model import Spread
-from causeway.status.snapshot import Timing
+from causeway.status import Timing
 
 _HALF_S = 30.0
 RECENT_S = 2 * _HALF_S  # figures older than that are recent no more

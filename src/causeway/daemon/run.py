@@ -40,7 +40,7 @@ from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.link_topics import TopicLog
 from causeway.model import State
 from causeway.relay import ControlServer, new_secret
-from causeway.status.snapshot import Look, Snapshot
+from causeway.status import Look, Snapshot
 
 _log = logging.getLogger("causeway.run")
 _TICK_S = 0.05
@@ -314,11 +314,11 @@ class Daemon:
         ]
         for link in (link.status() for link in self._links):
             left += [
-                f"{link.name} {p.topic}-{p.partition} {p.state.value}: {p.reason}"
+                f"{link.name} {p.topic}-{p.partition} {p.state}: {p.reason}"
                 for p in link.partitions
-                if p.state is not State.DONE
+                if p.state != State.DONE
             ]
-            left += [f"{link.name} {trouble.topic}: {trouble.reason}" for trouble in link.troubles]
+            left += [f"{link.name} {problem.topic}: {problem.reason}" for problem in link.problems]
         if left:
             more = f"; and {len(left) - 3} more" if len(left) > 3 else ""
             raise PartitionsFailedError(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, Final
 
 from causeway.cluster import Connect, clusters
@@ -16,28 +14,37 @@ from causeway.geo import claims
 from causeway.geo.topics import target_of
 from causeway.link_topics import Directive, LinkDirectives, Scope, directive_as_json
 from causeway.model import State
-from causeway.status.from_clusters import Driver, LinkStatus, PartitionStatus, status_of
-from causeway.status.states import worst
+from causeway.status import UNKNOWN, DriverStatus, LinkStatus, TopicStatus, status_of, topics_of
 
 MISSING: Final = "missing"  # the origin has no such topic
-UNKNOWN: Final = "unknown"
 _AT_ONCE: Final = 8  # destinations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenTopicStatus:
-    """`state`: see causeway.status, or MISSING or UNKNOWN; `reasons`: those of its partitions;
-    `lag_records`, `lag_ms`: None if unknown."""
+    """A chosen topic. `by`: who chose it; `paused`: who paused it. `mirror`: its partitions
+    together, None if nothing is mirrored. `state`: that of `mirror`, or PAUSED, MISSING or UNKNOWN;
+    `reasons` for it."""
 
     topic: str
     target: str
     by: Directive
     paused: Directive | None
-    partitions: int
     state: str
     reasons: tuple[str, ...]
-    lag_records: int | None
-    lag_ms: int | None
+    mirror: TopicStatus | None
+
+    @property
+    def partitions(self) -> int:
+        return 0 if self.mirror is None else self.mirror.partitions
+
+    @property
+    def lag_records(self) -> int | None:
+        return None if self.mirror is None else self.mirror.lag_records
+
+    @property
+    def lag_ms(self) -> int | None:
+        return None if self.mirror is None else self.mirror.lag_ms
 
     def as_json(self) -> dict[str, Any]:
         """For `--json` and the API: stable keys."""
@@ -66,7 +73,7 @@ class Destination:
     link: LinkSettings
     cluster: str | None = None
     by: Directive | None = None
-    driver: Driver | None = None
+    driver: DriverStatus | None = None
     topics: tuple[ChosenTopicStatus, ...] = ()
     reason: str | None = None
     status: LinkStatus | None = None
@@ -120,25 +127,19 @@ def _look(link: LinkSettings, connect: Connect) -> Destination:
         cluster=cluster,
         by=geo_topics.origin(standing),
         driver=status.driver,
-        topics=topics_of(link, standing, status),
-        reason=status.asked.reason,
+        topics=chosen_topics(link, standing, status),
+        reason=status.directives_reason,
         status=status,
     )
 
 
-def topics_of(
+def chosen_topics(
     link: LinkSettings, standing: LinkDirectives, status: LinkStatus
 ) -> tuple[ChosenTopicStatus, ...]:
     """The status of the topics that `standing` has, by name."""
-    parts = {
-        topic: list(found)
-        for topic, found in groupby(
-            sorted(status.partitions, key=lambda one: one.topic), key=lambda one: one.topic
-        )
-    }
-    problems = {each.topic: str(each.error) for each in status.problems}
+    mirrored = {each.topic: each for each in topics_of(status)}
     return tuple(
-        _topic(link, name, by, standing, parts.get(name, []), problems, status)
+        _topic(link, name, by, standing, mirrored.get(name), status)
         for name, by in sorted(geo_topics.chosen(standing).items())
     )
 
@@ -148,35 +149,27 @@ def _topic(
     name: str,
     by: Directive,
     standing: LinkDirectives,
-    parts: Sequence[PartitionStatus],
-    problems: Mapping[str, str],
+    mirror: TopicStatus | None,
     status: LinkStatus,
 ) -> ChosenTopicStatus:
     paused = standing.pause_of(Scope(name))
-    lags = [one.lag_records for one in parts]
-    ages = [one.lag_ms for one in parts]
-    reasons = [one.reason for one in parts if one.reason]
-    if (problem := problems.get(name)) is not None:
-        reasons.append(problem)
-    if not parts and problem is None and status.unavailable is not None:
-        reasons.append(status.unavailable)
+    reasons = list(mirror.reasons if mirror is not None else ())
+    problems = [each.reason for each in status.problems if each.topic == name][-1:]
+    if mirror is None and not problems and status.unavailable is not None:
+        problems = [status.unavailable]
+    reasons += problems
+    if mirror is None:
+        state = UNKNOWN if reasons else MISSING
+    elif paused is not None and State.STOPPED not in mirror.states:
+        state = State.PAUSED  # even if no driver runs that reports it
+    else:
+        state = mirror.state
     return ChosenTopicStatus(
         topic=name,
         target=target_of(link, name),
         by=by,
         paused=paused,
-        partitions=len(parts),
-        state=_state(parts, paused, known=not reasons),
+        state=state,
         reasons=tuple(dict.fromkeys(reasons)),
-        lag_records=None if not parts or None in lags else sum(lag or 0 for lag in lags),
-        lag_ms=None if not parts or None in ages else max(age or 0 for age in ages),
+        mirror=mirror,
     )
-
-
-def _state(parts: Sequence[PartitionStatus], paused: Directive | None, *, known: bool) -> str:
-    if not parts:
-        return MISSING if known else UNKNOWN
-    states = [one.state for one in parts]
-    if paused is not None and State.STOPPED not in states:
-        return State.PAUSED  # even if no driver runs that reports it
-    return worst(states) or UNKNOWN

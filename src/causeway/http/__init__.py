@@ -1,1 +1,5 @@
-"""One HTTP server in the driver: metrics, the REST API, Connect's paths, probes."""
+"""The server of a driver: page, API, probes, metrics, and Connect's paths."""
+
+from causeway.http.server import Serving, served
+
+__all__ = ["Serving", "served"]

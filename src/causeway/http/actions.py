@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Body, HTTPException, Request
 from fastapi.responses import Response
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from causeway.config import Settings
 from causeway.errors import (
@@ -24,9 +24,8 @@ from causeway.errors import (
     RefusedError,
     UnreachableError,
 )
-from causeway.http.answers import AnyJSONResponse
-from causeway.http.shapes import Shape
-from causeway.http.threads import in_thread
+from causeway.http import shapes
+from causeway.http.answers import answer, in_thread
 from causeway.operate import directives
 from causeway.operate.directives import DirectiveOutcome
 
@@ -41,25 +40,27 @@ _STATUS: Final[tuple[Status, ...]] = (
     (AuthorizationError, 403),
     (UnreachableError, 503),
 )
-Door = Callable[..., tuple[DirectiveOutcome, ...]]
+Act = Callable[..., tuple[DirectiveOutcome, ...]]
 T = TypeVar("T")
 
 
-class Wish(Shape):
-    """Who asks, and why: it stands in the status for all to read."""
+class RequestBody(BaseModel):
+    """Who asks, and why: the status shows it to everybody."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     who: str | None = Field(None, max_length=100, description="Your name.")
     reason: str | None = Field(None, max_length=directives.MOST_TEXT)
 
 
-class Limit(Wish):
+class Limit(RequestBody):
     bytes_per_s: int | None = Field(
         None, ge=1, description="Read from the source at the most; null: no limit."
     )
     off: bool = Field(False, description="Takes a limit back: the file's counts again.")
 
 
-class Retry(Wish):
+class Retry(RequestBody):
     adopt: bool = Field(
         False,
         description="Acknowledges lost records: stopped partitions go on without them, or with the "
@@ -67,52 +68,39 @@ class Retry(Wish):
     )
 
 
-class Asked(Shape):
-    """What became of it. `acted`: the leading driver has carried it out."""
-
-    link: str
-    action: str
-    topic: str | None
-    partition: int | None
-    changed: bool
-    driver: str | None
-    acted: bool | None
-    refused: str | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
+class Acts:
     """The functions that write directives."""
 
-    pause: Door = directives.pause
-    resume: Door = directives.resume
-    restart: Door = directives.restart
-    throttle: Door = directives.throttle
-    step_down: Door = directives.step_down
+    pause: Act = directives.pause
+    resume: Act = directives.resume
+    restart: Act = directives.restart
+    throttle: Act = directives.throttle
+    step_down: Act = directives.step_down
 
 
 class Actions:
     """On `settings`' links."""
 
-    def __init__(self, settings: Settings, doors: Doors | None = None) -> None:
+    def __init__(self, settings: Settings, acts: Acts | None = None) -> None:
         self._settings = settings
-        self._doors = doors or Doors()
+        self._acts = acts or Acts()
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def do(
-        self, action: str, request: Request, wish: Wish, wait_s: float | None, **scope: Any
+        self, action: str, request: Request, wish: RequestBody, wait_s: float | None, **scope: Any
     ) -> tuple[DirectiveOutcome, ...]:
         """Waits as long for the leading driver to have acted; None: not. Raises HTTPException with
         why not."""
-        door: Door = getattr(self._doors, action)
-        call = partial(door, self._settings, wait_s=wait_s, **scope)
+        call_: Act = getattr(self._acts, action)
+        call = partial(call_, self._settings, wait_s=wait_s, **scope)
         return await self.act(action, request, wish, call, scope)
 
     async def act(
         self,
         action: str,
         request: Request,
-        wish: Wish,
+        wish: RequestBody,
         call: Callable[..., T],
         about: Mapping[str, Any],
         *,
@@ -138,7 +126,7 @@ def _said(scope: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in scope.items() if value is not None}
 
 
-Body_ = Annotated[Wish | None, Body()]
+Body_ = Annotated[RequestBody | None, Body()]
 _Retry = Annotated[Retry | None, Body()]
 
 
@@ -146,16 +134,18 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
     """POST on a link, a topic or a partition. `names` of the links."""
     api = APIRouter(prefix="/api/v1/links/{link}", tags=["acts"])
 
-    async def done(action: str, request: Request, wish: Wish | None, **scope: Any) -> Response:
+    async def done(
+        action: str, request: Request, wish: RequestBody | None, **scope: Any
+    ) -> Response:
         if scope["link"] not in names:
             raise HTTPException(404, f"there is no link {scope['link']}: {', '.join(names)}")
         if isinstance(wish, Retry) and wish.adopt:
             scope["adopt"] = True
-        (outcome,) = await actions.do(action, request, wish or Wish(), _WAIT_S, **scope)
+        (outcome,) = await actions.do(action, request, wish or RequestBody(), _WAIT_S, **scope)
         if outcome.refused is not None:
             raise HTTPException(409, outcome.refused)
         # 202: it is written, and whoever leads, or will, acts on it.
-        return AnyJSONResponse(directives.outcome_json(outcome), 200 if outcome.acted else 202)
+        return answer(directives.outcome_json(outcome), 200 if outcome.acted else 202)
 
     def add(action: str, meaning: str, body: object = Body_) -> None:
         async def on_link(request: Request, link: str, wish: Body_ = None) -> Response:
@@ -180,7 +170,7 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
                 f"{path}/{action}",
                 route,
                 methods=["POST"],
-                response_model=Asked,
+                **shapes.answers(shapes.Asked),
                 description=f"{meaning} ({what})",
                 operation_id=f"{action}_{route.__name__}",
             )
@@ -189,17 +179,17 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
     add("resume", "Takes a pause back.")
     add("restart", "Tries stopped and failed partitions again now.", _Retry)
 
-    @api.post("/step-down", response_model=Asked)
+    @api.post("/step-down", **shapes.answers(shapes.Asked))
     async def step_down(request: Request, link: str, wish: Body_ = None) -> Response:
         """Has the driver that leads the link hand it over to one that waits for it."""
         return await done("step_down", request, wish, link=link)
 
-    @api.post("/throttle", response_model=Asked)
+    @api.post("/throttle", **shapes.answers(shapes.Asked))
     async def throttle_link(request: Request, link: str, limit: Limit) -> Response:
         """Limits what the link reads from its source."""
         return await done("throttle", request, limit, link=link, **_limit(limit))
 
-    @api.post("/topics/{topic}/throttle", response_model=Asked)
+    @api.post("/topics/{topic}/throttle", **shapes.answers(shapes.Asked))
     async def throttle_topic(request: Request, link: str, topic: str, limit: Limit) -> Response:
         """Limits what is read of the topic."""
         return await done("throttle", request, limit, link=link, topic=topic, **_limit(limit))

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from causeway.config import LinkSettings
 from causeway.http import shapes
-from causeway.http.view import View
+from causeway.http.views import View
 from causeway.naming import NoNameError, ReplicationPolicy
 
 

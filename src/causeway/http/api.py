@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
 from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, HTTPException, Path, Query
 from fastapi.responses import Response
+from msgspec import structs
 
-from causeway.config import LinkSettings
+from causeway.config import ClientSettings, LinkSettings
 from causeway.control import geo_topics
-from causeway.http import explaining, shapes, shaping
+from causeway.http import explaining, shapes
 from causeway.http.aggregates import aggregates
 from causeway.http.answers import answer, paged
-from causeway.http.coalesced_cache import Paced
-from causeway.http.events import Events
-from causeway.http.history import Memory
-from causeway.http.shapes import Page
-from causeway.http.view import LinkView, View
+from causeway.http.history import Events, History
+from causeway.http.views import LinkView, SharedValue, View
+from causeway.link_topics import Directive, TaskRecord, directive_as_json
 from causeway.model import State
-from causeway.operate.explain.values import as_json_of
-from causeway.status.states import rank
-from causeway.status.topics import TopicRow
+from causeway.operate.explain.values import Explanation
+from causeway.status import (
+    RANKING,
+    PartitionStatus,
+    TopicStatus,
+    TransformStatus,
+    counts_of,
+    rank,
+    rules_of,
+    shaped,
+    totals,
+)
 
+VERSION = version("causeway")
 MOST: int = 1000  # items of a page
 
 Item = TypeVar("Item")
@@ -36,7 +46,7 @@ LinkPath = Annotated[str, Path(description="`A->B`, escaped as `A-%3EB`.")]
 Level = Literal["info", "warning", "error"]
 Order = Literal["name", "lag", "lag-time", "rate", "state"]
 
-_ORDERS: dict[Order, Callable[[TopicRow], float] | None] = {
+_ORDERS: dict[Order, Callable[[TopicStatus], float] | None] = {
     "name": None,
     "lag": lambda row: -1 if row.lag_records is None else row.lag_records,
     "lag-time": lambda row: -1 if row.lag_ms is None else row.lag_ms,
@@ -46,23 +56,23 @@ _ORDERS: dict[Order, Callable[[TopicRow], float] | None] = {
 
 
 def router(
-    views: Paced[View], memory: Memory, events: Events, links: Sequence[LinkSettings]
+    views: SharedValue[View], history: History, events: Events, links: Sequence[LinkSettings]
 ) -> APIRouter:
     """Every route answers from the newest view, at once."""
     api = APIRouter(prefix="/api/v1", tags=["run"])
 
-    @api.get("/overview", response_model=shapes.Overview)
+    @api.get("/overview", **shapes.answers(shapes.Overview))
     async def overview() -> Response:
         """The process, and each of its links in short."""
-        return answer(shaping.overview(await views.newest()))
+        return answer(_overview(await views.newest()))
 
-    @api.get("/clusters", response_model=Page[shapes.Cluster])
+    @api.get("/clusters", **shapes.answers(shapes.Page[shapes.Cluster]))
     async def clusters(offset: Offset = 0, limit: Limit = 100) -> Response:
         """The clusters of all links, by alias."""
         view = await views.newest()
-        return _cut(view, shaping.clusters(links), offset, limit, lambda one: one)
+        return _cut(view, _clusters(links), offset, limit, lambda one: one)
 
-    @api.get("/aggregates", response_model=Page[shapes.Aggregate])
+    @api.get("/aggregates", **shapes.answers(shapes.Page[shapes.Aggregate]))
     async def all_aggregates(
         search: Search = "", offset: Offset = 0, limit: Limit = 100
     ) -> Response:
@@ -71,19 +81,19 @@ def router(
         found = _named(aggregates(view, links), search, lambda one: one.name)
         return _cut(view, found, offset, limit, lambda one: one)
 
-    @api.get("/links", response_model=Page[shapes.Link])
+    @api.get("/links", **shapes.answers(shapes.Page[shapes.Link]))
     async def all_links(search: Search = "", offset: Offset = 0, limit: Limit = 100) -> Response:
         """All links, in the file's order."""
         view = await views.newest()
         found = _named(view.links.values(), search, lambda one: one.status.name)
-        return _cut(view, found, offset, limit, shaping.link)
+        return _cut(view, found, offset, limit, _link_of)
 
-    @api.get("/links/{link}", response_model=shapes.Link)
+    @api.get("/links/{link}", **shapes.answers(shapes.Link))
     async def one_link(link: LinkPath) -> Response:
         """One link."""
-        return answer(shaping.link(_link(await views.newest(), link)))
+        return answer(_link_of(_link(await views.newest(), link)))
 
-    @api.get("/topics", response_model=Page[shapes.Topic])
+    @api.get("/topics", **shapes.answers(shapes.Page[shapes.Topic]))
     async def topics(
         link: LinkName = None,
         search: Search = "",
@@ -94,26 +104,28 @@ def router(
     ) -> Response:
         """Topics that are mirrored; `state` is the worst of a topic's partitions."""
         view = _checked(await views.newest(), link)
-        page, total = view.topics(
-            link=link,
-            search=search,
-            states=state or (),
-            order=_ORDERS[order],
-            offset=offset,
-            limit=limit,
-        )
-        items = [shaping.topic(each.status.name, row) for each, row in page]
-        return paged(items, total, offset, limit, view.now_ms)
+        found = [
+            row
+            for row in _named(
+                (row for each in view.of(link) for row in each.topics),
+                search,
+                lambda row: row.topic,
+            )
+            if not state or row.state in state
+        ]
+        if (key := _ORDERS[order]) is not None:
+            found.sort(key=key, reverse=True)
+        return _cut(view, found, offset, limit, lambda row: shaped(shapes.Topic, row))
 
-    @api.get("/links/{link}/topics/{topic}", response_model=shapes.Topic)
+    @api.get("/links/{link}/topics/{topic}", **shapes.answers(shapes.Topic))
     async def one_topic(link: LinkPath, topic: str) -> Response:
         """One topic, by its name on the source."""
         row = _link(await views.newest(), link).topic(topic)
         if row is None:
             raise HTTPException(404, f"{link} mirrors no topic {topic}")
-        return answer(shaping.topic(link, row))
+        return answer(shaped(shapes.Topic, row))
 
-    @api.get("/partitions", response_model=Page[shapes.Partition])
+    @api.get("/partitions", **shapes.answers(shapes.Page[shapes.Partition]))
     async def partitions(
         link: LinkName = None,
         topic: Annotated[str | None, Query(description="Of this topic alone.")] = None,
@@ -134,10 +146,10 @@ def router(
             offset=offset,
             limit=limit,
         )
-        items = [shaping.partition(each.status, one, view.now_ms) for each, one in page]
+        items = [_partition(each.status.name, one) for each, one in page]
         return paged(items, total, offset, limit, view.now_ms)
 
-    @api.get("/links/{link}/explain", response_model=shapes.Explanation)
+    @api.get("/links/{link}/explain", **shapes.answers(Explanation))
     async def explain(
         link: LinkPath,
         topic: Annotated[str | None, Query(max_length=249, description="As on the source.")] = None,
@@ -153,18 +165,20 @@ def router(
             found = explaining.topic(settings, view, topic, partition, links)
         else:
             found = explaining.group(settings, view, group or "")
-        return answer(shapes.Explanation(**as_json_of(found)))
+        return answer(found)
 
-    @api.get("/links/{link}/topics/{topic}/partitions/{partition}", response_model=shapes.Partition)
+    @api.get(
+        "/links/{link}/topics/{topic}/partitions/{partition}", **shapes.answers(shapes.Partition)
+    )
     async def one_partition(link: LinkPath, topic: str, partition: int) -> Response:
         """One partition, by its place on the source."""
         view = await views.newest()
         found = _link(view, link).partition(topic, partition)
         if found is None:
             raise HTTPException(404, f"{link} mirrors no partition {topic}-{partition}")
-        return answer(shaping.partition(view.links[link].status, found, view.now_ms))
+        return answer(_partition(link, found))
 
-    @api.get("/groups", response_model=Page[shapes.Group])
+    @api.get("/groups", **shapes.answers(shapes.Page[shapes.Group]))
     async def groups(
         link: LinkName = None,
         search: Search = "",
@@ -174,49 +188,53 @@ def router(
     ) -> Response:
         """Consumer groups of the sources, as the last round of the task `groups` found them."""
         view = _checked(await views.newest(), link)
-        every = ((s.name, one) for s in shaping.statuses(view, link) for one in s.groups)
+        every = ((s.name, one) for s in view.statuses(link) for one in s.groups)
         found = [each for each in every if followed in (None, each[1].followed)]
         named = _named(found, search, lambda each: each[1].group)
-        return _cut(view, named, offset, limit, lambda each: shaping.group(*each))
+        return _cut(
+            view, named, offset, limit, lambda each: shaped(shapes.Group, each[1], link=each[0])
+        )
 
-    @api.get("/lanes", response_model=Page[shapes.Lane])
+    @api.get("/lanes", **shapes.answers(shapes.Page[shapes.Lane]))
     async def lanes(offset: Offset = 0, limit: Limit = 100) -> Response:
         """Lanes that are connected."""
         view = await views.newest()
-        return _cut(view, view.snapshot.lanes, offset, limit, shaping.lane)
+        return _cut(view, view.snapshot.lanes, offset, limit, lambda one: shaped(shapes.Lane, one))
 
-    @api.get("/tasks", response_model=Page[shapes.Task])
+    @api.get("/tasks", **shapes.answers(shapes.Page[shapes.Task]))
     async def tasks(link: LinkName = None, offset: Offset = 0, limit: Limit = 100) -> Response:
         """The control plane's tasks, and how they fare."""
         view = await views.newest()
-        return _cut(view, shaping.tasks(view, link), offset, limit, lambda one: one)
+        return _cut(view, _tasks(view, link), offset, limit, lambda each: _task(*each))
 
-    @api.get("/directives", response_model=Page[shapes.Directive])
+    @api.get("/directives", **shapes.answers(shapes.Page[shapes.Directive]))
     async def directives(link: LinkName = None, offset: Offset = 0, limit: Limit = 100) -> Response:
         """What people asked for, and what stands until it is taken back: pauses and limits."""
         view = _checked(await views.newest(), link)
-        every = shaping.statuses(view, link)
+        every = view.statuses(link)
         found = [(each.name, one) for each in every for one in geo_topics.asked(each.directives)]
-        return _cut(view, found, offset, limit, lambda each: shaping.directive(*each))
+        return _cut(view, found, offset, limit, lambda each: _directive(*each))
 
-    @api.get("/transforms", response_model=Page[shapes.Transform])
+    @api.get("/transforms", **shapes.answers(shapes.Page[shapes.Transform]))
     async def transforms(link: LinkName = None, offset: Offset = 0, limit: Limit = 100) -> Response:
         """Transforms of the links, and what became of records in this run."""
         view = _checked(await views.newest(), link)
-        found = [(s.name, one) for s in shaping.statuses(view, link) for one in s.transforms]
-        return _cut(view, found, offset, limit, lambda each: shaping.transform(*each))
+        found = [(s.name, one) for s in view.statuses(link) for one in s.transforms]
+        return _cut(view, found, offset, limit, lambda each: _transform(*each))
 
-    @api.get("/problems", response_model=Page[shapes.Problem])
+    @api.get("/problems", **shapes.answers(shapes.Page[shapes.Problem]))
     async def problems(
         link: LinkName = None, search: Search = "", offset: Offset = 0, limit: Limit = 100
     ) -> Response:
         """What keeps topics from being mirrored as they should be."""
         view = _checked(await views.newest(), link)
-        every = [(s.name, one) for s in shaping.statuses(view, link) for one in s.troubles]
+        every = [(s.name, one) for s in view.statuses(link) for one in s.problems]
         named = _named(every, search, lambda each: each[1].topic)
-        return _cut(view, named, offset, limit, lambda each: shaping.problem(*each))
+        return _cut(
+            view, named, offset, limit, lambda each: shaped(shapes.Problem, each[1], link=each[0])
+        )
 
-    @api.get("/events", response_model=Page[shapes.Event])
+    @api.get("/events", **shapes.answers(shapes.Page[shapes.Event]))
     async def newest_events(
         link: LinkName = None,
         search: Search = "",
@@ -231,14 +249,14 @@ def router(
         )
         return paged(page, total, offset, limit, view.now_ms)
 
-    @api.get("/history", response_model=shapes.History)
-    async def history(
+    @api.get("/history", **shapes.answers(shapes.History))
+    async def figures(
         link: LinkName = None,
         since_ms: Annotated[int, Query(ge=0, description="Only points later than that.")] = 0,
         points: Annotated[int, Query(ge=1, le=4320, description="At the most.")] = 720,
     ) -> Response:
         """Figures of the last six hours at the most, since the start of this process."""
-        return answer(memory.since(since_ms, link, points))
+        return answer(history.since(since_ms, link, points))
 
     return api
 
@@ -269,3 +287,82 @@ def _cut(
 ) -> Response:
     cut = [shape(one) for one in items[offset : offset + limit]]
     return paged(cut, len(items), offset, limit, view.now_ms)
+
+
+def _overview(view: View) -> shapes.Overview:
+    snapshot = view.snapshot
+    return shaped(
+        shapes.Overview,
+        snapshot,
+        version=VERSION,
+        started_at_ms=int(snapshot.started_at * 1000),
+        taken_at_ms=view.now_ms,
+        lanes=len(snapshot.lanes),
+        ranking=RANKING,
+        links=[_link_of(each) for each in view.links.values()],
+    )
+
+
+def _link_of(each: LinkView) -> shapes.Link:
+    status = each.status
+    sums = totals(status, each.topics)
+    return shaped(
+        shapes.Link,
+        status,
+        topics=len(each.topics),
+        partitions=len(status.partitions),
+        states=each.states,
+        problems=len(status.problems),
+        tasks_failing=sum(task.reason is not None for task in status.tasks),
+        groups=sum(group.followed for group in status.groups),
+        **structs.asdict(sums),
+    )
+
+
+def _partition(link: str, one: PartitionStatus) -> shapes.Partition:
+    size = one.lag_bytes
+    return shaped(shapes.Partition, one, link=link, lag_bytes=None if size is None else round(size))
+
+
+def _tasks(view: View, link: str | None) -> list[tuple[str, TaskRecord]]:
+    """Of links, and of pairs of clusters without a flow."""
+    by_link: dict[str, Iterable[TaskRecord]] = {
+        name: each.status.tasks for name, each in view.links.items()
+    }
+    by_link |= view.snapshot.other_tasks
+    return [(name, one) for name, some in by_link.items() if link in (None, name) for one in some]
+
+
+def _task(link: str, one: TaskRecord) -> shapes.Task:
+    return shaped(shapes.Task, one, link=link, done_at=one.done_at if one.done_at >= 0 else None)
+
+
+def _transform(link: str, one: TransformStatus) -> shapes.Transform:
+    return shaped(shapes.Transform, one, link=link, rules=rules_of(one.rules), **counts_of(one))
+
+
+def _directive(link: str, one: Directive) -> shapes.Directive:
+    known = directive_as_json(one)
+    return shapes.Directive(
+        link=link,
+        **{name: known[name] for name in shapes.Directive.__struct_fields__ if name in known},
+    )
+
+
+def _clusters(links: Iterable[LinkSettings]) -> list[shapes.Cluster]:
+    """By alias; without logins."""
+    found: dict[str, shapes.Cluster] = {}
+    for each in links:
+        for client, side in ((each.source, "source_of"), (each.target, "target_of")):
+            getattr(found.setdefault(client.alias, _cluster(client)), side).append(each.name)
+    return [found[alias] for alias in sorted(found)]
+
+
+def _cluster(client: ClientSettings) -> shapes.Cluster:
+    return shapes.Cluster(
+        alias=client.alias,
+        bootstrap=[f"{host}:{port}" for host, port in client.bootstrap],
+        security_protocol=client.protocol,
+        source_of=[],
+        target_of=[],
+    )

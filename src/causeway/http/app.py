@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,66 +16,68 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from causeway.config import RunSettings, Secret, Settings
-from causeway.http import api, connect, geo, health, shapes
+from causeway.http import api, connect, geo, shapes
 from causeway.http.actions import Actions
 from causeway.http.actions import router as act_routes
-from causeway.http.answer_cache import Remembered
-from causeway.http.answers import refused
+from causeway.http.answers import answer, refused
+from causeway.http.api import VERSION
 from causeway.http.api_page import api_page
-from causeway.http.coalesced_cache import Paced
-from causeway.http.events import Events
 from causeway.http.guard import Guard
-from causeway.http.history import Memory
-from causeway.http.shaping import VERSION
-from causeway.http.snapshot_source import NotYetError, Sight
+from causeway.http.history import Events, History
 from causeway.http.translating import Translating
 from causeway.http.translating import router as translate_routes
-from causeway.metrics.collector import text as metrics_text
+from causeway.http.views import NotBegunError, RunViews, SharedValue
+from causeway.metrics import text as metrics_text
+from causeway.status import Role, Snapshot
 
 _FILES: Final = Path(__file__).parent / "page"
-# What tells nothing of the mirror, and must be there before a token can be asked for.
+# Paths that show nothing of the mirror, and that a caller without a token needs.
 _OPEN: Final = ("/", "/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
 _NO_NAME: Final = (
     "this port does not have that name: use an address of this machine, or add the name to"
     " causeway.metrics.names"
 )
+# The driver says how to look twice a second, but not while it drains, 60 s at the most.
+_SILENT_S: Final = 120.0
 _ABOUT: Final = (
     "What `causeway run` knows of its mirror. Errors have Kafka Connect's form: `error_code`, the "
     "HTTP status, and `message`."
 )
 
 
-def metrics_app(sight: Sight, run: RunSettings) -> Guard:
+def metrics_app(run: RunViews, settings: RunSettings) -> Guard:
     """The server of `causeway.metrics.port`: /metrics and the probes, without a token, for calls by
     this machine's names and addresses."""
     app = _bare()
-    app.include_router(health.router(sight.views, lambda: sight.heard_at))
-    _add_metrics(app, sight)
-    names = (*run.metrics_names, socket.gethostname())
-    return Guard(app, host=run.metrics_host, tls=False, token=None, names=names, not_ours=_NO_NAME)
+    _add_probes(app, run)
+    _add_metrics(app, run)
+    names = (*settings.metrics_names, socket.gethostname())
+    return Guard(
+        app, host=settings.metrics_host, tls=False, token=None, names=names, not_ours=_NO_NAME
+    )
 
 
 def main_app(
-    sight: Sight,
-    memory: Memory,
+    run: RunViews,
+    history: History,
     events: Events,
     settings: Settings,
     worker: str,
     actions: Actions,
     translating: Translating | None = None,
-    geo_doors: geo.GeoDoors | None = None,
+    geo_acts: geo.GeoActs | None = None,
 ) -> Guard:
     """Everything, behind the guard. `worker`: host and port, which Connect has for a name."""
     links, http = settings.links, settings.run.http
     app = _bare()
-    app.include_router(api.router(sight.views, memory, events, links))
-    app.include_router(health.router(sight.views, lambda: sight.heard_at))
-    _add_metrics(app, sight)
+    app.include_router(api.router(run.views, history, events, links))
+    _add_probes(app, run)
+    _add_metrics(app, run)
     names = tuple(each.name for each in links)
     app.include_router(act_routes(actions, names))
-    app.include_router(geo.router(sight.views, links, actions, geo_doors))
+    app.include_router(geo.router(run.views, links, actions, geo_acts))
     app.include_router(translate_routes(translating or Translating(settings), names))
-    app.include_router(connect.router(sight.views, links, worker, actions))
+    app.include_router(connect.router(run.views, links, worker, actions))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
@@ -92,7 +95,7 @@ def main_app(
 
     app.mount("/page", StaticFiles(directory=_FILES, html=True))
     tls = http.certificate is not None
-    return guarded(Remembered(app, sight.views), http.host, tls=tls, token=http.token)
+    return guarded(app, http.host, tls=tls, token=http.token)
 
 
 def guarded(app: ASGIApp, host: str, *, tls: bool, token: Secret | None) -> Guard:
@@ -108,26 +111,64 @@ def _bare() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        responses={"4XX": {"model": shapes.Error, "description": "Why not."}},
+        responses={
+            "4XX": {
+                "description": "Why not.",
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+            }
+        },
     )
     app.add_exception_handler(HTTPException, _told)
     app.add_exception_handler(RequestValidationError, _misspelt)
-    app.add_exception_handler(NotYetError, _too_early)
+    app.add_exception_handler(NotBegunError, _too_early)
     app.add_exception_handler(Exception, _surprised)
     return app
 
 
-def _add_metrics(app: FastAPI, sight: Sight) -> None:
+def _add_metrics(app: FastAPI, run: RunViews) -> None:
     def scrape() -> bytes:
-        return metrics_text(sight.look() if sight.begun else None)
+        return metrics_text(run.look() if run.begun else None)
 
-    # Who scrapes comes once a minute, and wants to know how things are by then.
-    scrapes = Paced(scrape, name="scrapes", patience_s=0)
+    # A scrape comes about once a minute, and is to show the present state.
+    scrapes = SharedValue(scrape, name="scrapes", patience_s=0)
 
     @app.get("/metrics", tags=["probes"], response_class=Response)
     async def metrics() -> Response:
         """For Prometheus; see the page of metrics."""
         return Response(await scrapes.newest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _add_probes(app: FastAPI, run: RunViews) -> None:
+    @app.get("/healthz", tags=["probes"])
+    async def healthz() -> Response:
+        """200 while the driver lives; 503 if its main thread has been silent for 2 minutes."""
+        silent_s = time.monotonic() - run.heard_at
+        if silent_s > _SILENT_S:
+            return answer({"status": "hanging", "silent_s": round(silent_s)}, 503)
+        return answer({"status": "ok"})
+
+    @app.get("/readyz", tags=["probes"])
+    async def readyz() -> Response:
+        """200 if each link is led by this process or another one, and no cluster has refused this
+        process for 2 minutes; otherwise 503 with the reason."""
+        reason = _not_ready((await run.views.newest()).snapshot)
+        if reason is not None:
+            return answer({"status": "not ready", "reason": reason}, 503)
+        return answer({"status": "ready"})
+
+
+def _not_ready(snapshot: Snapshot) -> str | None:
+    if snapshot.draining:
+        return "it is coming to its end"
+    for link in snapshot.links:
+        if link.role is Role.LEADING and not link.planned:
+            return f"{link.name} looks for its topics"
+        if link.name in snapshot.refused:
+            return f"{link.name}: a cluster has refused new connections for minutes, see the log"
+        if link.role not in (Role.LEADING, Role.STANDBY):
+            return f"{link.name} is {link.role}"
+    leads = any(link.role is Role.LEADING and link.partitions for link in snapshot.links)
+    return "no lane is connected" if leads and not snapshot.lanes else None
 
 
 def _described(app: FastAPI) -> dict[str, Any]:
@@ -136,8 +177,10 @@ def _described(app: FastAPI) -> dict[str, Any]:
     for methods in described["paths"].values():
         for operation in methods.values():
             operation["responses"].pop("422", None)
+    schemas = described.setdefault("components", {}).setdefault("schemas", {})
+    schemas |= shapes.components()
     for name in ("HTTPValidationError", "ValidationError"):
-        described.get("components", {}).get("schemas", {}).pop(name, None)
+        schemas.pop(name, None)
     return described
 
 

@@ -22,16 +22,15 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 
 from causeway.config import LinkSettings
-from causeway.http.actions import Actions, Wish
-from causeway.http.answers import AnyJSONResponse
-from causeway.http.coalesced_cache import Paced
+from causeway.http.actions import Actions, RequestBody
+from causeway.http.answers import answer
+from causeway.http.api import VERSION
 from causeway.http.connect_config import CLASSES, config_of
-from causeway.http.shaping import VERSION
-from causeway.http.view import View
+from causeway.http.views import SharedValue, View
 from causeway.link_topics import TaskRecord
 from causeway.model import ENDED, State
 from causeway.naming import HEARTBEATS
-from causeway.status.snapshot import LinkStatus, Role
+from causeway.status import LinkStatus, Role
 
 SOURCE, CHECKPOINT, HEARTBEAT = CLASSES
 _STATES: Final = {
@@ -72,7 +71,7 @@ class Connector:
     lanes: int
 
     @cached_property
-    def _states(self) -> frozenset[State]:
+    def _states(self) -> frozenset[str]:
         """Of the link's partitions, where they are this connector's affair."""
         partitions = self.link.partitions if self.kind == SOURCE else ()
         return frozenset(each.state for each in partitions)
@@ -82,7 +81,9 @@ class Connector:
         """A mirror that has ended is a connector that was stopped."""
         if self._states and self._states <= ENDED:
             return "STOPPED"
-        return "PAUSED" if self._states == {State.PAUSED} else _STATES[self.link.role]
+        return (
+            "PAUSED" if self._states == {State.PAUSED} else _STATES[self.link.role or Role.STARTING]
+        )
 
     def tasks(self) -> list[dict[str, Any]]:
         """Each with id, state and worker, and the trace where it failed."""
@@ -147,10 +148,10 @@ class Connector:
                     "partition": each.partition,
                     "topic": each.topic,
                 },
-                "offset": {"offset": each.position - 1},
+                "offset": {"offset": each.mirrored_to - 1},
             }
             for each in self.link.partitions
-            if each.position > 0
+            if each.mirrored_to
         ]
 
 
@@ -175,7 +176,7 @@ def connectors(view: View, links: Iterable[LinkSettings], worker: str) -> Mappin
 
 
 def router(
-    views: Paced[View], links: Sequence[LinkSettings], worker: str, actions: Actions
+    views: SharedValue[View], links: Sequence[LinkSettings], worker: str, actions: Actions
 ) -> APIRouter:
     connect = APIRouter(tags=["Kafka Connect"])
 
@@ -195,8 +196,8 @@ def router(
         """Names, or with `expand` what they are."""
         found = await every()
         if not expand:
-            return AnyJSONResponse(list(found))
-        return AnyJSONResponse(
+            return answer(list(found))
+        return answer(
             {
                 name: {
                     **({"status": each.status()} if "status" in expand else {}),
@@ -209,23 +210,23 @@ def router(
     @connect.get("/connectors/{name}")
     async def connector(name: str) -> Response:
         """Config and tasks."""
-        return AnyJSONResponse((await named(name)).info())
+        return answer((await named(name)).info())
 
     @connect.get("/connectors/{name}/config")
     async def config(name: str) -> Response:
         """What the file says of it, under MirrorMaker 2's keys, without logins."""
-        return AnyJSONResponse((await named(name)).config())
+        return answer((await named(name)).config())
 
     @connect.get("/connectors/{name}/status")
     async def status(name: str) -> Response:
         """States of it and its tasks."""
-        return AnyJSONResponse((await named(name)).status())
+        return answer((await named(name)).status())
 
     @connect.get("/connectors/{name}/tasks")
     async def tasks(name: str) -> Response:
         """Its tasks; all have its config."""
         each = await named(name)
-        return AnyJSONResponse(
+        return answer(
             [
                 {"id": {"connector": name, "task": task["id"]}, "config": each.config()}
                 for task in each.tasks()
@@ -238,7 +239,7 @@ def router(
         found = next((t for t in (await named(name)).tasks() if t["id"] == task), None)
         if found is None:
             raise HTTPException(404, f"No status found for task {name}-{task}")
-        return AnyJSONResponse(found)
+        return answer(found)
 
     @connect.get("/connectors/{name}/topics")
     async def topics(name: str) -> Response:
@@ -256,7 +257,7 @@ def router(
     async def plugins() -> Response:
         """The classes that there are."""
         package = "org.apache.kafka.connect.mirror."
-        return AnyJSONResponse(
+        return answer(
             [{"class": package + kind, "type": "source", "version": VERSION} for kind in CLASSES]
         )
 
@@ -265,7 +266,7 @@ def router(
         each = await named(name)
         if each.kind != SOURCE:
             raise HTTPException(405, _OF_SOURCE.format(each.link.name))
-        await actions.do(action, request, Wish(reason=why), None, link=each.link.name)
+        await actions.do(action, request, RequestBody(reason=why), None, link=each.link.name)
 
     @connect.put("/connectors/{name}/pause", status_code=202, response_class=Response)
     async def pause(name: str, request: Request) -> Response:
@@ -291,7 +292,7 @@ def router(
         await act("restart", name, request)
         asked = [request.query_params.get(each, "") for each in ("includeTasks", "onlyFailed")]
         if "true" in map(str.lower, asked):
-            return AnyJSONResponse((await named(name)).status(), 202)
+            return answer((await named(name)).status(), 202)
         return Response(status_code=204)
 
     @connect.post(
@@ -318,7 +319,7 @@ def router(
 async def _made(content: Callable[[], Any]) -> Response:
     """Connect knows no pages: with 100,000 partitions it takes a second, in which others are to be
     answered."""
-    return await asyncio.to_thread(lambda: AnyJSONResponse(content()))
+    return await asyncio.to_thread(lambda: answer(content()))
 
 
 def server_info() -> dict[str, Any]:

@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Final
 
 from causeway.config import LinkSettings
-from causeway.http.view import LinkView
-from causeway.link_topics import LinkDirectives
+from causeway.http.views import LinkView
 from causeway.operate.explain import groups, topics
 from causeway.operate.explain.groups import GroupFacts
-from causeway.operate.explain.topics import PartitionFact, TopicFacts
+from causeway.operate.explain.topics import TopicFacts
 from causeway.operate.explain.values import Explanation
-from causeway.status.snapshot import GroupStatus, LinkStatus, Role
+from causeway.status import GroupStatus, LinkStatus, Role
 
 _ELSEWHERE: Final = "this process mirrors none of that name; `causeway explain` asks the clusters"
 
@@ -28,22 +27,12 @@ def topic(
     links: Sequence[LinkSettings],
 ) -> Explanation:
     """`links`: all of the file."""
-    status, row = view.status, view.topic(name)
-    members = () if row is None else status.partitions[row.first : row.first + row.partitions]
+    status, members = view.status, view.members(name)
     facts = TopicFacts(
         there=True if members else None,
-        partitions=tuple(
-            PartitionFact(
-                partition=one.partition,
-                state=one.state,
-                reason=one.reason,
-                mirrored_to=one.position if one.position >= 0 else None,
-                lag_records=one.lag,
-            )
-            for one in members
-        ),
-        standing=LinkDirectives({each.key: each for each in status.directives}),
-        problems=tuple(each.reason for each in status.troubles if each.topic == name),
+        partitions=members,
+        standing=status.standing,
+        problems=tuple(each.reason for each in status.problems if each.topic == name),
         driver=_driver(status),
         unknown=() if members else (_ELSEWHERE,),
     )

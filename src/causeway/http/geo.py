@@ -28,35 +28,33 @@ from causeway.geo import (
     target_of,
 )
 from causeway.http import shapes
-from causeway.http.actions import Actions, Body_, Wish
-from causeway.http.answers import AnyJSONResponse, paged
+from causeway.http.actions import Actions, Body_, RequestBody
+from causeway.http.answers import answer, in_thread, paged
 from causeway.http.api import Limit, Offset, Search
-from causeway.http.coalesced_cache import Paced
-from causeway.http.shapes import Page
-from causeway.http.threads import in_thread
-from causeway.http.view import LinkView, View
-from causeway.link_topics import Directive, LinkDirectives
+from causeway.http.views import LinkView, SharedValue, View
+from causeway.link_topics import Directive
 from causeway.model import State
+from causeway.status import Role, TopicStatus, shaped
 
 _WAIT_S: Final = 10.0  # for the leading driver's word
 _FRESH_S: Final = 5.0  # so long it is remembered what could be chosen
 
-Door = Callable[..., Done]
+Act = Callable[..., Done]
 DestinationName = Annotated[str | None, Query(description="Of this destination alone.")]
 
 
-class Choice(Wish):
+class Choice(RequestBody):
     topics: list[str] = Field(min_length=1, max_length=MOST_TOPICS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeoDoors:
+class GeoActs:
     """The functions that ask clusters."""
 
-    add: Door = add_topics
-    remove: Door = remove_topics
-    pause: Door = pause_topics
-    resume: Door = resume_topics
+    add: Act = add_topics
+    remove: Act = remove_topics
+    pause: Act = pause_topics
+    resume: Act = resume_topics
     available: Callable[[LinkSettings], Sequence[str]] = available_topics
 
 
@@ -87,13 +85,13 @@ class Available:
 
 
 def router(
-    views: Paced[View],
+    views: SharedValue[View],
     links: Sequence[LinkSettings],
     actions: Actions,
-    doors: GeoDoors | None = None,
+    acts: GeoActs | None = None,
 ) -> APIRouter:
     """Where no link lets people choose, there are no destinations."""
-    own = doors or GeoDoors()
+    own = acts or GeoActs()
     by_name = {each.target.alias: each for each in links if each.geo}
     available = Available(own.available)
     api = APIRouter(prefix="/api/v1/geo", tags=["geo"])
@@ -104,14 +102,14 @@ def router(
             raise HTTPException(404, f"there is no destination {name}: there is {names}")
         return by_name[name]
 
-    @api.get("", response_model=Page[shapes.GeoDestination])
+    @api.get("", **shapes.answers(shapes.Page[shapes.GeoDestination]))
     async def destinations(offset: Offset = 0, limit: Limit = 100) -> Response:
         """The destinations of this process; none where it is no `causeway geo run`."""
         view = await views.newest()
         found = [_destination(each, view.links.get(each.name)) for each in by_name.values()]
         return paged(found[offset : offset + limit], len(found), offset, limit, view.now_ms)
 
-    @api.get("/topics", response_model=Page[shapes.GeoTopic])
+    @api.get("/topics", **shapes.answers(shapes.Page[shapes.GeoTopic]))
     async def chosen_topics(
         destination: DestinationName = None,
         search: Search = "",
@@ -130,41 +128,41 @@ def router(
         items = [_topic(*each) for each in every[offset : offset + limit]]
         return paged(items, len(every), offset, limit, view.now_ms)
 
-    @api.get("/destinations/{destination}/available", response_model=list[str])
+    @api.get("/destinations/{destination}/available", **shapes.answers(list[str]))
     async def could_be_chosen(destination: str, search: Search = "", limit: Limit = 50) -> Response:
         """Topics of the origin that could be chosen, and are not. Asks the clusters."""
         wanted = search.casefold()
         found = [n for n in await available.of(link_to(destination)) if wanted in n.casefold()]
-        return AnyJSONResponse(found[:limit])
+        return answer(found[:limit])
 
     async def done(
-        action: str, door: Door, request: Request, name: str, wish: Wish, names: Sequence[str]
+        action: str, act: Act, request: Request, name: str, wish: RequestBody, names: Sequence[str]
     ) -> Response:
         link = link_to(name)
-        call = partial(door, link, names, wait_s=_WAIT_S)
+        call = partial(act, link, names, wait_s=_WAIT_S)
         about: Mapping[str, Any] = {"link": link.name, "topics": ", ".join(names)}
         outcome = await actions.act(action, request, wish, call, about, misnamed=400)
         available.forget(link)
         # 202: it is written, and whoever leads, or will, acts on it.
         settled = outcome.acted and outcome.refused is None
-        return AnyJSONResponse(outcome.as_json(), 200 if settled else 202)
+        return answer(outcome.as_json(), 200 if settled else 202)
 
-    @api.post("/destinations/{destination}/topics", response_model=shapes.GeoAsked)
+    @api.post("/destinations/{destination}/topics", **shapes.answers(shapes.GeoAsked))
     async def add(request: Request, destination: str, choice: Choice) -> Response:
         """Has topics copied, from their first record on, or from where they were: all, or none."""
         return await done("add", own.add, request, destination, choice, choice.topics)
 
-    def of_topic(action: str, door: Door, meaning: str) -> None:
+    def of_topic(action: str, act: Act, meaning: str) -> None:
         async def on_topic(
             request: Request, destination: str, topic: str, wish: Body_ = None
         ) -> Response:
-            return await done(action, door, request, destination, wish or Wish(), [topic])
+            return await done(action, act, request, destination, wish or RequestBody(), [topic])
 
         api.add_api_route(
             f"/destinations/{{destination}}/topics/{{topic}}/{action}",
             on_topic,
             methods=["POST"],
-            response_model=shapes.GeoAsked,
+            **shapes.answers(shapes.GeoAsked),
             description=meaning,
             operation_id=f"geo_{action}",
         )
@@ -176,7 +174,7 @@ def router(
 
 
 def _chosen(view: LinkView, search: str = "") -> list[Directive]:
-    standing = LinkDirectives({each.key: each for each in view.status.directives})
+    standing = view.status.standing
     wanted = search.casefold()
     found = sorted(geo_topics.chosen(standing).items())
     return [each for name, each in found if wanted in name.casefold()]
@@ -187,23 +185,27 @@ def _destination(link: LinkSettings, view: LinkView | None) -> shapes.GeoDestina
         destination=link.target.alias,
         link=link.name,
         origin=link.source.alias,
-        role="starting" if view is None else view.status.role,
+        role=Role.STARTING if view is None or view.status.role is None else view.status.role,
         topics=0 if view is None else len(_chosen(view)),
     )
 
 
 def _topic(link: LinkSettings, view: LinkView, directive: Directive) -> shapes.GeoTopic:
     name = str(directive.scope.topic)
-    row = view.topic(name)
-    return shapes.GeoTopic(
-        destination=link.target.alias,
+    row = view.topic(name) or TopicStatus(
         link=link.name,
         topic=name,
-        target_topic=target_of(link, name) if row is None else row.target_topic,
-        state=State.WAITING if row is None else row.state,
-        partitions=0 if row is None else row.partitions,
-        lag_records=None if row is None else row.lag_records,
-        lag_ms=None if row is None else row.lag_ms,
+        target_topic=target_of(link, name),
+        transform=None,
+        partitions=0,
+        state=State.WAITING,
+        states={},
+        reasons=(),
+    )
+    return shaped(
+        shapes.GeoTopic,
+        row,
+        destination=link.target.alias,
         who=directive.who,
         why=directive.why,
         at_ms=directive.at,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import time
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
@@ -23,7 +24,6 @@ from starlette.datastructures import Headers
 
 from causeway.config import Secret, is_loopback
 from causeway.http.answers import refused
-from causeway.http.refusals import Refusals
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("causeway.http")
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BYTES: Final = 64 * 1024  # of a body
+_AGAIN_S: Final = 60.0  # between two log lines about equal calls
+_MOST: Final = 1000  # callers and reasons that are remembered
 _NOT_OURS: Final = "this server does not have that name: use the address that the run names"
 _HEADERS: Final = (
     (
@@ -177,3 +179,43 @@ def _bounded(receive: Receive) -> Receive:
         return message
 
     return heard
+
+
+@dataclass(slots=True)
+class _Logged:
+    at: float  # monotonic
+    unsaid: int = 0  # calls since then that were not logged
+
+
+class Refusals:
+    """Logs refused calls: each that differs, and of equal ones no more than one a minute. So a
+    caller that is refused again and again fills neither the log nor the events that are kept. Used
+    by one event loop."""
+
+    def __init__(self) -> None:
+        self._logged: dict[tuple[str, str], _Logged] = {}
+
+    def __len__(self) -> int:
+        return len(self._logged)
+
+    def note(self, client: str, method: str, path: str, status: int, reason: str) -> None:
+        """Logs the call, with how many of the client's before it were refused alike and not told
+        of, or counts it."""
+        now = time.monotonic()
+        key = client, reason
+        logged = self._logged.get(key)
+        if logged is not None and now < logged.at + _AGAIN_S:
+            logged.unsaid += 1
+            return
+        if len(self._logged) >= _MOST:
+            self._logged.clear()
+        self._logged[key] = _Logged(now)
+        extra = {
+            "client": client,
+            "method": method,
+            "path": path[:200],
+            "status": status,
+            "reason": reason,
+            "unsaid": 0 if logged is None else logged.unsaid,
+        }
+        _log.warning("call refused", extra=extra)

@@ -1,20 +1,25 @@
-"""Each link's figures of the last hours, kept in the driver's memory: they begin with its start."""
+"""The driver's memory of its last hours: its newest log events, and each link's figures. Both begin
+with its start."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from typing import Final, NamedTuple
 
-from causeway.http.coalesced_cache import Paced
-from causeway.http.shapes import History, Series
-from causeway.http.totals import totals
-from causeway.http.view import View
+from causeway.daemon.event_log import plain, said
+from causeway.http import shapes
+from causeway.http.views import SharedValue, View
+from causeway.status import totals
 
 _log = logging.getLogger("causeway.http")
 INTERVAL_S: Final = 5.0
 _POINTS: Final = 4320  # six hours of them
+_EVENTS: Final = 2000
 _REST = 100.0  # times what a look costs: with 100,000 partitions, points come less often
 
 
@@ -26,27 +31,28 @@ class Point(NamedTuple):
     lag_ms: int | None
 
 
-class Memory:
-    """Used by one event loop."""
+class History:
+    """Each link's figures. Used by one event loop."""
 
     def __init__(self) -> None:
         self._points: dict[str, deque[Point]] = {}
 
-    async def keep(self, views: Paced[View]) -> None:
+    async def keep(self, views: SharedValue[View]) -> None:
         """Takes points until it is cancelled."""
         while True:
             try:
                 self.note(await views.newest())
-            except Exception as error:  # as everybody who asks is told, too
+            except Exception as error:  # every caller gets it as well
                 _log.debug("no point", exc_info=error)
             await asyncio.sleep(max(INTERVAL_S, _REST * views.cost_s))
 
     def note(self, view: View) -> None:
+        """Takes a point of each link, unless it has one of that time."""
         for name, link in view.links.items():
             points = self._points.setdefault(name, deque(maxlen=_POINTS))
             if points and points[-1].at_ms >= view.now_ms:
                 continue
-            sums = totals(link)
+            sums = totals(link.status, link.topics)
             points.append(
                 Point(
                     view.now_ms,
@@ -57,8 +63,8 @@ class Memory:
                 )
             )
 
-    def since(self, at_ms: int, link: str | None, most: int) -> History:
-        """Points later than `at_ms`; of more than `most`, as many that lie evenly apart."""
+    def since(self, at_ms: int, link: str | None, most: int) -> shapes.History:
+        """Points later than `at_ms`; of more than `most`, as many at even distances."""
         series = []
         for name, points in self._points.items():
             if link is not None and name != link:
@@ -67,14 +73,56 @@ class Memory:
             step = -(-len(chosen) // most) if most else 1
             # The newest one is always among them.
             chosen = chosen[::-1][:: max(1, step)][::-1]
-            series.append(
-                Series(
-                    link=name,
-                    at_ms=[point.at_ms for point in chosen],
-                    records_per_s=[point.records_per_s for point in chosen],
-                    bytes_per_s=[point.bytes_per_s for point in chosen],
-                    lag_records=[point.lag_records for point in chosen],
-                    lag_ms=[point.lag_ms for point in chosen],
-                )
+            columns = {name: [getattr(point, name) for point in chosen] for name in Point._fields}
+            series.append(shapes.Series(link=name, **columns))
+        return shapes.History(interval_ms=int(INTERVAL_S * 1000), series=series)
+
+
+class Events(logging.Handler):
+    """The newest events of the log. Any thread may log; an event loop reads."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._kept: deque[shapes.Event] = deque(maxlen=_EVENTS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        about = said(record)
+        self._kept.append(
+            shapes.Event(
+                at_ms=int(record.created * 1000),
+                level=record.levelname.lower(),
+                event=plain(record.getMessage()),
+                link=about.pop("link", None),
+                about=about,
             )
-        return History(interval_ms=int(INTERVAL_S * 1000), series=series)
+        )
+
+    def newest(
+        self, *, link: str | None, search: str, levels: tuple[str, ...], offset: int, limit: int
+    ) -> tuple[list[shapes.Event], int]:
+        """One page, the newest first, and how many match."""
+        wanted = search.casefold()
+        found = [
+            each
+            for each in reversed(tuple(self._kept))
+            if link in (None, each.link)
+            and (not levels or each.level in levels)
+            and (not wanted or any(wanted in text.casefold() for text in _texts(each)))
+        ]
+        return list(islice(found, offset, offset + limit)), len(found)
+
+
+def _texts(event: shapes.Event) -> Iterator[str]:
+    yield event.event
+    yield from event.about.values()
+
+
+@contextmanager
+def heard() -> Iterator[Events]:
+    """Keeps Causeway's own events while the block lasts."""
+    events, logger = Events(), logging.getLogger("causeway")
+    logger.addHandler(events)
+    try:
+        yield events
+    finally:
+        logger.removeHandler(events)

@@ -1,26 +1,35 @@
-"""The socket that the server listens on."""
+"""What the server listens with: sockets, their open connections, and the TLS certificate."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
+from causeway.config import HttpSettings, Stamp, stamp_of
 from causeway.errors import ConfigError
-from causeway.http.room import Room
 
+_log = logging.getLogger("causeway.http")
+MOST_CONNECTIONS: Final = 256
+_AGAIN_S: Final = 60.0  # between two log lines
 # Connections that wait to be accepted. asyncio accepts so many at once, far fewer than there is
 # room for. So a probe is answered before later connections can push it out.
 BACKLOG: Final = 64
 
 
 class TakenError(ConfigError):
-    """Another process listens there."""
+    """Another process has the address."""
 
 
-def listen(host: str, port: int, what: str) -> Door:
-    """Raises ConfigError; a TakenError where it may be had later."""
+def listen(host: str, port: int, what: str) -> Listener:
+    """Listens at an address. Raises ConfigError; TakenError if the address may become free."""
     remedy = f"choose another causeway.{what}.port or causeway.{what}.host"
     where = f"at {host}:{port}"
     try:
@@ -33,19 +42,136 @@ def listen(host: str, port: int, what: str) -> Door:
         cause = os.strerror(errno.EADDRINUSE) if taken else error.strerror or str(error)
         kind = TakenError if taken else ConfigError
         raise kind(f"serve {what}", where, cause, remedy=remedy) from error
-    # Those that are accepted have it, too: an answer's body must not wait for its head's receipt.
+    # Accepted connections inherit it: an answer's body must not wait for its head's receipt.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Door(sock.family, sock.type, sock.proto, sock.detach())
+    return Listener(sock.family, sock.type, sock.proto, sock.detach())
 
 
-class Door(socket.socket):
-    """A listening socket. `room` has the accepted connections, and closes the oldest ones."""
+class Listener(socket.socket):
+    """A listening socket. `connections`: those that it has accepted."""
 
     def __init__(self, family: int, kind: int, proto: int, fileno: int) -> None:
         super().__init__(family, kind, proto, fileno)
-        self.room = Room()
+        self.connections = OpenConnections()
 
     def accept(self) -> tuple[socket.socket, Any]:
         found, address = super().accept()
-        self.room.take(found)
+        self.connections.take(found)
         return found, address
+
+
+class OpenConnection:
+    """One connection. `busy`: the server works on a request, and waits for no byte of the client.
+    `close` ends the connection at once."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._number = sock.fileno()
+        self.busy = False
+        self.close: Callable[[], None] = self._shut
+
+    @property
+    def is_open(self) -> bool:
+        return self._sock.fileno() == self._number
+
+    def _shut(self) -> None:
+        """Ends a connection that has no protocol yet. asyncio waits for bytes, and sees the end."""
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+class OpenConnections:
+    """Bounds the connections that are open at a port, TLS handshakes among them, because the
+    driver's files and memory are for its clusters and lanes.
+
+    A new connection always gets in, so a probe always does. The oldest connection that waits for
+    its client is closed. If none waits, the oldest of all is closed. Used by one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, OpenConnection] = {}  # by number of file, the oldest first
+        self._told_at = -_AGAIN_S
+
+    def take(self, sock: socket.socket) -> None:
+        """Adds a connection that was just accepted."""
+        self._open = {at: each for at, each in self._open.items() if each.is_open}
+        while len(self._open) >= MOST_CONNECTIONS:
+            self._make_room()
+        self._open[sock.fileno()] = OpenConnection(sock)
+
+    def of(self, sock: socket.socket | None) -> OpenConnection | None:
+        """The accepted connection of `sock`."""
+        return None if sock is None else self._open.get(sock.fileno())
+
+    def _make_room(self) -> None:
+        idle = (at for at, each in self._open.items() if not each.busy)
+        at = next(idle, next(iter(self._open)))
+        self._open.pop(at).close()
+        now = time.monotonic()
+        if now >= self._told_at + _AGAIN_S:
+            self._told_at = now
+            _log.warning("connections closed to make room", extra={"open": MOST_CONNECTIONS})
+
+
+class Certificate:
+    """`context` is for connections to come; those that are there keep theirs."""
+
+    def __init__(self, http: HttpSettings) -> None:
+        """Raises ConfigError for files that cannot be used."""
+        assert http.certificate
+        assert http.key
+        self._certificate, self._key = http.certificate, http.key
+        self._client_ca = http.client_ca
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._seen = self._stamps()  # before: what changes meanwhile is read again
+        self._load()
+        if self._client_ca:
+            self.context.verify_mode = ssl.CERT_REQUIRED
+
+    def renew(self) -> None:
+        """If the files have changed. What cannot be used is told, and the one before serves on."""
+        seen = self._stamps()
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._load()
+        except ConfigError as error:
+            _log.warning("certificate not renewed", extra={"reason": str(error)})
+        else:
+            _log.info("certificate renewed", extra={"file": self._certificate})
+
+    def _load(self) -> None:
+        for name, path in (("certificate", self._certificate), ("key", self._key)):
+            try:
+                Path(path).read_bytes()
+            except OSError as error:
+                raise _unusable(f"causeway.http.tls.{name}", path, error) from None
+        try:
+            # What does not belong together would leave a context without a key: tried on another.
+            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
+                # A key with a password would be asked for on the terminal.
+                context.load_cert_chain(self._certificate, self._key, password=lambda: b"")
+        except (OSError, ssl.SSLError) as error:
+            raise _unusable("causeway.http.tls.certificate", self._certificate, error) from None
+        if self._client_ca:
+            try:
+                # This adds to the earlier ones: a replaced authority is trusted until a new start.
+                self.context.load_verify_locations(cafile=self._client_ca)
+            except (OSError, ssl.SSLError) as error:
+                raise _unusable("causeway.http.tls.client.ca", self._client_ca, error) from None
+
+    def _stamps(self) -> tuple[Stamp, ...]:
+        files = (self._certificate, self._key, self._client_ca)
+        return tuple(stamp_of(Path(file)) for file in files if file)
+
+
+def _unusable(key: str, path: str, error: Exception) -> ConfigError:
+    if isinstance(error, ssl.SSLError):
+        cause = "it and its key are no PEM files that belong together, or the key has a password"
+        if "client" in key:
+            cause = "it holds no certificate in PEM form"
+    else:
+        cause = str(getattr(error, "strerror", None) or error)
+    return ConfigError("use", f"{key} {path}", cause)

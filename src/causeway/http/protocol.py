@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from causeway.http.room import Place, Room
+    from causeway.http.listener import OpenConnection, OpenConnections
 
 PATIENCE_S: Final = 120.0  # for a request and its answer
 UNREAD_S: Final = 10.0  # in which a client takes at least a piece of its answer
@@ -52,10 +52,12 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     uvicorn's own limit of 5 seconds counts. As a BufferedProtocol it says how much is read at a
     time."""
 
-    def __init__(self, *given: Any, room: Room | None = None, **more: Any) -> None:
+    def __init__(
+        self, *given: Any, connections: OpenConnections | None = None, **more: Any
+    ) -> None:
         super().__init__(*given, **more)
-        self._room = room
-        self._place: Place | None = None
+        self._connections = connections
+        self._open: OpenConnection | None = None
         # asyncio's TLS fills a slice of the buffer, which must not be a copy.
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._unparsed = 0  # bytes that have come since a head was whole
@@ -66,10 +68,10 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = _Flow(transport, self.pipeline)
-        if self._room is not None:
-            self._place = self._room.place(transport.get_extra_info("socket"))
-        if self._place is not None:
-            self._place.close = transport.abort
+        if self._connections is not None:
+            self._open = self._connections.of(transport.get_extra_info("socket"))
+        if self._open is not None:
+            self._open.close = transport.abort
         self._restart_patience()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -124,10 +126,10 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         self._note_busy()
 
     def _note_busy(self) -> None:
-        if self._place is not None and self.flow is not None:
+        if self._open is not None and self.flow is not None:
             cycle = self.cycle
             asked = cycle is not None and not (cycle.more_body or cycle.response_complete)
-            self._place.busy = (asked or bool(self.pipeline)) and not self.flow.write_paused
+            self._open.busy = (asked or bool(self.pipeline)) and not self.flow.write_paused
 
     def _restart_patience(self) -> None:
         if self._overdue is not None:

@@ -19,15 +19,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from causeway.config import Settings
-from causeway.http.events import Events, heard
-from causeway.http.history import Memory
-from causeway.http.listener import BACKLOG, Door, TakenError, listen
-from causeway.http.snapshot_source import Sight
-from causeway.http.tls import Certificate
+from causeway.http.history import Events, History, heard
+from causeway.http.listener import BACKLOG, Certificate, Listener, TakenError, listen
+from causeway.http.views import RunViews
 
 if TYPE_CHECKING:
     from causeway.http.protocol import PatientServer
-    from causeway.status.snapshot import Look
+    from causeway.status import Look
 
 _log = logging.getLogger("causeway.http")
 _TICK_S: Final = 0.1
@@ -59,7 +57,7 @@ def served(settings: Settings) -> Iterator[Serving]:
         yield Serving(take=lambda _: None)
         return
     with heard() as events:
-        thread = _Thread(settings, events)
+        thread = _ServerThread(settings, events)
         thread.start()
         try:
             yield Serving(take=thread.take, address=thread.address, trouble=thread.trouble)
@@ -67,21 +65,21 @@ def served(settings: Settings) -> Iterator[Serving]:
             thread.stop()
 
 
-class _Thread:
+class _ServerThread:
     def __init__(self, settings: Settings, events: Events) -> None:
         self._events = events
         run = settings.run
         self._settings = settings
         self._http = run.http
         self._certificate = Certificate(run.http) if run.http.certificate else None
-        self._metrics: Door | None = None
-        self._main: Door | None = None
+        self._metrics: Listener | None = None
+        self._main: Listener | None = None
         self.trouble: str | None = None
         if run.metrics_port is not None:
             self._metrics = listen(run.metrics_host, run.metrics_port, "metrics")
         if run.http.port is not None:
-            self._main = self._try_tolisten()
-        self._sight, self._memory = Sight(), Memory()
+            self._main = self._try_to_listen()
+        self._views, self._history = RunViews(), History()
         self._servers: list[PatientServer] = []
         self._stopping = threading.Event()
         self._over: asyncio.Event | None = None  # the same in the loop, once that runs
@@ -101,7 +99,7 @@ class _Thread:
 
     @property
     def take(self) -> Callable[[Look], None]:
-        return self._sight.take
+        return self._views.take
 
     def start(self) -> None:
         self._thread.start()
@@ -116,7 +114,7 @@ class _Thread:
             if each is not None:
                 each.close()
 
-    def _try_tolisten(self) -> Door | None:
+    def _try_to_listen(self) -> Listener | None:
         """None where another process has the address."""
         assert self._http.port is not None
         try:
@@ -140,7 +138,7 @@ class _Thread:
         helpers = []
         if self._http.port is not None:
             doors.append(asyncio.create_task(self._guarded("http")))
-            helpers.append(asyncio.create_task(self._memory.keep(self._sight.views)))
+            helpers.append(asyncio.create_task(self._history.keep(self._views.views)))
             if self._certificate is not None:
                 helpers.append(asyncio.create_task(self._renew(self._certificate)))
         await over.wait()
@@ -148,7 +146,7 @@ class _Thread:
             server.end()
         for task in helpers:
             task.cancel()
-        self._sight.views.close()
+        self._views.views.close()
         cutting = asyncio.create_task(self._cut_off())
         found = await asyncio.gather(*doors, *helpers, return_exceptions=True)
         cutting.cancel()
@@ -182,7 +180,7 @@ class _Thread:
         if await self._called(self._metrics):
             from causeway.http.app import metrics_app
 
-            await self._serve_app(metrics_app(self._sight, self._settings.run), self._metrics)
+            await self._serve_app(metrics_app(self._views, self._settings.run), self._metrics)
 
     async def _serve_main(self) -> None:
         await self._await_address()
@@ -193,7 +191,7 @@ class _Thread:
 
         actions = Actions(self._settings)
         worker = (self.address or "").partition("://")[2]
-        app = main_app(self._sight, self._memory, self._events, self._settings, worker, actions)
+        app = main_app(self._views, self._history, self._events, self._settings, worker, actions)
         await self._serve_app(app, self._main, self._certificate)
 
     async def _called(self, sock: socket.socket) -> bool:
@@ -213,7 +211,7 @@ class _Thread:
         return not self._stopping.is_set()
 
     async def _serve_app(
-        self, app: Any, door: Door, certificate: Certificate | None = None
+        self, app: Any, door: Listener, certificate: Certificate | None = None
     ) -> None:
         server = _server(app, door, certificate)
         self._servers.append(server)
@@ -226,7 +224,7 @@ class _Thread:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), _AGAIN_S)
                 return
-            self._main = self._try_tolisten()
+            self._main = self._try_to_listen()
             if self._main is not None:
                 _log.info("served", extra={"address": self.address})
 
@@ -236,7 +234,7 @@ class _Thread:
             certificate.renew()
 
 
-def _server(app: Any, door: Door, certificate: Certificate | None = None) -> PatientServer:
+def _server(app: Any, door: Listener, certificate: Certificate | None = None) -> PatientServer:
     from uvicorn import Config
 
     from causeway.http.protocol import BoundedProtocol, PatientServer, in_pieces
@@ -252,7 +250,7 @@ def _server(app: Any, door: Door, certificate: Certificate | None = None) -> Pat
 
     config = Config(
         in_pieces(until_cut_off),
-        http=partial(BoundedProtocol, room=door.room),  # type: ignore[arg-type]
+        http=partial(BoundedProtocol, connections=door.connections),  # type: ignore[arg-type]
         backlog=BACKLOG,
         ws="none",
         lifespan="off",

@@ -1,53 +1,68 @@
-"""What /api/v1 answers, in JSON. Offsets are the source's, times ms or ms since 1970; null is what
-is not known (yet)."""
+"""The JSON that /api/v1 answers. Offsets are the source's, times ms or ms since 1970; null is for
+what is not known (yet).
+
+Fields are named as the attributes of the values that they are made of, see `shaped`. The OpenAPI
+document is made of these structs.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+import msgspec
+from msgspec import Meta, field
+
+from causeway.link_topics import Value
+from causeway.status import Rule
 
 Item = TypeVar("Item")
+_REF: Final = "#/components/schemas/{name}"
+_DECLARED: list[Any] = []  # by routes
 
 
-class Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Shape(Value, kw_only=True):
+    """A part of an answer."""
+
+
+def _about(text: str) -> Meta:
+    return Meta(description=text)
 
 
 class Error(Shape):
-    """As Connect tells of errors."""
+    """An error, as Kafka Connect reports it."""
 
-    error_code: int = Field(description="The HTTP status.")
+    error_code: Annotated[int, _about("The HTTP status.")]
     message: str
 
 
 class Page(Shape, Generic[Item]):
-    """`items` from `offset` on, of `total` that fit the question."""
+    """`items` from `offset` on, of `total` that match the question."""
 
-    items: list[Item]
+    items: Sequence[Item]
     total: int
     offset: int
     limit: int
-    taken_at_ms: int = Field(description="When the run was looked at.")
+    taken_at_ms: Annotated[int, _about("When the run was looked at.")]
 
 
 class Cluster(Shape):
     alias: str
     bootstrap: list[str]
     security_protocol: str
-    source_of: list[str] = Field(description="Links that read from it.")
-    target_of: list[str] = Field(description="Links that write to it.")
+    source_of: Annotated[list[str], _about("Links that read from it.")]
+    target_of: Annotated[list[str], _about("Links that write to it.")]
 
 
 class AggregatePart(Shape):
-    topic: str = Field(description="On the cluster of the aggregate.")
-    link: str | None = Field(description="Which brings it; null: it is written there.")
+    topic: Annotated[str, _about("On the cluster of the aggregate.")]
+    link: Annotated[str | None, _about("The link that brings it; null: it is written there.")]
     source: str | None
     source_topic: str | None
 
 
 class Aggregate(Shape):
-    """What several clusters call by one name, where it comes together."""
+    """Topics with one name from several clusters, on the cluster where they come together."""
 
     cluster: str
     name: str
@@ -57,41 +72,44 @@ class Aggregate(Shape):
 class Link(Shape):
     """Counts are of this run; lag and rates of all partitions together."""
 
-    link: str
+    name: str = field(name="link")
     source: str
     target: str
-    state: str = Field(
-        description="The worst state of its partitions: mirroring, paused, stopped, failed, source "
-        "unavailable, promoting, promoted or failed over. Its role, if it has no partitions yet or "
-        "another driver leads."
-    )
-    worst: str = Field(description="The same, but with a partition's own state; see ranking.")
-    role: str = Field(description="starting, standby, leading, failed or ended.")
-    reason: str | None = Field(description="On standby: who leads; failed: why.")
-    planned: bool = Field(description="Its topics have been looked up.")
+    state: Annotated[
+        str,
+        _about(
+            "The worst state of its partitions: mirroring, paused, stopped, failed, source "
+            "unavailable, promoting, promoted or failed over. Its role, if it has no partitions "
+            "yet or another driver leads."
+        ),
+    ]
+    worst: Annotated[str, _about("The same, but with a partition's own state; see ranking.")]
+    role: Annotated[str, _about("starting, standby, leading, failed or ended.")]
+    reason: Annotated[str | None, _about("On standby: who leads; failed: why.")]
+    planned: Annotated[bool, _about("Its topics have been looked up.")]
     topics: int
     partitions: int
-    states: dict[str, int] = Field(description="How many partitions are in each state.")
+    states: Annotated[Mapping[str, int], _about("How many partitions are in each state.")]
     lag_records: int | None
-    lag_ms: int | None = Field(description="Of the partition furthest behind.")
+    lag_ms: Annotated[int | None, _about("Of the partition that lags most.")]
     records: int
     records_per_s: float
     bytes_per_s: float
-    problems: int = Field(description="What keeps topics from being mirrored; see problems.")
+    problems: Annotated[int, _about("What keeps topics from being mirrored; see problems.")]
     tasks_failing: int
-    groups: int = Field(description="Consumer groups that are followed.")
+    groups: Annotated[int, _about("Consumer groups that are followed.")]
 
 
 class Overview(Shape):
     version: str
     started_at_ms: int
     taken_at_ms: int
-    bounded: bool = Field(description="It ends by itself once it has caught up.")
-    draining: bool = Field(description="It is coming to its end.")
-    lanes: int = Field(description="Lanes that are connected.")
+    bounded: Annotated[bool, _about("It ends by itself once it has caught up.")]
+    draining: Annotated[bool, _about("It is coming to its end.")]
+    lanes: Annotated[int, _about("Lanes that are connected.")]
     lanes_wanted: int
     lane_trouble: str | None
-    ranking: list[str] = Field(description="All states, the worst first.")
+    ranking: Annotated[Sequence[str], _about("All states, the worst first.")]
     links: list[Link]
 
 
@@ -100,10 +118,10 @@ class Topic(Shape):
     topic: str
     target_topic: str
     transform: str | None
-    state: str = Field(description="The worst of its partitions'.")
+    state: Annotated[str, _about("The worst of its partitions'.")]
     partitions: int
     lag_records: int | None
-    lag_ms: int | None = Field(description="Of the partition furthest behind.")
+    lag_ms: Annotated[int | None, _about("Of the partition that lags most.")]
     records: int
     records_per_s: float
     bytes_per_s: float
@@ -120,58 +138,30 @@ class Partition(Shape):
     lane: int | None
     source_end: int | None
     high_watermark: int | None
-    mirrored_to: int | None = Field(description="The first offset that is not mirrored yet.")
+    mirrored_to: Annotated[int | None, _about("The first offset that is not mirrored yet.")]
     lag_records: int | None
-    lag_bytes: int | None = Field(description="An estimate.")
-    lag_ms: int | None = Field(description="Age of the first record not mirrored; 0: caught up.")
-    held_records: int | None = Field(description="Behind an open transaction; no lag counts them.")
+    lag_bytes: Annotated[int | None, _about("An estimate.")]
+    lag_ms: Annotated[int | None, _about("Age of the first record not mirrored; 0: caught up.")]
+    held_records: Annotated[int | None, _about("Behind an open transaction; no lag counts them.")]
     held_ms: int
-    newest_record_ms: int | None = Field(description="Time of the newest record mirrored.")
+    newest_record_ms: Annotated[int | None, _about("Time of the newest record mirrored.")]
     records: int
     bytes: int
     records_per_s: float
     bytes_per_s: float
     recoveries: int
     failures: int
-    lost_records: int = Field(
-        description="Deleted at the source before they were mirrored, since it was claimed."
-    )
-
-
-class FileRule(Shape):
-    key: str
-    pattern: str | None = Field(description="Which of its list; null: none of them, or no list.")
-    place: str | None = Field(description="The key with its line; null: the default counts.")
-
-
-class Fact(Shape):
-    about: str
-    text: str
-
-
-class Explanation(Shape):
-    """Why something is mirrored or synced, or not."""
-
-    link: str
-    kind: str = Field(description="topic, partition or group.")
-    name: str
-    code: str
-    done: bool | None = Field(description="Whether it is; null: that cannot be told.")
-    answer: str
-    rule: FileRule | None = Field(description="Of the file; null: no key of it decided.")
-    target: str | None
-    since_ms: int | None
-    facts: list[Fact]
-    to_do: list[str]
-    unknown: list[str]
+    lost: Annotated[
+        int, _about("Deleted at the source before they were mirrored, since it was claimed.")
+    ] = field(name="lost_records")
 
 
 class Group(Shape):
     link: str
     group: str
     followed: bool
-    partitions: int = Field(description="Of mirrored topics, with committed offsets.")
-    reason: str | None = Field(description="Why it is not followed, or what is left undone.")
+    partitions: Annotated[int, _about("Of mirrored topics, with committed offsets.")]
+    reason: Annotated[str | None, _about("Why it is not followed, or what was not done.")]
 
 
 class Lane(Shape):
@@ -184,30 +174,19 @@ class Lane(Shape):
     cpu_s: float
 
 
-class Task(Shape):
-    """A part of the control plane. Of a link that this process leads, or of heartbeats."""
-
-    link: str
-    task: str
-    reason: str | None = Field(description="Why its last run failed; null: it did not.")
-    items: dict[str, str] = Field(description="What could not be done, and why.")
-    figures: dict[str, int] = Field(description="What it counts, such as subjects copied.")
-    done_at_ms: int | None = Field(description="When it last ended well.")
-
-
 class Directive(Shape):
-    """What somebody asked of a link, topic or partition, and what stands until it is taken back."""
+    """What a person asked of a link, topic or partition, and what holds until it is taken back."""
 
     link: str
-    do: str = Field(description="pause, throttle, fence or cutover.")
+    do: Annotated[str, _about("pause, throttle, fence or cutover.")]
     topic: str | None
     partition: int | None
     who: str
     why: str | None
     at_ms: int
-    paused: bool | None = Field(None, description="Of a pause; false: not though a wider one is.")
-    bytes_per_s: int | None = Field(None, description="Of a throttle; null: no limit.")
-    until_ms: int | None = Field(None, description="When a fence, cutover or promotion ends.")
+    paused: Annotated[bool | None, _about("Of a pause; false: not, though a wider one is.")] = None
+    bytes_per_s: Annotated[int | None, _about("Of a throttle; null: no limit.")] = None
+    until_ms: Annotated[int | None, _about("When a fence, cutover or promotion ends.")] = None
 
 
 class GeoDestination(Shape):
@@ -216,12 +195,12 @@ class GeoDestination(Shape):
     destination: str
     link: str
     origin: str
-    role: str = Field(description="This process's: leading, standby, …")
-    topics: int = Field(description="Chosen ones, as far as a leading process knows.")
+    role: Annotated[str, _about("This process's: leading, standby, …")]
+    topics: Annotated[int, _about("Chosen ones, if this process leads.")]
 
 
 class GeoTopic(Shape):
-    """A topic that somebody has chosen. `state` is the worst of its partitions."""
+    """A topic that a person has chosen. `state` is the worst of its partitions."""
 
     destination: str
     link: str
@@ -237,7 +216,8 @@ class GeoTopic(Shape):
 
 
 class GeoAsked(Shape):
-    """What became of it. `acted`: the leading driver has carried it out; `refused`: why not."""
+    """The result of a request. `acted`: the leading driver has carried it out; `refused`: why
+    not."""
 
     destination: str
     action: str
@@ -247,32 +227,48 @@ class GeoAsked(Shape):
     topics: list[dict[str, Any]]
 
 
-class Rule(Shape):
-    """What a rule has found in the records of this run."""
+class Asked(Shape):
+    """The result of a request. `acted`: the leading driver has carried it out."""
 
-    rule: str = Field(description="Its number and name.")
-    found: int = Field(description="Records with something at its path.")
-    missing: int = Field(description="Records that lack the path.")
+    link: str
+    action: str
+    topic: str | None
+    partition: int | None
+    changed: bool
+    driver: str | None
+    acted: bool | None
+    refused: str | None
+
+
+class Task(Shape):
+    """A part of the control plane: of a link that this process leads, or of heartbeats."""
+
+    link: str
+    name: str = field(name="task")
+    reason: Annotated[str | None, _about("Why its last run failed; null: it did not.")]
+    items: Annotated[Mapping[str, str], _about("What could not be done, and why.")]
+    figures: Annotated[Mapping[str, int], _about("What it counts, such as subjects copied.")]
+    done_at: Annotated[int | None, _about("When it last ended well.")] = field(name="done_at_ms")
 
 
 class Transform(Shape):
     link: str
-    transform: str
+    name: str = field(name="transform")
     partitions: int
     stages: int
     records_in: int
     records_out: int
     dropped: int
     refused: int
-    without_spark: int = Field(description="Of the records that went in: a worker treated them.")
-    through_spark: int = Field(description="Of the records that went in: Spark treated them.")
+    without_spark: Annotated[int, _about("Of the records that went in: a worker treated them.")]
+    through_spark: Annotated[int, _about("Of the records that went in: Spark treated them.")]
     rules: list[Rule]
-    unseen: list[str] = Field(description="Rules that protect nothing so far.")
-    troubles: list[str]
+    unseen: Annotated[Sequence[str], _about("Rules that protect nothing so far.")]
+    troubles: Sequence[str]
 
 
 class Problem(Shape):
-    """What keeps a topic from being mirrored as it should be; an empty topic: the whole link."""
+    """Why a topic is not mirrored as it should be; an empty topic: the whole link."""
 
     link: str
     topic: str
@@ -283,10 +279,10 @@ class Event(Shape):
     """A line of the run's log."""
 
     at_ms: int
-    level: str = Field(description="info, warning or error.")
+    level: Annotated[str, _about("info, warning or error.")]
     event: str
-    link: str | None = Field(description="What it is about, if it is one link.")
-    about: dict[str, str] = Field(description="More of it, such as partition, reason or who.")
+    link: Annotated[str | None, _about("What it is about, if it is one link.")]
+    about: Annotated[Mapping[str, str], _about("More, such as partition, reason or who.")]
 
 
 class Series(Shape):
@@ -305,9 +301,9 @@ class History(Shape):
     series: list[Series]
 
 
-class Place(Shape):
-    """`exact`: exactly the mirrored records come from `offset` on that were not read. Else it lies
-    at or before that place, or is null; `why` and `note` say what is the matter."""
+class TranslatedPlace(Shape):
+    """`exact`: exactly the mirrored records that were not read come from `offset` on. Otherwise it
+    lies at or before that place, or is null; `why` and `note` say the reason."""
 
     topic: str
     partition: int
@@ -318,8 +314,8 @@ class Place(Shape):
 
 
 class Translation(Shape):
-    """`offset` as asked for, or what the timestamp stands for. Several `places` where a transform
-    leads to several, or several partitions feed one."""
+    """`offset` as asked for, or the one of the timestamp. Several `places` if a transform leads to
+    several, or several partitions feed one."""
 
     link: str | None
     topic: str
@@ -329,4 +325,17 @@ class Translation(Shape):
     exact: bool
     why: str | None
     note: str | None
-    places: list[Place]
+    places: list[TranslatedPlace]
+
+
+def answers(shape: Any) -> dict[str, Any]:
+    """Declares, as arguments of a route's decorator, that the route answers `shape`."""
+    (schema,), _ = msgspec.json.schema_components([shape], ref_template=_REF)
+    _DECLARED.append(shape)
+    return {"responses": {200: {"content": {"application/json": {"schema": schema}}}}}
+
+
+def components() -> dict[str, Any]:
+    """The schemas of all shapes that routes have declared, for the OpenAPI document."""
+    _, found = msgspec.json.schema_components([Error, *_DECLARED], ref_template=_REF)
+    return found

@@ -19,8 +19,7 @@ from fastapi.responses import Response
 from causeway.config import Settings
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.http import shapes
-from causeway.http.answers import answer
-from causeway.http.threads import in_thread
+from causeway.http.answers import answer, in_thread
 from causeway.translation import Answer, OffsetNote, Question, answer_json, translate
 
 _MOST_WAITING: Final = 1000
@@ -93,7 +92,7 @@ def router(translating: Translating, names: tuple[str, ...]) -> APIRouter:
     """`names` of the links."""
     api = APIRouter(prefix="/api/v1", tags=["run"])
 
-    @api.get("/links/{link}/translate", response_model=shapes.Translation)
+    @api.get("/links/{link}/translate", **shapes.answers(shapes.Translation))
     async def translation(
         link: str,
         topic: Annotated[str, Query(max_length=249, description="On the side asked of.")],
@@ -120,7 +119,7 @@ def router(translating: Translating, names: tuple[str, ...]) -> APIRouter:
             raise HTTPException(_status(error), str(error)) from error
         if found.why is OffsetNote.UNKNOWN:
             raise HTTPException(404, f"{topic}-{partition}: {found.note}")
-        return answer(shapes.Translation.model_validate(answer_json(found)))
+        return answer(answer_json(found))
 
     return api
 

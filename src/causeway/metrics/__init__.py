@@ -1,1 +1,6 @@
-"""A running daemon's figures for Prometheus."""
+"""The figures of a running driver, for Prometheus."""
+
+from causeway.metrics.catalogue import SECTIONS, Metric, metrics
+from causeway.metrics.collector import text
+
+__all__ = ["SECTIONS", "Metric", "metrics", "text"]

@@ -12,17 +12,10 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from causeway.link_topics import TaskRecord
+from causeway.link_topics import TaskRecord, Transformed
 from causeway.metrics import catalogue
 from causeway.metrics.catalogue import Metric, TimingMetrics
-from causeway.status.snapshot import (
-    LinkStatus,
-    PartitionStatus,
-    Role,
-    Snapshot,
-    Timing,
-    TransformStatus,
-)
+from causeway.status import LinkStatus, PartitionStatus, Role, Snapshot, Timing, TransformStatus
 
 _PROCESS: Final = CollectorRegistry()
 ProcessCollector(registry=_PROCESS)
@@ -43,7 +36,7 @@ def text(snapshot: Snapshot | None) -> bytes:
     if snapshot is not None:
         _add_process(page, snapshot)
         for link in snapshot.links:
-            _add_link(page, link, snapshot.taken_at)
+            _add_link(page, link)
         for name, tasks in snapshot.other_tasks.items():
             _add_tasks(page, name, tasks)
     return "".join(page.lines()).encode(*_CODING) + generate_latest(_PROCESS)
@@ -112,17 +105,17 @@ def _add_process(page: _Page, snapshot: Snapshot) -> None:
         page.add(catalogue.LANE_CPU, labels, lane.cpu_s)
 
 
-def _add_link(page: _Page, link: LinkStatus, taken_at: float) -> None:
+def _add_link(page: _Page, link: LinkStatus) -> None:
     labels = (link.name,)
-    page.add(catalogue.LINK_ROLE, (link.name, link.role), 1)
-    page.add(catalogue.LINK_PROBLEMS, labels, len(link.troubles))
+    page.add(catalogue.LINK_ROLE, (link.name, str(link.role)), 1)
+    page.add(catalogue.LINK_PROBLEMS, labels, len(link.problems))
     page.add(catalogue.PROGRESS_WRITES, labels, link.progress_writes)
     page.add(catalogue.PROGRESS_WRITE_FAILURES, labels, link.progress_write_failures)
     page.add(catalogue.TRANSLATION_FALLBACKS, labels, link.translation_fallbacks)
     for transform in link.transforms:
         _add_transform(page, link.name, transform)
     for partition in link.partitions:
-        _add_partition(page, link, partition, int(taken_at * 1000))
+        _add_partition(page, link, partition)
     if link.role is not Role.LEADING:
         return  # another process runs its tasks: what ours knows of them is old news
     _add_tasks(page, link.name, link.tasks)
@@ -135,7 +128,7 @@ def _add_link(page: _Page, link: LinkStatus, taken_at: float) -> None:
 
 def _add_transform(page: _Page, link: str, transform: TransformStatus) -> None:
     labels = (link, transform.name)
-    counts = transform.counts
+    counts = transform.counts or Transformed()
     for outcome, records in (
         ("in", counts.records_in),
         ("out", counts.records_out),
@@ -164,14 +157,14 @@ def _add_tasks(page: _Page, link: str, tasks: Sequence[TaskRecord]) -> None:
             page.add(catalogue.SCHEMA_SUBJECTS, (link, state), number)
 
 
-def _add_partition(page: _Page, link: LinkStatus, partition: PartitionStatus, now_ms: int) -> None:
+def _add_partition(page: _Page, link: LinkStatus, partition: PartitionStatus) -> None:
     number = str(partition.partition)
     labels = (link.name, partition.topic, number)
-    lag_ms = partition.lag_ms(now_ms, link.silent_since)
-    page.add(catalogue.LAG_RECORDS, labels, partition.lag)
+    lag_ms = partition.lag_ms
+    page.add(catalogue.LAG_RECORDS, labels, partition.lag_records)
     page.add(catalogue.LAG_BYTES, labels, partition.lag_bytes)
     page.add(catalogue.LAG_SECONDS, labels, None if lag_ms is None else lag_ms / 1000)
-    held = partition.held
+    held = partition.held_records
     page.add(catalogue.HELD_RECORDS, labels, held)
     page.add(catalogue.HELD_SECONDS, labels, None if held is None else partition.held_ms / 1000)
     page.add(catalogue.PARTITION_STATE, (*labels, partition.state), 1)

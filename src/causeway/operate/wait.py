@@ -23,9 +23,16 @@ from causeway.errors import (
 )
 from causeway.model import ENDED, State
 from causeway.operate.directives import Wanted, choose
-from causeway.status.from_clusters import LinkStatus, PartitionStatus, status_of
-from causeway.status.health import LAGS, that_end
-from causeway.status.states import MIRRORING, RANKING, word
+from causeway.status import (
+    LAGS,
+    MIRRORING,
+    RANKING,
+    LinkStatus,
+    PartitionStatus,
+    status_of,
+    that_end,
+    word,
+)
 
 _PATIENCE_S: Final = 60.0  # with what fails and may go on by itself
 UNDRIVEN_S: Final = 600.0  # for a driver, where nobody says how long to wait
@@ -157,7 +164,7 @@ def _look(
             raise each
         if each.unavailable is not None and want.lag is not None:
             # Its ends are as the last driver saw them: a lag of 0 by those proves nothing.
-            where = f"{each.link.source.alias} for {each.link.name}"
+            where = f"{each.source} for {each.name}"
             cause = f"it does not answer: {each.unavailable}"
             raise UnreachableError("wait for the lag of", where, cause, retriable=True)
         found.append(each)
@@ -167,16 +174,16 @@ def _look(
 def judge(links: Sequence[LinkStatus], want: Want, now_ms: int) -> Waiting:
     """What is seen, against what is wanted; heartbeats never end, so they are not waited for beside
     other topics. Raises ConfigError where nothing is mirrored."""
-    seen = [(each.link.name, one) for each in links for one in that_end(each) if not one.gone]
+    seen = [(each.name, one) for each in links for one in that_end(each) if one.gone_ms is None]
     there = {(name, one.topic) for name, one in seen}
     missing = [
-        f"{each.link.name} {problem.topic}: {problem.error}"
+        f"{each.name} {problem.topic}: {problem.reason}"
         for each in links
         for problem in each.problems
-        if (each.link.name, problem.topic) not in there
+        if (each.name, problem.topic) not in there
     ]
     if not seen and not missing:
-        names = ", ".join(each.link.name for each in links)
+        names = ", ".join(each.name for each in links)
         raise ConfigError("wait", f"for {names}", "it mirrors nothing there")
     behind = tuple((name, one) for name, one in seen if not _is_there(one, want))
     troubled = [(name, one) for name, one in behind if one.state in _TROUBLE]
@@ -185,7 +192,7 @@ def judge(links: Sequence[LinkStatus], want: Want, now_ms: int) -> Waiting:
         partitions=len(seen),
         behind=behind,
         lag_records=sum(one.lag_records or 0 for _, one in seen),
-        held_records=sum(one.held or 0 for _, one in seen),
+        held_records=sum(one.held_records or 0 for _, one in seen),
         stuck=(
             *(
                 f"{name} {one.topic}-{one.partition} {one.state}: {one.reason}"
@@ -195,7 +202,7 @@ def judge(links: Sequence[LinkStatus], want: Want, now_ms: int) -> Waiting:
         ),
         reached=not behind and not missing,
         stopped=any(one.state != State.FAILED for _, one in troubled),
-        driven=all(each.driver is not None and each.driver.running for each in links),
+        driven=all(each.runs for each in links),
     )
 
 

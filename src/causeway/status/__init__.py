@@ -1,1 +1,76 @@
 """The status of links, topics and partitions, for driver, commands, API and page."""
+
+from causeway.status import lag
+from causeway.status.from_clusters import contents_of, status, status_of
+from causeway.status.health import LAGS, NOT_RUNNING, that_end, unasked, verdict
+from causeway.status.judging import by_progress, driver_of
+from causeway.status.states import (
+    MIRRORING,
+    NO_DRIVER,
+    RANKING,
+    SOURCE_UNAVAILABLE,
+    UNKNOWN,
+    rank,
+    word,
+    worst,
+)
+from causeway.status.summaries import TopicStatus, Totals, topic_of, topics_of, totals
+from causeway.status.to_json import Rule, as_json, counts_of, rules_of, shaped
+from causeway.status.values import (
+    CheckpointTiming,
+    DriverStatus,
+    GroupStatus,
+    LaneStatus,
+    LinkProblem,
+    LinkStatus,
+    Look,
+    PartitionStatus,
+    Role,
+    Snapshot,
+    Timing,
+    TransformStatus,
+)
+
+__all__ = [
+    "LAGS",
+    "MIRRORING",
+    "NOT_RUNNING",
+    "NO_DRIVER",
+    "RANKING",
+    "SOURCE_UNAVAILABLE",
+    "UNKNOWN",
+    "CheckpointTiming",
+    "DriverStatus",
+    "GroupStatus",
+    "LaneStatus",
+    "LinkProblem",
+    "LinkStatus",
+    "Look",
+    "PartitionStatus",
+    "Role",
+    "Rule",
+    "Snapshot",
+    "Timing",
+    "TopicStatus",
+    "Totals",
+    "TransformStatus",
+    "as_json",
+    "by_progress",
+    "contents_of",
+    "counts_of",
+    "driver_of",
+    "lag",
+    "rank",
+    "rules_of",
+    "shaped",
+    "status",
+    "status_of",
+    "that_end",
+    "topic_of",
+    "topics_of",
+    "totals",
+    "unasked",
+    "verdict",
+    "word",
+    "worst",
+]

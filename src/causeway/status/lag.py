@@ -29,6 +29,12 @@ _PROBES: Final = 16  # fetches at once, each of one batch
 _PROBE_BYTES: Final = 4096  # a broker sends the whole first batch, of any size
 
 
+def lag_records(end: int, position: int) -> int | None:
+    """How many source offsets are not mirrored: records, if the source has no gaps. None if the
+    source's end or the position is unknown (-1)."""
+    return None if end < 0 or position < 0 else max(0, end - position)
+
+
 def lag_ms(
     lag: int | None, first_unmirrored: int, now_ms: int, silent_since: int | None = None
 ) -> int | None:
@@ -46,11 +52,9 @@ def answered_at(tasks: Iterable[TaskRecord]) -> int:
     return next((task.done_at for task in tasks if task.name == SOURCE_TASK), -1)
 
 
-def left_of(progress: PartitionProgress) -> int | None:
-    """How many source offsets are not mirrored, by the source's end that the driver last saw."""
-    if progress.source_end < 0 or progress.position < 0:
-        return None
-    return max(0, progress.source_end - progress.position)
+def unavailable(tasks: Iterable[TaskRecord]) -> str | None:
+    """Why the source does not answer the leading driver; None if it answers."""
+    return next((task.reason for task in tasks if task.name == SOURCE_TASK), None)
 
 
 def seen_at(progress: PartitionProgress, answered_ms: int) -> int:

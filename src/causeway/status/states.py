@@ -1,14 +1,14 @@
-"""One vocabulary, and one ranking, for the states of links and topics, for people.
+"""The words for states, and their one ranking.
 
-mirroring            also while it waits for a lane, finds its place, or has copied its share
+mirroring            also while it waits for a lane, recovers, or has copied its share
 paused               a person wants it so
 stopped              a person decides: going on could lose or double records
 failed               tried again by itself
-source unavailable   of what is not mirrored, as no broker of the source answers
+source unavailable   not mirrored, as no broker of the source answers
 promoting, promoted, failed over                 see link_topics/directives.py
 
 A partition's own states (model.State) are finer: `running`, `waiting`, `recovering` and `done` are
-all mirroring. Metrics and JSON have had those from the first, and go on having them.
+all mirroring. Metrics and JSON show those.
 
 The state of a link or a topic is the worst state of its partitions by RANKING: in commands, the
 live table, the API and the page.
@@ -17,13 +17,14 @@ live table, the API and the page.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import Final
 
 from causeway.model import State
 
 MIRRORING: Final = "mirroring"
 SOURCE_UNAVAILABLE: Final = "source unavailable"
 NO_DRIVER: Final = "no running driver"
+UNKNOWN: Final = "unknown"  # of a link that could not be asked
 _MIRRORING = frozenset({State.WAITING, State.RECOVERING, State.RUNNING, State.DONE})
 # The state that a person must see first comes first.
 RANKING: Final[tuple[str, ...]] = (
@@ -42,24 +43,22 @@ RANKING: Final[tuple[str, ...]] = (
 )
 _RANKS: Final = {state: place for place, state in enumerate(RANKING)}
 
-Word = TypeVar("Word", bound=str)
-
 
 def rank(state: str) -> int:
     """The state's place in RANKING; a state that is not in RANKING comes first."""
     return _RANKS.get(state, -1)
 
 
-def worst(states: Iterable[Word]) -> Word | None:
-    """The state that a person must see first; None if there is none."""
+def worst(states: Iterable[str]) -> str | None:
+    """The state that a person must see first; None if there are no states."""
     return min(states, key=rank, default=None)
 
 
 def word(state: str) -> str:
-    """A partition's state in this vocabulary; what is none of model.State stays as it is."""
+    """The word for a partition's state; a state that is not in model.State stays as it is."""
     return MIRRORING if state in _MIRRORING else str(state)
 
 
 def of_partitions(states: Iterable[str]) -> str:
-    """Of a link or a topic, in this vocabulary; mirroring if it has no partitions."""
+    """The word for a link or a topic; mirroring if it has no partitions."""
     return word(worst(states) or MIRRORING)

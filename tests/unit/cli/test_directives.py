@@ -8,10 +8,14 @@ from causeway.cli import directives
 from causeway.cli.active_directives import standing
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics import PauseDirective, Scope, ThrottleDirective
-from causeway.operate.directives import DirectiveOutcome, SeenPartition
+from causeway.operate.directives import DirectiveOutcome
+from causeway.status import PartitionStatus
 
 NINES = "9" * 400
 ANNA = PauseDirective(scope=Scope("orders"), who="anna@ops", why="too [red]\x1b loud", at=0)
+PAUSED = PartitionStatus(
+    topic="orders", partition=0, target_topic="A.orders", state="paused", reason="x"
+)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +60,7 @@ def outcome(**changes: object) -> DirectiveOutcome:
         ({"acted": None, "driver": None}, 0, "no driver leads now, the next one will act on it"),
         ({"acted": None}, 0, "host/7 leads and will act on it"),
         ({"acted": False, "refused": "no right"}, 9, "host/7 has not acted yet: no right"),
-        (
-            {"seen": (SeenPartition(topic="orders", partition=0, state="paused", reason="x"),)},
-            0,
-            "1 paused",
-        ),
+        ({"seen": (PAUSED,)}, 0, "1 paused"),
         ({"changed": False, "before": ANNA}, 0, "nothing to change"),
         (
             {

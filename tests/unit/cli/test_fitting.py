@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -10,7 +9,8 @@ from rich.console import Console, RenderableType
 
 from causeway.cli import status
 from causeway.cli.tables import fits, table
-from causeway.status.from_clusters import LinkStatus
+from causeway.status import LinkStatus
+from tests.harness.statuses import ends, replace
 from tests.unit.operate.test_narrowed import A_B, partition
 
 NAME = "payments.transactions.eu-central"
@@ -25,7 +25,7 @@ BUSY = replace(
     reason="a reason that is long enough to need more than a line of a narrow screen",
 )
 STATUS = LinkStatus(
-    link=A_B,
+    **ends(A_B),
     driver=None,
     partitions=(BUSY, replace(BUSY, partition=11), partition("orders")),
     problems=(),

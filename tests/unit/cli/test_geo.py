@@ -22,7 +22,7 @@ from causeway.geo.destinations import Added
 from causeway.geo.local_file import ClusterAddress, GeoFile
 from causeway.geo.topics import ChosenTopicChange, Done
 from causeway.link_topics import MirrorDirective, Scope
-from causeway.status.from_clusters import Driver
+from causeway.status import DriverStatus, TopicStatus
 from tests.harness.command import Ended
 from tests.unit.geo.test_destination_status import GEO
 
@@ -189,13 +189,22 @@ def test_how_far_each_topic_is(geo: Geo, path: Path, monkeypatch: pytest.MonkeyP
         target="shop.orders",
         by=BY,
         paused=None,
-        partitions=2,
         state="failed",
         reasons=("the disk is full",),
-        lag_records=1_234,
-        lag_ms=5_000,
+        mirror=TopicStatus(
+            link="shop->dc2",
+            topic="orders",
+            target_topic="shop.orders",
+            transform=None,
+            partitions=2,
+            state="failed",
+            states={"failed": 2},
+            reasons=("the disk is full",),
+            lag_records=1_234,
+            lag_ms=5_000,
+        ),
     )
-    driver = Driver(owner="ops1/7", running=True, last_seen_ms=0)
+    driver = DriverStatus(owner="ops1/7", running=True, last_seen_ms=0)
     good = Destination(name="dc2", link=GEO, cluster="x", by=BY, driver=driver, topics=(topic,))
     gone = Destination(name="dc2", link=GEO, error=UnreachableError("connect", "dc2", "no answer"))
     seen = [good]

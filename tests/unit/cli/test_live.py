@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -13,21 +12,25 @@ from causeway.cli.live import render
 from causeway.cli.present import share
 from causeway.link_topics import PauseDirective, RuleCounts, Scope, Transformed
 from causeway.model import State
-from causeway.status.snapshot import (
+from causeway.status import (
+    LinkProblem,
     LinkStatus,
     PartitionStatus,
     Role,
     Snapshot,
     TransformStatus,
-    Trouble,
+    topics_of,
+    worst,
 )
-from causeway.status.states import worst
-from causeway.status.topics import topic_rows
+from tests.harness.statuses import replace
 
 NOW = 1_700_000_000.0
 
 
-def partition(topic: str, number: int = 0, **changes: Any) -> PartitionStatus:
+def partition(
+    topic: str, number: int = 0, *, position: int = 90, source_end: int | None = 100, **changes: Any
+) -> PartitionStatus:
+    left = None if source_end is None else max(0, source_end - position)
     base = PartitionStatus(
         topic=topic,
         partition=number,
@@ -36,11 +39,11 @@ def partition(topic: str, number: int = 0, **changes: Any) -> PartitionStatus:
         reason=None,
         lane=0,
         first=0,
-        position=90,
-        source_end=100,
-        stop_at=None,
-        last_timestamp=int(NOW * 1000) - 60_000,
-        first_unmirrored=int(NOW * 1000) - 5_000,
+        mirrored_to=position,
+        source_end=source_end,
+        lag_records=left,
+        lag_ms=5_000 if left else left,
+        newest_record_ms=int(NOW * 1000) - 60_000,
         records=90,
         bytes=9_000,
         records_per_s=10.0,
@@ -58,7 +61,7 @@ def snapshot(*partitions: PartitionStatus, **changes: Any) -> Snapshot:
         reason=None,
         planned=True,
         partitions=partitions,
-        troubles=(),
+        problems=(),
     )
     return Snapshot(
         started_at=NOW - 60,
@@ -80,16 +83,16 @@ def shown(taken: Snapshot, lines: int = 40, width: int = 160) -> str:
 def test_a_topic_is_the_sum_of_its_partitions_and_its_worst_state() -> None:
     failed = partition("t", 1, state=State.FAILED, reason="no leader", position=50)
 
-    (row,) = topic_rows(snapshot(partition("t"), failed).links[0], int(NOW * 1000))
+    (row,) = topics_of(snapshot(partition("t"), failed).links[0])
 
     assert (row.partitions, row.records, row.records_per_s) == (2, 180, 20.0)
     assert (row.lag_records, row.lag_ms, row.state) == (60, 5_000, State.FAILED)
 
 
 def test_one_unknown_lag_makes_the_topic_s_unknown() -> None:
-    unknown = partition("t", 1, source_end=-1)
+    unknown = partition("t", 1, source_end=None)
 
-    (row,) = topic_rows(snapshot(partition("t"), unknown).links[0], int(NOW * 1000))
+    (row,) = topics_of(snapshot(partition("t"), unknown).links[0])
 
     assert (row.lag_records, row.lag_ms) == (None, None)
 
@@ -102,9 +105,9 @@ def test_the_worst_state_comes_first() -> None:
 
 def test_the_view_names_what_is_wrong() -> None:
     stopped = partition("t", 1, state=State.STOPPED, reason="the source topic was made anew")
-    trouble = Trouble(topic="u", reason="needs 2 brokers, B has 1")
+    trouble = LinkProblem(topic="u", reason="needs 2 brokers, B has 1")
 
-    text = shown(snapshot(partition("t"), stopped, troubles=(trouble,)))
+    text = shown(snapshot(partition("t"), stopped, problems=(trouble,)))
 
     assert "A->B" in text
     assert "t-1: the source topic was made anew" in text

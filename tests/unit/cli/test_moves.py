@@ -20,7 +20,7 @@ from causeway.operate.failover.last_groups import GroupPlace
 from causeway.operate.failover.missing import TopicLoss
 from causeway.operate.failover.results import LaggingPartition
 from causeway.operate.failover.unmirrored import Unmirrored
-from causeway.status.snapshot import GroupStatus
+from causeway.status import GroupStatus
 
 AT = TopicPartition("orders", 0)
 CUT = Cut(

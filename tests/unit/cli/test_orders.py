@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import replace
 
 import pytest
 from rich.table import Table
@@ -19,7 +18,8 @@ from causeway.cli.logs import Logfmt
 from causeway.cli.present import _Above
 from causeway.link_topics import Transformed
 from causeway.model import State
-from causeway.status.snapshot import Role, TransformStatus, Trouble
+from causeway.status import LinkProblem, Role, TransformStatus
+from tests.harness.statuses import replace
 from tests.unit.metrics.snapshots import full
 
 # ESC [ 2 J clears the screen, and so does the one character 9b with 2 J; then what turns text.
@@ -34,7 +34,7 @@ def test_the_live_table(capsys: pytest.CaptureFixture[str]) -> None:
         link,
         role=Role.LEADING,
         partitions=(one,),
-        troubles=(Trouble(topic=EVIL, reason=EVIL),),
+        problems=(LinkProblem(topic=EVIL, reason=EVIL),),
         transforms=(
             TransformStatus(
                 name="t", partitions=1, counts=Transformed(records_in=1), troubles=(EVIL,)

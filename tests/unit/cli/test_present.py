@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from causeway.cli.present import Paced, presenter
-from causeway.status.snapshot import Snapshot
+from causeway.status import Snapshot
 from tests.unit.metrics.snapshots import full
 
 

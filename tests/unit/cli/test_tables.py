@@ -18,10 +18,11 @@ from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.plan.plan import LinkPlan
 from causeway.operate.plan.starts import Starts
-from causeway.operate.plan.transforms import Checked, TransformPlan, TransformState
+from causeway.operate.plan.transforms import Checked, TransformPlan
 from causeway.operate.try_transform.result import Content, Decoded, Trial, Tried, as_json
 from causeway.operate.try_transform.result import Outcome as TrialOutcome
-from causeway.status.from_clusters import LinkStatus, PartitionStatus
+from causeway.status import LinkStatus, PartitionStatus, TransformStatus
+from tests.harness.statuses import ends
 
 # What other tools take for markup, an emoji, or an order to the terminal.
 ODD = ["[a-z]+-dlq", "billing[/eu]", "[red]", r"\[x]", "say :smile: 🙂", "clear\x1b[2J", "a\r\nb"]
@@ -105,7 +106,7 @@ def test_a_status_prints_data_as_it_is(text: str, capsys: pytest.CaptureFixture[
     partition = PartitionStatus(
         topic="orders",
         partition=0,
-        target="A.orders",
+        target_topic="A.orders",
         source_end=1,
         mirrored_to=0,
         lag_records=1,
@@ -116,7 +117,7 @@ def test_a_status_prints_data_as_it_is(text: str, capsys: pytest.CaptureFixture[
     task = TaskRecord(name="groups", reason=text, items={text: "no"})
 
     link_status = LinkStatus(
-        link=link(), driver=None, partitions=(partition,), problems=(), tasks=(task,)
+        **ends(link()), driver=None, partitions=(partition,), problems=(), tasks=(task,)
     )
     console().print(status.render([link_status], 200))
 
@@ -220,20 +221,20 @@ def test_a_trial_shows_what_schemas_tell(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_status_says_what_transforms_did(capsys: pytest.CaptureFixture[str]) -> None:
     states = (
-        TransformState(
+        TransformStatus(
             name="pii",
             kind="rules",
             partitions=2,
             counts=Transformed(records_in=10, records_out=8, dropped=1, refused=1),
             rules=(RuleCounts("1 hash value.mail", 0, 1_200),),
             unseen=("hash value.mail",),
-            reason="no memory",
+            troubles=("no memory",),
         ),
-        TransformState(name="eu", kind="sql", partitions=1),
+        TransformStatus(name="eu", kind="sql", partitions=1),
     )
 
     link_status = LinkStatus(
-        link=link(), driver=None, partitions=(), problems=(), transforms=states
+        **ends(link()), driver=None, partitions=(), problems=(), transforms=states
     )
     console().print(status.render([link_status], 200))
 
@@ -250,7 +251,7 @@ def test_on_a_narrow_screen_reasons_stand_below_once(capsys: pytest.CaptureFixtu
         PartitionStatus(
             topic="orders",
             partition=number,
-            target="A.orders",
+            target_topic="A.orders",
             source_end=1,
             mirrored_to=0,
             lag_records=1,
@@ -260,7 +261,7 @@ def test_on_a_narrow_screen_reasons_stand_below_once(capsys: pytest.CaptureFixtu
         )
         for number in range(2)
     )
-    made = LinkStatus(link=link(), driver=None, partitions=some, problems=())
+    made = LinkStatus(**ends(link()), driver=None, partitions=some, problems=())
 
     console().print(status.render([made], 80))
 

@@ -11,7 +11,8 @@ from rich.text import Text
 from causeway.cli import watch as watching
 from causeway.cli.status import worst_first
 from causeway.errors import CausewayError, UnreachableError
-from causeway.status.from_clusters import LinkStatus, PartitionStatus
+from causeway.status import LinkStatus, PartitionStatus
+from tests.harness.statuses import ends
 from tests.unit.daemon.test_claims import link
 
 GONE = UnreachableError("connect to", "A", "no answer", retriable=True)
@@ -80,7 +81,7 @@ def test_what_does_not_fit_a_screen_begins_with_what_must_be_seen() -> None:
         return PartitionStatus(
             topic="orders",
             partition=number,
-            target="A.orders",
+            target_topic="A.orders",
             source_end=None,
             mirrored_to=None,
             lag_records=lag,
@@ -90,7 +91,7 @@ def test_what_does_not_fit_a_screen_begins_with_what_must_be_seen() -> None:
         )
 
     some = (partition(0, "running", 1), partition(1, "running", 9), partition(2, "stopped", 0))
-    status = LinkStatus(link=link(), driver=None, partitions=some, problems=())
+    status = LinkStatus(**ends(link()), driver=None, partitions=some, problems=())
 
     (fits,), (cut,) = worst_first([status], 4), worst_first([status], 3)
 

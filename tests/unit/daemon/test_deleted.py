@@ -94,7 +94,7 @@ class World:
         self.now_s += 24 * 3600
         found = Found(counts=counts or {})
         self.deleted.look((), found)
-        assert not found.troubles
+        assert not found.problems
 
 
 def test_the_claim_outlives_the_row_as_long_as_the_target_has_the_topic(

@@ -198,13 +198,13 @@ def test_who_may_not_read_what_was_asked_before_mirrors_nothing(begin: Begin) ->
     log.refused = AuthorizationError("read", "directives", "TOPIC_AUTHORIZATION_FAILED")
     log.await_looks(3)
     assert not found.known.is_set()
-    (trouble,) = found.troubles
+    (trouble,) = found.problems
     assert "TOPIC_AUTHORIZATION_FAILED" in trouble.reason
     log.refused = None
     log.comes(5, DirectiveKind.RESTART)
     assert found.known.wait(60)
     log.await_looks(2)
-    assert found.troubles == ()
+    assert found.problems == ()
     assert found.unheard is None
 
 

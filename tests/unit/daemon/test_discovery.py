@@ -64,7 +64,7 @@ def test_what_a_list_leaves_out_is_deleted_only_where_nobody_knows_its_name(
     gone = discovery.gone(cast(Any, brokers), {"listed", *brokers.errors}, found)
 
     assert gone == {"deleted"}
-    assert {trouble.topic for trouble in found.troubles} == {"hidden", "electing", "there"}
+    assert {trouble.topic for trouble in found.problems} == {"hidden", "electing", "there"}
     assert found.unfinished
 
 
@@ -83,7 +83,7 @@ def test_a_target_that_gives_new_topics_no_id_is_refused() -> None:
     discovery._await_new(cast(Any, Brokers({"A.t": None}, topic_id=NO_TOPIC_ID)), found)
 
     assert not found.mirrored
-    assert "no topic id" in found.troubles[0].reason
+    assert "no topic id" in found.problems[0].reason
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_a_bounded_run_does_not_end_while_a_list_leaves_out_what_it_has_mirrored
     assert found.unfinished, "and it is looked again soon"
     assert not link.is_settled(60)
     assert link.is_settled(0)
-    assert "left it out, though it is there" in link.status().troubles[0].reason
+    assert "left it out, though it is there" in link.status().problems[0].reason
 
 
 def _led_to(*names: str) -> PartitionProgress:
@@ -271,7 +271,7 @@ def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
     assert registry.status() == ()
     assert written == [known]
     assert registry.known() == {known.source: known}
-    assert not found.troubles
+    assert not found.problems
 
 
 def _fail(_: object) -> None:

@@ -76,7 +76,7 @@ def pauses(registry: Registry, lanes: Lanes) -> Pauses:
 BY_FILE = (State.PAUSED, "paused by the file: A->B.causeway.paused (line 7)")
 
 
-def states(registry: Registry) -> list[State]:
+def states(registry: Registry) -> list[str]:
     return [each.state for each in registry.status()]
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.http import shaping
-from causeway.http.view import View
 from causeway.model import State
-from causeway.status.from_clusters import Driver, LinkStatus
-from causeway.status.states import (
+from causeway.status import (
     NO_DRIVER,
     RANKING,
     SOURCE_UNAVAILABLE,
-    of_partitions,
+    DriverStatus,
+    LinkStatus,
     rank,
+    topics_of,
     worst,
 )
-from causeway.status.topics import topic_rows
+from causeway.status.states import of_partitions
+from tests.harness.statuses import ends
 from tests.unit.daemon.test_claims import link as settings
+from tests.unit.http.served import client
 from tests.unit.metrics import snapshots
 from tests.unit.operate.test_listing import partition
 
@@ -51,14 +52,17 @@ def test_link_and_topic_stand_the_same_wherever_they_are_shown(state: State) -> 
     """Beside a partition that runs: in the live table, the API, for the page and in commands."""
     link = snapshots.link(snapshots.partition(0, state), snapshots.partition(1))
     expected = max([state, State.RUNNING], key=lambda each: -rank(each))
-    (topic,) = topic_rows(link, 0)
-    shown = shaping.overview(View(snapshots.full(link)))
-    assert (topic.state, shown.links[0].worst) == (expected, expected)
-    assert shown.ranking == [*RANKING]
+    (topic,) = topics_of(link)
+    with client(lambda: snapshots.full(link)) as api:
+        shown = api.get("/api/v1/overview").json()
+    assert (topic.state, shown["links"][0]["worst"]) == (expected, expected)
+    assert shown["ranking"] == [*RANKING]
     of_clusters = LinkStatus(
-        link=settings(),
-        driver=Driver(owner="host-1", running=True, last_seen_ms=0),
+        **ends(settings()),
+        driver=DriverStatus(owner="host-1", running=True, last_seen_ms=0),
         partitions=(partition("orders", state=state), partition("orders", 1)),
         problems=(),
     )
-    assert of_clusters.state == link.state == shown.links[0].state == of_partitions([expected])
+    assert (
+        of_clusters.state == link.state == shown["links"][0]["state"] == of_partitions([expected])
+    )

@@ -49,7 +49,7 @@ def test_what_protects_nothing_so_far(tally: Tally) -> None:
 def test_it_goes_on_where_an_earlier_driver_ended(tally: Tally) -> None:
     tally.begin({"pii": record(records_in=10, seen=1)})
     (told,) = tally.status(counted(records_in=4, seen=2), {}, {})
-    assert told.counts.records_in == 5, "of this run"
+    assert told.counts == Transformed(records_in=5, seen=2), "of this run"
     assert told.unseen == ()
     (written,) = tally.take_dirty(lambda: counted(records_in=4, seen=2), {})
     assert written.counts == Transformed(records_in=15, seen=3)

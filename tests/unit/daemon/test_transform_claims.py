@@ -242,7 +242,7 @@ def test_the_new_claim_lies_right_behind(monkeypatch: pytest.MonkeyPatch) -> Non
     assert outlet.pair == Pair(source=93, target=75, sequence=0), "behind what recovery has seen"
     assert outlet.producer_id == 500
     assert outlet.routed is None, "where it leads, it has to ask for again"
-    assert not found.troubles
+    assert not found.problems
     assert taken.rows[0].transform is not None
 
 
@@ -281,7 +281,7 @@ def test_what_may_still_be_sent_or_cannot_be_told_is_waited_for(
 ) -> None:
     soon, found = take_up(monkeypatch, transformed(), resumed(93), alone_in_s=7.0)
     assert not soon.rows
-    assert "7 s" in found.troubles[0].reason
+    assert "7 s" in found.problems[0].reason
     error = BrokerError("resume", "A.orders-0", "", code=5, name="NO_LEADER", retriable=True)
     later, found = take_up(monkeypatch, transformed(), error)
     assert not later.rows
@@ -301,10 +301,10 @@ def test_a_person_can_go_on_where_what_the_earlier_one_led_to_is_gone(
     )
     waits, found = take_up(monkeypatch, transformed(), gone)
     assert not waits.rows
-    assert "does not exist" in found.troubles[0].reason
+    assert "does not exist" in found.problems[0].reason
     goes_on, found = take_up(monkeypatch, transformed(), gone, wish=ADOPT)
     assert [row.progress.position for row in goes_on.rows] == [100]
-    assert not found.troubles
+    assert not found.problems
 
 
 def test_a_claim_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

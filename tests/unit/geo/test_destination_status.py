@@ -8,16 +8,15 @@ from dataclasses import replace
 import pytest
 
 from causeway.config import LinkSettings, RunSettings, Settings
-from causeway.control import TopicProblem
 from causeway.errors import ConfigError
 from causeway.geo import destination_status
-from causeway.geo.destination_status import Destination, topics_of
+from causeway.geo.destination_status import Destination, chosen_topics
 from causeway.link_topics import Directive, DirectiveKind, LinkDirectives, Scope
 from causeway.naming import ReplicationPolicy
-from causeway.status.from_clusters import LinkStatus, PartitionStatus
-from causeway.status.states import NO_DRIVER
+from causeway.status import NO_DRIVER, LinkProblem, LinkStatus, PartitionStatus
 from tests.harness.directives import directive
 from tests.harness.lanes import client
+from tests.harness.statuses import ends
 from tests.unit.daemon.test_claims import LINK
 
 SHOP, DC2 = client("shop", "one:1"), client("dc2", "two:1")
@@ -38,7 +37,7 @@ def part(number: int, state: str = "running", *, lag: int | None = 0) -> Partiti
     return PartitionStatus(
         topic="orders",
         partition=number,
-        target="shop.orders",
+        target_topic="shop.orders",
         source_end=10,
         mirrored_to=10,
         lag_records=lag,
@@ -53,11 +52,11 @@ def wish(kind: DirectiveKind, topic: str = "orders") -> Directive:
 
 
 def status(*parts: PartitionStatus, unavailable: str | None = None) -> LinkStatus:
-    problem = TopicProblem(
-        topic="bills", error=ConfigError("create topic", "shop.bills", "too few")
+    problem = LinkProblem(
+        topic="bills", reason=str(ConfigError("create topic", "shop.bills", "too few"))
     )
     return LinkStatus(
-        link=GEO, driver=None, partitions=parts, problems=(problem,), unavailable=unavailable
+        **ends(GEO), driver=None, partitions=parts, problems=(problem,), unavailable=unavailable
     )
 
 
@@ -81,7 +80,7 @@ def test_the_worst_of_its_partitions_stands_for_a_topic(
         *([wish(DirectiveKind.PAUSE)] if paused else []),
     ]
     standing = LinkDirectives({each.key: each for each in wishes})
-    (found,) = topics_of(GEO, standing, status(*parts))
+    (found,) = chosen_topics(GEO, standing, status(*parts))
     assert (found.topic, found.target) == ("orders", "shop.orders")
     assert (found.state, found.lag_records) == (state, lag)
     assert (found.paused is not None) == paused
@@ -90,7 +89,7 @@ def test_the_worst_of_its_partitions_stands_for_a_topic(
 def test_what_keeps_a_topic_from_being_there_is_told() -> None:
     wishes = [wish(DirectiveKind.MIRROR, "bills"), wish(DirectiveKind.MIRROR)]
     standing = LinkDirectives({each.key: each for each in wishes})
-    bills, orders = topics_of(GEO, standing, status(unavailable="no broker answered"))
+    bills, orders = chosen_topics(GEO, standing, status(unavailable="no broker answered"))
     assert (bills.state, orders.state) == ("unknown", "unknown")
     assert bills.reasons == ("create topic shop.bills: too few",)
     assert orders.reasons == ("no broker answered",)

@@ -18,15 +18,14 @@ from causeway.config import (
     Settings,
 )
 from causeway.filters import compile_patterns
-from causeway.http.actions import Actions, Doors
+from causeway.http.actions import Actions, Acts
 from causeway.http.app import main_app
-from causeway.http.events import Events
-from causeway.http.geo import GeoDoors
-from causeway.http.history import Memory
-from causeway.http.snapshot_source import Sight
+from causeway.http.geo import GeoActs
+from causeway.http.history import Events, History
 from causeway.http.translating import Translating
+from causeway.http.views import RunViews
 from causeway.naming import ReplicationPolicy
-from causeway.status.snapshot import Look
+from causeway.status import Look
 from tests.unit.metrics.snapshots import full
 
 PASSWORD = "s3cr3t-of-a-login"
@@ -58,29 +57,29 @@ def client(
     look: Look | None = full,
     *links: LinkSettings,
     token: str | None = None,
-    memory: Memory | None = None,
-    doors: Doors | None = None,
+    history: History | None = None,
+    acts: Acts | None = None,
     events: Events | None = None,
     translating: Translating | None = None,
-    geo_doors: GeoDoors | None = None,
+    geo_acts: GeoActs | None = None,
     **more: Any,
 ) -> Iterator[TestClient]:
     """`look` None: the run has not said how to look at it."""
-    sight = Sight()
+    sight = RunViews()
     if look is not None:
         sight.take(look)
     http = HttpSettings(port=0, token=None if token is None else Secret(token))
     all_settings = Settings(links=links or (settings(),), run=RunSettings(http=http), spark={})
-    actions = Actions(all_settings, doors)
+    actions = Actions(all_settings, acts)
     app = main_app(
         sight,
-        memory or Memory(),
+        history or History(),
         events or Events(),
         all_settings,
         "127.0.0.1:8490",
         actions,
         translating,
-        geo_doors,
+        geo_acts,
     )
     more = {"base_url": "http://127.0.0.1:8490", "raise_server_exceptions": False, **more}
     try:

@@ -18,7 +18,7 @@ from causeway.errors import (
     RefusedError,
     UnreachableError,
 )
-from causeway.http.actions import Doors
+from causeway.http.actions import Acts
 from causeway.link_topics import Scope
 from causeway.operate.directives import DirectiveOutcome
 from tests.unit.http.served import TOKEN, client
@@ -36,9 +36,9 @@ class Clusters:
         self.refused: str | None = None
         self.error: CausewayError | None = None
 
-    def doors(self) -> Doors:
+    def acts(self) -> Acts:
         names = ("pause", "resume", "restart", "throttle", "step_down")
-        return Doors(**{name: self._door(name) for name in names})
+        return Acts(**{name: self._door(name) for name in names})
 
     def _door(self, action: str) -> Any:
         def ask(settings: Settings, **said: Any) -> tuple[DirectiveOutcome, ...]:
@@ -69,7 +69,7 @@ def clusters() -> Clusters:
 
 @pytest.fixture
 def api(clusters: Clusters) -> Iterator[TestClient]:
-    with client(doors=clusters.doors()) as found:
+    with client(acts=clusters.acts()) as found:
         yield found
 
 
@@ -171,7 +171,7 @@ def test_who_asked_is_logged(
 
 def test_nothing_is_asked_for_without_a_right() -> None:
     clusters = Clusters()
-    with client(doors=clusters.doors(), token=TOKEN) as api:
+    with client(acts=clusters.acts(), token=TOKEN) as api:
         assert api.post(f"{LINK}/pause").status_code == 401
         assert api.put(f"{SOURCE}/pause").status_code == 401
         right = {"authorization": f"Bearer {TOKEN}"}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from causeway.http.aggregates import aggregates
-from causeway.http.view import View
+from causeway.http.views import View
 from causeway.naming import ReplicationPolicy
+from tests.harness.statuses import replace
 from tests.unit.http.served import settings
 from tests.unit.metrics.snapshots import full, link, partition
 

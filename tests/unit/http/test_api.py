@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from causeway.http import shaping
-from causeway.http.history import Memory
-from causeway.http.view import View
+from causeway.http.history import History
+from causeway.http.views import View
 from causeway.link_topics import PauseDirective, Scope, ThrottleDirective
 from causeway.model import State
-from causeway.status.snapshot import GroupStatus, LinkStatus, Role, Snapshot
-from causeway.status.topics import TopicRow
+from causeway.status import GroupStatus, LinkStatus, Role, Snapshot
+from tests.harness.statuses import replace
 from tests.unit.http.served import PASSWORD, client, settings
-from tests.unit.metrics.snapshots import NOW, full, link, partition
+from tests.unit.metrics.snapshots import NOW, UNKNOWN, full, link, partition
+from tests.unit.metrics.snapshots import at as at_position
 
 GROUPS = (
     GroupStatus(group="audit", followed=True, partitions=3, reason=None),
@@ -139,9 +138,7 @@ def test_a_topic_and_its_partitions(api: TestClient) -> None:
 
 
 def test_what_is_not_known_is_null() -> None:
-    new = replace(
-        partition(0), source_end=-1, position=-1, high_watermark=-1, last_timestamp=-1, records=0
-    )
+    new = replace(partition(0), **UNKNOWN, records=0)
     with client(lambda: full(link(new))) as api:
         (found,) = items(api, "partitions")
         (topic,) = items(api, "topics")
@@ -250,7 +247,7 @@ def many(topics: int, partitions: int) -> LinkStatus:
             replace(
                 partition(number, State.STOPPED if at % 10 == 0 and number == 1 else State.RUNNING),
                 topic=f"Topic-{at:05}",
-                position=100 - at % 100,
+                **at_position(100 - at % 100),
                 lane=at % 4,
             )
             for at in range(topics)
@@ -321,33 +318,6 @@ def test_100_000_partitions() -> None:
     assert looks == 1
 
 
-def test_the_same_question_is_answered_once_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = 0
-    shape = shaping.topic
-
-    def counted(link: str, row: TopicRow) -> Any:
-        nonlocal made
-        made += 1
-        return shape(link, row)
-
-    monkeypatch.setattr(shaping, "topic", counted)
-    monkeypatch.setattr("causeway.http.coalesced_cache._LEAST_S", 600.0)  # one view, on any machine
-    with client(run) as api:
-        first = api.get("/api/v1/topics")
-        again = [api.get("/api/v1/topics") for _ in range(3)]
-        assert made == 2
-        for each in again:
-            assert each.content == first.content
-            assert each.headers["content-type"] == "application/json"
-            assert each.headers["x-content-type-options"] == "nosniff"
-        assert len(api.get("/api/v1/topics?limit=1").json()["items"]) == 1
-        assert [api.get("/api/v1/topics/x").status_code for _ in range(2)] == [404, 404]
-        assert api.post("/api/v1/topics").status_code == 405
-    changed = replace(run(), links=())
-    with client(lambda: changed) as api:
-        assert api.get("/api/v1/topics").json()["total"] == 0
-
-
 @pytest.mark.parametrize(
     ("path", "status", "message"),
     [
@@ -370,11 +340,11 @@ def test_what_is_refused(api: TestClient, path: str, status: int, message: str) 
 
 
 def test_history_begins_with_the_run_and_thins_out() -> None:
-    memory = Memory()
+    history = History()
     for second in range(0, 1000, 5):
-        memory.note(View(replace(full(), taken_at=NOW + second)))
-    memory.note(View(replace(full(), taken_at=NOW)))  # an old one says nothing new
-    with client(memory=memory) as api:
+        history.note(View(replace(full(), taken_at=NOW + second)))
+    history.note(View(replace(full(), taken_at=NOW)))  # an old one says nothing new
+    with client(history=history) as api:
         (every,) = api.get("/api/v1/history").json()["series"]
         assert len(every["at_ms"]) == 200
         assert every["records_per_s"][0] == 20.0
@@ -430,7 +400,7 @@ def test_a_main_thread_that_is_silent_for_long_hangs(
     api: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert api.get("/healthz").json() == {"status": "ok"}
-    monkeypatch.setattr("causeway.http.health._SILENT_S", -1.0)
+    monkeypatch.setattr("causeway.http.app._SILENT_S", -1.0)
     answer = api.get("/healthz")
     assert (answer.status_code, answer.json()["status"]) == (503, "hanging")
 

@@ -19,8 +19,7 @@ import psutil
 import pytest
 
 from causeway.config import HttpSettings, RunSettings, Settings
-from causeway.http import protocol, room
-from causeway.http.server import served
+from causeway.http import listener, protocol, served
 from tests.harness.kafka.certificates import create_certificates
 from tests.harness.waiting import await_until
 from tests.unit.http.served import settings
@@ -229,7 +228,7 @@ def test_the_oldest_connection_that_waits_for_its_client_makes_room(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """So a probe gets in, however many connections wait."""
-    monkeypatch.setattr(room, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(listener, "MOST_CONNECTIONS", 4)
     await_until(lambda: answers(place), 30, "it answers")
     with caplog.at_level(logging.WARNING, "causeway.http"), ExitStack() as stack:
         held = []
@@ -248,7 +247,7 @@ def test_a_connection_whose_request_is_worked_on_stays(
     place: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert answers(place)
-    monkeypatch.setattr(room, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(listener, "MOST_CONNECTIONS", 4)
     going_on = threading.Event()
 
     async def slow(*_: Any) -> Any:
@@ -256,7 +255,7 @@ def test_a_connection_whose_request_is_worked_on_stays(
             await asyncio.sleep(0.01)
         return SimpleNamespace(snapshot=full())
 
-    monkeypatch.setattr("causeway.http.coalesced_cache.Paced.newest", slow)
+    monkeypatch.setattr("causeway.http.views.SharedValue.newest", slow)
     with ExitStack() as stack:
         oldest = stack.enter_context(socket.create_connection(place, timeout=30))
         oldest.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -270,7 +269,7 @@ def test_a_connection_whose_request_is_worked_on_stays(
 def test_handshakes_that_nobody_goes_on_with_make_room_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(listener, "MOST_CONNECTIONS", 4)
     with listening(tmp_path) as (place, context), ExitStack() as stack:
         held = []
         for _ in range(20):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from starlette.testclient import TestClient
 
 from causeway.link_topics import TaskRecord
 from causeway.model import State
-from causeway.status.snapshot import Role
+from causeway.status import Role
+from tests.harness.statuses import replace
 from tests.unit.http.served import PASSWORD, client
 from tests.unit.metrics.snapshots import full, link, partition
 
@@ -140,7 +140,7 @@ def test_a_link_of_which_nothing_is_mirrored() -> None:
 
 def test_topics_and_offsets() -> None:
     """Offsets are MirrorMaker 2's: the last one that is copied, not the next."""
-    new = replace(partition(1), position=-1)
+    new = replace(partition(1), mirrored_to=None)
     with client(lambda: full(link(partition(0), new))) as connect:
         assert connect.get(f"/connectors/{SOURCE}/topics").json() == {
             SOURCE: {"topics": ["A.orders"]}

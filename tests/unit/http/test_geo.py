@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +13,12 @@ from starlette.testclient import TestClient
 from causeway.config import ChosenTopics, LinkSettings
 from causeway.errors import CausewayError, ConfigError, ConflictError, UnreachableError
 from causeway.geo.topics import ChosenTopicChange, Done
-from causeway.http.geo import Available, GeoDoors
+from causeway.http.geo import Available, GeoActs
 from causeway.link_topics import Directive, DirectiveKind, Scope
 from causeway.model import State
-from causeway.status.snapshot import Snapshot
+from causeway.status import Snapshot
 from tests.harness.directives import directive
+from tests.harness.statuses import replace
 from tests.unit.http.served import TOKEN, client, settings
 from tests.unit.metrics.snapshots import full, link, partition
 
@@ -45,10 +45,10 @@ class Clusters:
         self.refused: str | None = None
         self.looks = 0
 
-    def doors(self) -> GeoDoors:
+    def acts(self) -> GeoActs:
         names = ("add", "remove", "pause", "resume")
-        doors = {name: self._door(name) for name in names}
-        return GeoDoors(**doors, available=self.available)
+        acts = {name: self._door(name) for name in names}
+        return GeoActs(**acts, available=self.available)
 
     def available(self, link: LinkSettings) -> Sequence[str]:
         self.looks += 1
@@ -83,7 +83,7 @@ def clusters() -> Clusters:
 
 @pytest.fixture
 def api(clusters: Clusters) -> Iterator[TestClient]:
-    with client(look, GEO, geo_doors=clusters.doors()) as found:
+    with client(look, GEO, geo_acts=clusters.acts()) as found:
         yield found
 
 
@@ -111,7 +111,7 @@ def test_chosen_topics_are_shown_with_who_chose_them_and_how_far_they_are(api: T
 
 
 def test_a_run_of_a_file_has_no_destinations(clusters: Clusters) -> None:
-    with client(geo_doors=clusters.doors()) as api:
+    with client(geo_acts=clusters.acts()) as api:
         assert api.get(API).json()["total"] == 0
         assert api.get(f"{API}/topics").json()["items"] == []
         answer = api.post(f"{API}/destinations/B/topics", json={"topics": ["orders"]})
@@ -173,7 +173,7 @@ def test_what_could_be_chosen_is_asked_for_once_for_all_who_type(
 
 
 def test_nobody_without_the_token_chooses(clusters: Clusters) -> None:
-    with client(look, GEO, token=TOKEN, geo_doors=clusters.doors()) as api:
+    with client(look, GEO, token=TOKEN, geo_acts=clusters.acts()) as api:
         answer = api.post(f"{API}/destinations/B/topics", json={"topics": ["a"]})
         assert answer.status_code == 401
         assert api.get(f"{API}/topics").status_code == 401

@@ -15,9 +15,8 @@ from starlette.testclient import TestClient
 
 from causeway.config import RunSettings, Secret
 from causeway.http.app import guarded, metrics_app
-from causeway.http.guard import Guard
-from causeway.http.refusals import Refusals
-from causeway.http.snapshot_source import Sight
+from causeway.http.guard import Guard, Refusals
+from causeway.http.views import RunViews
 from tests.unit.http.served import TOKEN, client
 from tests.unit.metrics.snapshots import full
 
@@ -80,7 +79,7 @@ def test_another_name_is_refused(host: str, caplog: pytest.LogCaptureFixture) ->
 def test_the_metrics_port_is_called_by_addresses_and_by_known_names(
     host: str, name: str, status: int
 ) -> None:
-    sight = Sight()
+    sight = RunViews()
     sight.take(full)
     run = RunSettings(metrics_host=host, metrics_names=("causeway.mirrors.svc",))
     try:
@@ -138,7 +137,7 @@ def test_who_is_refused_again_and_again_does_not_fill_the_log(
 ) -> None:
     """A page left open with an old token asks every two seconds."""
     now = 1000.0
-    monkeypatch.setattr("causeway.http.refusals.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("causeway.http.guard.time", SimpleNamespace(monotonic=lambda: now))
     app = around(token=TOKEN)
     for _ in range(5):
         app.get("/x")

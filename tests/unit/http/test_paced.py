@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from causeway.http.coalesced_cache import Paced
+from causeway.http.views import SharedValue
 
 
 class Clock:
@@ -22,7 +22,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     # Its own alone: the event loop goes on by the real one.
-    monkeypatch.setattr("causeway.http.coalesced_cache.time", SimpleNamespace(monotonic=found))
+    monkeypatch.setattr("causeway.http.views.time", SimpleNamespace(monotonic=found))
     return found
 
 
@@ -45,7 +45,7 @@ class Looks:
 
 def test_who_asks_at_once_gets_the_same(clock: Clock) -> None:
     looks = Looks(clock)
-    paced = Paced(looks, name="test")
+    paced = SharedValue(looks, name="test")
 
     async def all_at_once() -> list[int]:
         return await asyncio.gather(*(paced.newest() for _ in range(50)))
@@ -58,7 +58,7 @@ def test_who_asks_at_once_gets_the_same(clock: Clock) -> None:
 
 def test_what_costs_much_is_made_seldom(clock: Clock) -> None:
     looks = Looks(clock, cost_s=2.0)
-    paced = Paced(looks, name="test")
+    paced = SharedValue(looks, name="test")
 
     async def ask_for_a_minute() -> None:
         until = clock.now + 60
@@ -73,7 +73,7 @@ def test_what_costs_much_is_made_seldom(clock: Clock) -> None:
 
 def test_nobody_waits_for_a_new_one_while_the_old_one_is_some_seconds_old(clock: Clock) -> None:
     looks = Looks(clock)
-    paced = Paced(looks, name="test")
+    paced = SharedValue(looks, name="test")
 
     async def scene() -> None:
         assert await paced.newest() == 1
@@ -94,7 +94,7 @@ def test_nobody_waits_for_a_new_one_while_the_old_one_is_some_seconds_old(clock:
 
 def test_without_patience_it_is_as_new_as_can_be(clock: Clock) -> None:
     looks = Looks(clock)
-    paced = Paced(looks, name="test", patience_s=0)
+    paced = SharedValue(looks, name="test", patience_s=0)
     found = []
     for _ in range(3):
         found.append(asyncio.run(paced.newest()))
@@ -105,7 +105,7 @@ def test_without_patience_it_is_as_new_as_can_be(clock: Clock) -> None:
 def test_one_who_leaves_ends_it_for_nobody_else(clock: Clock) -> None:
     looks = Looks(clock)
     looks.free.clear()
-    paced = Paced(looks, name="test")
+    paced = SharedValue(looks, name="test")
 
     async def scene() -> int:
         leaves, stays = (asyncio.ensure_future(paced.newest()) for _ in range(2))
@@ -126,7 +126,7 @@ def test_what_goes_wrong_is_told_and_tried_again() -> None:
             raise error
         return "well"
 
-    paced = Paced(look, name="test")
+    paced = SharedValue(look, name="test")
     with pytest.raises(ValueError, match="once"):
         asyncio.run(paced.newest())
     assert asyncio.run(paced.newest()) == "well"

@@ -25,10 +25,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from causeway.config import HttpSettings, RunSettings, Secret, Settings
 from causeway.errors import ConfigError
 from causeway.http import server
-from causeway.http.events import Events
+from causeway.http.history import Events
+from causeway.http.listener import Certificate
 from causeway.http.server import Serving, served
-from causeway.http.tls import Certificate
-from causeway.status.snapshot import Snapshot
+from causeway.status import Snapshot
 from tests.harness.kafka.certificates import Certificates, create_certificates
 from tests.harness.waiting import await_until
 from tests.unit.http.served import TOKEN, settings

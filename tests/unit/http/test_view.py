@@ -1,46 +1,50 @@
-"""A look at the run, and what the next one takes over from it."""
+"""A look at the run, as it is answered from."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from causeway.http.view import View
+from causeway.http.views import View
 from causeway.model import State
-from tests.unit.metrics.snapshots import NOW, full, link, partition
+from tests.harness.statuses import replace
+from tests.unit.metrics.snapshots import at, full, link, partition
 
 PLACES = [(topic, number) for topic in ("a", "b", "c") for number in range(2)]
 
 
-def test_only_the_topics_that_have_moved_are_reckoned_again() -> None:
-    at_rest = [replace(partition(number), topic=name, position=100) for name, number in PLACES]
-    first = View(full(link(*at_rest)))
-    moved = [*at_rest[:3], replace(at_rest[3], records=7), *at_rest[4:]]
-    second = View(replace(full(link(*moved)), taken_at=NOW + 5), first)
-    then, now = (view.links["A->B"].topics for view in (first, second))
-    assert [a is b for a, b in zip(then, now, strict=True)] == [True, False, True]
-    assert now == View(full(link(*moved))).links["A->B"].topics
-    assert second.links["A->B"].states == {State.RUNNING: 6}
-    assert second.now_ms == first.now_ms + 5000
-
-
-def test_other_states_and_other_partitions_are_seen() -> None:
-    at_rest = [replace(partition(number), topic=name, position=100) for name, number in PLACES]
-    first = View(full(link(*at_rest)))
-    stopped = [*at_rest[:5], replace(at_rest[5], state=State.STOPPED)]
-    view = View(full(link(*stopped)), first).links["A->B"]
+def test_topics_and_states_are_counted() -> None:
+    rest = [replace(partition(number), topic=name, **at(100)) for name, number in PLACES]
+    stopped = [*rest[:5], replace(rest[5], state=State.STOPPED)]
+    view = View(full(link(*stopped))).links["A->B"]
     assert view.states == {State.RUNNING: 5, State.STOPPED: 1}
+    assert [(each.topic, each.partitions) for each in view.topics] == [("a", 2), ("b", 2), ("c", 2)]
     assert view.topics[2].state is State.STOPPED
-    assert [
-        row.partitions for row in View(full(link(*at_rest[:5])), first).links["A->B"].topics
-    ] == [2, 2, 1]
-    # As many as before, of other topics.
-    others = [replace(each, topic="d") if each.topic == "c" else each for each in at_rest]
-    names = [row.topic for row in View(full(link(*others)), first).links["A->B"].topics]
-    assert names == ["a", "b", "d"]
+    assert view.topic("d") is None
+    assert view.members("d") == ()
+    assert view.partition("b", 1) is stopped[3]
 
 
-def test_a_lag_grows_older_while_nothing_moves() -> None:
-    lagging = partition(0)
-    first = View(full(link(lagging)))
-    later = View(replace(full(link(lagging)), taken_at=NOW + 5), first)
-    assert [view.links["A->B"].topics[0].lag_ms for view in (first, later)] == [5_000, 10_000]
+def test_pages_of_partitions_are_cut_wherever_they_begin() -> None:
+    """Topics outside a page are only counted, so the count is the same for each page."""
+    some = [
+        replace(partition(number), topic=name, lane=number, state=state)
+        for (name, number), state in zip(PLACES, [State.RUNNING, State.STOPPED] * 3, strict=True)
+    ]
+    view = View(full(link(*some)))
+    for states, lane, wanted in (
+        ((), None, some),
+        ([State.STOPPED], None, some[1::2]),
+        ((), 0, some[::2]),
+        ([State.STOPPED], 0, []),
+    ):
+        for offset in range(7):
+            for limit in range(1, 7):
+                page, total = view.partitions(
+                    link=None,
+                    topic=None,
+                    search="",
+                    states=states,
+                    lane=lane,
+                    offset=offset,
+                    limit=limit,
+                )
+                assert total == len(wanted)
+                assert [one for _, one in page] == wanted[offset : offset + limit]

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from causeway.config.reading import Expiry
 from causeway.link_topics import RuleCounts, TaskRecord, Transformed
 from causeway.model import Spread, State
-from causeway.status.snapshot import (
+from causeway.status import (
     CheckpointTiming,
     LaneStatus,
+    LinkProblem,
     LinkStatus,
     PartitionStatus,
     Role,
     Snapshot,
     Timing,
     TransformStatus,
-    Trouble,
 )
 
 NOW = 1_700_000_000.0
 LATENCY = Timing(last=7.0, recent=Spread(4, 40, 3, 20))
+
+
+def at(position: int) -> dict[str, Any]:
+    """The fields of a partition that is mirrored up to `position`, of 100."""
+    age = 0 if position == 100 else 5_000
+    return {"mirrored_to": position, "lag_records": 100 - position, "lag_ms": age}
+
+
+# The fields of a partition of which nothing is known yet.
+UNKNOWN = dict[str, Any].fromkeys(
+    (
+        "source_end",
+        "high_watermark",
+        "mirrored_to",
+        "lag_records",
+        "lag_ms",
+        "newest_record_ms",
+    )
+)
 
 
 def partition(number: int, state: State = State.RUNNING) -> PartitionStatus:
@@ -33,11 +53,9 @@ def partition(number: int, state: State = State.RUNNING) -> PartitionStatus:
         reason=None,
         lane=0,
         first=0,
-        position=90,
+        **at(90),
         source_end=100,
-        stop_at=None,
-        last_timestamp=int(NOW * 1000) - 60_000,
-        first_unmirrored=int(NOW * 1000) - 5_000,
+        newest_record_ms=int(NOW * 1000) - 60_000,
         records=90,
         bytes=9_000,
         records_per_s=10.0,
@@ -61,7 +79,7 @@ def link(*partitions: PartitionStatus) -> LinkStatus:
         reason=None,
         planned=True,
         partitions=partitions or (partition(0), partition(1, State.STOPPED)),
-        troubles=(Trouble(topic="odd", reason="no permission"),),
+        problems=(LinkProblem(topic="odd", reason="no permission"),),
         tasks=(
             TaskRecord(name="groups", done_at=int(NOW * 1000) - 60_000, items={"g": "has members"}),
             TaskRecord(name="ACLs", reason="refused"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -10,12 +9,12 @@ from prometheus_client.core import Metric as PrometheusMetric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from causeway.metrics import catalogue
-from causeway.metrics.collector import text
+from causeway.metrics import catalogue, text
 from causeway.metrics.reference import markdown
 from causeway.model import State
-from causeway.status.snapshot import LinkStatus, Role, Snapshot, Timing
-from tests.unit.metrics.snapshots import LATENCY, NOW, full, link, partition
+from causeway.status import LinkStatus, Role, Snapshot, Timing, lag
+from tests.harness.statuses import replace
+from tests.unit.metrics.snapshots import LATENCY, NOW, UNKNOWN, at, full, link, partition
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -48,7 +47,7 @@ def test_a_known_run_has_a_sample_of_every_metric() -> None:
 def test_the_names_and_labels_of_mirror_maker_2() -> None:
     page = scrape(full())
 
-    at = {"source": "A", "target": "B", "topic": "A.orders", "partition": "0"}
+    of_it = {"source": "A", "target": "B", "topic": "A.orders", "partition": "0"}
     source = "kafka_connect_mirror_mirrorsourceconnector"
     wanted = {
         "record_count": 90,
@@ -64,21 +63,21 @@ def test_the_names_and_labels_of_mirror_maker_2() -> None:
         "replication_latency_ms_max": 20,
         "replication_latency_ms_avg": 10,
     }
-    assert {name: of(page, f"{source}_{name}", **at) for name in wanted} == wanted
+    assert {name: of(page, f"{source}_{name}", **of_it) for name in wanted} == wanted
     checkpoint = "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms"
-    assert of(page, checkpoint, group="readers", **at) == 7
-    assert of(page, f"{checkpoint}_max", group="readers", **at) == 20
+    assert of(page, checkpoint, group="readers", **of_it) == 7
+    assert of(page, f"{checkpoint}_max", group="readers", **of_it) == 20
 
 
 def test_our_own() -> None:
     page = scrape(full())
 
-    at = {"link": "A->B", "topic": "orders", "partition": "0"}
-    assert of(page, "causeway_partition_lag_records", **at) == 10
-    assert of(page, "causeway_partition_lag_bytes", **at) == 1_000
-    assert of(page, "causeway_partition_lag_seconds", **at) == 5
-    assert of(page, "causeway_partition_records_total", **at) == 90
-    assert of(page, "causeway_partition_recoveries_total", **at) == 2
+    of_it = {"link": "A->B", "topic": "orders", "partition": "0"}
+    assert of(page, "causeway_partition_lag_records", **of_it) == 10
+    assert of(page, "causeway_partition_lag_bytes", **of_it) == 1_000
+    assert of(page, "causeway_partition_lag_seconds", **of_it) == 5
+    assert of(page, "causeway_partition_records_total", **of_it) == 90
+    assert of(page, "causeway_partition_recoveries_total", **of_it) == 2
     states = {key for key in page if key[0] == "causeway_partition_state"}
     assert {dict(labels)["state"] for _, labels in states} == {"running", "stopped"}
     assert len(states) == 2, "one a partition"
@@ -96,8 +95,7 @@ def test_what_is_unknown_has_no_sample() -> None:
     new = replace(
         partition(0),
         state=State.WAITING,
-        source_end=-1,
-        last_timestamp=-1,
+        **UNKNOWN,
         records=0,
         bytes=0,
         ages=None,
@@ -127,12 +125,12 @@ def test_who_no_longer_leads_tells_nothing_of_tasks() -> None:
 
 
 def test_a_partition_without_lag_is_behind_by_nothing() -> None:
-    done = replace(partition(0), position=100, records=0, bytes=0, last_timestamp=-1)
+    done = replace(partition(0), **at(100), records=0, bytes=0, newest_record_ms=None)
     page = scrape(full(link(done)))
 
-    at = {"link": "A->B", "topic": "orders", "partition": "0"}
+    of_it = {"link": "A->B", "topic": "orders", "partition": "0"}
     for unit in ("records", "bytes", "seconds"):
-        assert of(page, f"causeway_partition_lag_{unit}", **at) == 0
+        assert of(page, f"causeway_partition_lag_{unit}", **of_it) == 0
 
 
 def test_a_lane_and_its_successor_of_one_moment_are_one_series() -> None:
@@ -163,12 +161,12 @@ def test_the_page_of_metrics_is_up_to_date() -> None:
 
 
 def test_what_an_open_transaction_holds_back_is_no_lag() -> None:
-    page = scrape(full(link(partition(0), replace(partition(1), high_watermark=-1))))
-    at = {"link": "A->B", "topic": "orders", "partition": "0"}
-    assert of(page, "causeway_partition_lag_records", **at) == 10
-    assert of(page, "causeway_partition_held_records", **at) == 40
-    assert of(page, "causeway_partition_held_seconds", **at) == 90
-    unknown = frozenset((at | {"partition": "1"}).items())
+    page = scrape(full(link(partition(0), replace(partition(1), high_watermark=None))))
+    of_it = {"link": "A->B", "topic": "orders", "partition": "0"}
+    assert of(page, "causeway_partition_lag_records", **of_it) == 10
+    assert of(page, "causeway_partition_held_records", **of_it) == 40
+    assert of(page, "causeway_partition_held_seconds", **of_it) == 90
+    unknown = frozenset((of_it | {"partition": "1"}).items())
     assert ("causeway_partition_held_records", unknown) not in page
 
 
@@ -227,6 +225,6 @@ def test_a_record_time_in_other_units_tells_no_lag() -> None:
     """Seconds and nanoseconds since 1970, as some producers write them: no sample, in place of a
     lag of decades, or of none at all."""
     for first in (int(NOW), int(NOW) * 10**9):
-        odd = replace(partition(0), first_unmirrored=first)
+        odd = replace(partition(0), lag_ms=lag.lag_ms(10, first, int(NOW * 1000)))
         assert "causeway_partition_lag_seconds" not in names(scrape(full(link(odd))))
         assert "causeway_partition_lag_records" in names(scrape(full(link(odd))))

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from causeway.metrics.collector import text as metrics_text
+from causeway.metrics import text as metrics_text
 from causeway.model import State
-from causeway.status.snapshot import Role
+from causeway.status import Role
 from tests.unit.metrics.snapshots import full
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

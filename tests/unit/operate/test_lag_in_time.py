@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,25 +11,24 @@ from causeway.cluster import OffsetAt
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.tasks.control_plane import ControlPlane
-from causeway.http import shaping
-from causeway.http.view import View
 from causeway.link_topics import (
-    ActiveDirectives,
+    LinkDirectives,
     PartitionProgress,
     ProgressContents,
     TaskRecord,
     decode_entry,
     encode_entry,
 )
-from causeway.metrics.collector import text
+from causeway.metrics import text
 from causeway.model import Dated, State, TopicPartition
 from causeway.operate.failover.missing import SourceAnswer, topics_known
-from causeway.status import lag, without_source
-from causeway.status.from_clusters import partition_status
-from causeway.status.topics import topic_rows
+from causeway.status import lag, topics_of
+from causeway.status.judging import Facts, partition_status, without_source
 from tests.harness.daemon import link as settings
 from tests.harness.raw_batches import Rec, raw_batch
+from tests.harness.statuses import replace
 from tests.unit.daemon.test_rows import row, says
+from tests.unit.http.served import client
 from tests.unit.metrics import snapshots
 
 NOW_MS = int(snapshots.NOW * 1000)
@@ -54,16 +51,16 @@ def by_the_driver(progress: PartitionProgress, silent_since: int | None = None) 
     """In the live table, and for the page, the API and metrics."""
     it = row()
     it.progress = progress
-    tasks = _tasks(silent_since) if silent_since is not None else ()
-    link = replace(snapshots.link(it.status(0.0)), tasks=tasks)
-    (topic,) = topic_rows(link, NOW_MS)
+    link = replace(snapshots.link(it.status(0.0, NOW_MS, silent_since)))
+    (topic,) = topics_of(link)
     snapshot = snapshots.full(link)
-    (of_link,) = shaping.overview(View(snapshot)).links
-    one = shaping.partition(link, link.partitions[0], NOW_MS)
+    with client(lambda: snapshot) as api:
+        (of_link,) = api.get("/api/v1/overview").json()["links"]
+        (one,) = api.get("/api/v1/partitions").json()["items"]
     name = "causeway_partition_lag_seconds{"
     scraped = [line.split()[-1] for line in text(snapshot).decode().splitlines() if name in line]
     in_metrics = round(1000 * float(scraped[0])) if scraped else None
-    return {topic.lag_ms, of_link.lag_ms, one.lag_ms, in_metrics}
+    return {topic.lag_ms, of_link["lag_ms"], one["lag_ms"], in_metrics}
 
 
 def _tasks(answered_ms: int) -> tuple[TaskRecord, ...]:
@@ -73,34 +70,24 @@ def _tasks(answered_ms: int) -> tuple[TaskRecord, ...]:
 def by_the_clusters(progress: PartitionProgress) -> int | None:
     """`status`, with what the source itself tells."""
     dated = progress.first_unmirrored
-    return partition_status(
-        progress.source,
-        row().topic,
-        progress,
-        end=END,
-        top=END,
-        held=None,
-        target_end=None,
-        start=progress.position,
-        source_first=None,
-        first_unmirrored_ms=dated if dated >= 0 else None,
-        driver=None,
-        now_ms=NOW_MS,
-    ).lag_ms
+    facts = Facts(
+        end=END, top=END, start=progress.position, first_unmirrored=dated if dated >= 0 else None
+    )
+    mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
+    one = partition_status(progress.source, row().topic, progress, facts, mirror, None, NOW_MS)
+    return one.lag_ms
 
 
 def without_the_source(
-    progress: PartitionProgress, answered_ms: int, monkeypatch: pytest.MonkeyPatch
+    progress: PartitionProgress, answered_ms: int
 ) -> tuple[int | None, int | None]:
     """`status`, and the age of the first record that is missing by `failover`."""
-    monkeypatch.setattr(without_source, "active_directives", lambda *_: ActiveDirectives())
-    monkeypatch.setattr(time, "time", lambda: NOW_MS / 1000)
     contents = ProgressContents(
         partitions={progress.source: progress},
         tasks={each.name: each for each in _tasks(answered_ms)},
     )
     mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
-    (one,) = without_source.without_source(mirror, cast(Any, None), contents, "gone").partitions
+    (one,) = without_source(mirror, contents, LinkDirectives(), NOW_MS)
     (known,) = topics_known([progress], SourceAnswer(), answered_ms)
     return one.lag_ms, None if known.first_ms is None else NOW_MS - known.first_ms
 
@@ -141,20 +128,18 @@ def test_an_old_time_counts_as_it_is() -> None:
     ids=["it lagged", "it had nothing left to mirror"],
 )
 def test_without_its_source_the_driver_and_the_clusters_say_the_same(
-    progress: PartitionProgress, expected: int, monkeypatch: pytest.MonkeyPatch
+    progress: PartitionProgress, expected: int
 ) -> None:
     """The source last answered five seconds ago: what it took in since is not mirrored."""
     answered_ms = NOW_MS - 5 * SECOND
     assert by_the_driver(progress, answered_ms) == {expected}
-    assert without_the_source(progress, answered_ms, monkeypatch) == (expected, expected)
+    assert without_the_source(progress, answered_ms) == (expected, expected)
 
 
-def test_a_mirror_that_has_ended_lags_by_nothing_once_its_source_is_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_mirror_that_has_ended_lags_by_nothing_once_its_source_is_gone() -> None:
     progress = heard(100).replace(state=State.PROMOTED)
     assert by_the_driver(progress, NOW_MS - HOUR) == {0}
-    assert without_the_source(progress, NOW_MS - HOUR, monkeypatch)[0] == 0
+    assert without_the_source(progress, NOW_MS - HOUR)[0] == 0
 
 
 def test_a_lane_s_word_holds_for_as_long_as_the_position_does() -> None:
@@ -176,7 +161,7 @@ def test_the_source_is_asked_once_where_no_lane_can_tell() -> None:
     assert (it.is_undated, it.dirty) == (True, False), "it has moved since"
     it.date(Dated(40, NOW_MS))
     assert (it.is_undated, it.dirty) == (False, True)
-    assert it.status(0.0).first_unmirrored == NOW_MS
+    assert it.status(0.0, NOW_MS + SECOND).lag_ms == SECOND
     it.hear(says(State.RUNNING, 100))
     assert not it.is_undated, "nothing is left to mirror"
 
@@ -219,7 +204,7 @@ def test_the_source_is_asked_for_the_time_of_a_record_once() -> None:
     for _ in range(3):
         task.run()
     assert fetched == [(stuck.progress.source, 40)]
-    assert {each.first_unmirrored for each in registry.status()} == {NOW_MS, -1}
+    assert {each.progress.first_unmirrored for each in (stuck, caught_up)} == {NOW_MS, -1}
     stuck.hear(says(State.FAILED, 50, "no answer"))
     task.run()
     assert fetched[1:] == [(stuck.progress.source, 50)]
@@ -264,9 +249,9 @@ def test_the_source_is_asked_for_the_end_of_what_no_lane_mirrors(state: State) -
     source.end = 130
     task.run()
     assert it.dirty, "a failover reads it from the progress topic"
-    found = {each.partition: each for each in registry.status()}
-    assert (found[0].lag, found[0].lag_ms(NOW_MS + 5_000, None)) == (30, 5_000)
-    assert found[1].lag == 0
+    found = it.status(0.0, NOW_MS + 5_000)
+    assert (found.lag_records, found.lag_ms) == (30, 5_000)
+    assert mirrored.status(0.0, NOW_MS).lag_records == 0
 
 
 def test_a_partition_that_no_lane_looks_at_is_not_said_to_have_been_seen() -> None:

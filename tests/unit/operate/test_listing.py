@@ -7,14 +7,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from causeway.config import HttpSettings, RunSettings, Secret, Settings
-from causeway.control import TopicProblem
 from causeway.errors import AuthenticationError, AuthorizationError, ConfigError, NobodyLeadsError
 from causeway.model import State
 from causeway.operate.listing import driver
@@ -22,7 +20,8 @@ from causeway.operate.listing.events import events
 from causeway.operate.listing.groups import groups
 from causeway.operate.listing.list_filter import fits
 from causeway.operate.listing.topics import as_json, lines, topics
-from causeway.status.from_clusters import LinkStatus, PartitionStatus
+from causeway.status import LinkProblem, LinkStatus, PartitionStatus
+from tests.harness.statuses import ends, replace
 from tests.unit.daemon.test_claims import link
 
 TOKEN = "a-token-of-some-length"
@@ -30,7 +29,7 @@ TOKEN = "a-token-of-some-length"
 
 def partition(topic: str, number: int = 0, **more: Any) -> PartitionStatus:
     given: dict[str, Any] = {
-        "target": f"A.{topic}",
+        "target_topic": f"A.{topic}",
         "source_end": 10,
         "mirrored_to": 8,
         "lag_records": 2,
@@ -58,9 +57,9 @@ def test_a_word_that_there_is_not_is_refused(call: Callable[[Settings], object],
 
 def test_a_topic_s_partitions_are_taken_together() -> None:
     stopped = partition("orders", 2, state=State.STOPPED, reason="truncated", lag_ms=9000)
-    problem = TopicProblem(topic="odd", error=AuthorizationError("look up topic", "odd"))
+    problem = LinkProblem(topic="odd", reason=str(AuthorizationError("look up topic", "odd")))
     status = LinkStatus(
-        link=link(),
+        **ends(link()),
         driver=None,
         partitions=(
             partition("bills", lag_records=None),
@@ -73,10 +72,10 @@ def test_a_topic_s_partitions_are_taken_together() -> None:
 
     bills, odd, orders = lines(status)
 
-    assert (bills.topic, bills.lag_records, bills.states) == ("bills", None, (("running", 1),))
-    assert (odd.topic, odd.target, odd.states) == ("odd", None, (("problem", 1),))
+    assert (bills.topic, bills.lag_records, bills.states) == ("bills", None, {"running": 1})
+    assert (odd.topic, as_json(odd)["target_topic"], odd.states) == ("odd", None, {"problem": 1})
     assert (orders.partitions, orders.lag_records, orders.lag_ms) == (3, 6, 9000)
-    assert orders.states == (("running", 2), ("stopped", 1))
+    assert [*orders.states.items()] == [("running", 2), ("stopped", 1)]
     assert as_json(orders)["reason"] == "truncated"
 
 

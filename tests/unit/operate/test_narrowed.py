@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 
 from causeway.config import RunSettings, Settings
-from causeway.control import TopicProblem
 from causeway.errors import ConfigError, UnreachableError
-from causeway.link_topics import ActiveDirectives, Directive, PauseDirective, Scope, TaskRecord
+from causeway.link_topics import Directive, PauseDirective, Scope, TaskRecord
 from causeway.operate.listing import narrow as narrowing
 from causeway.operate.listing.narrow import narrowed
-from causeway.status.as_json import as_json
-from causeway.status.from_clusters import LinkStatus, PartitionStatus
+from causeway.status import LinkProblem, LinkStatus, PartitionStatus, as_json
+from tests.harness.statuses import ends
 from tests.unit.operate.test_scopes import link
 
 A_B, A_C = link("A", "B"), link("A", "C")
@@ -26,7 +25,7 @@ def partition(topic: str) -> PartitionStatus:
     return PartitionStatus(
         topic=topic,
         partition=0,
-        target=f"A.{topic}",
+        target_topic=f"A.{topic}",
         source_end=10,
         mirrored_to=10,
         lag_records=0,
@@ -41,10 +40,10 @@ def pause(topic: str | None) -> Directive:
 
 
 FULL = LinkStatus(
-    link=A_B,
+    **ends(A_B),
     driver=None,
     partitions=(partition("bills"), partition("orders")),
-    problems=(TopicProblem(topic="odd", error=ConfigError("mirror", "odd", "no name")),),
+    problems=(LinkProblem(topic="odd", reason=str(ConfigError("mirror", "odd", "no name"))),),
     tasks=(
         TaskRecord(
             name="groups",
@@ -56,9 +55,9 @@ FULL = LinkStatus(
             figures={"groups": 3},
         ),
     ),
-    asked=ActiveDirectives((pause(None), pause("bills"), pause("orders"))),
+    directives=(pause(None), pause("bills"), pause("orders")),
 )
-OTHER = LinkStatus(link=A_C, driver=None, partitions=(partition("orders"),), problems=())
+OTHER = LinkStatus(**ends(A_C), driver=None, partitions=(partition("orders"),), problems=())
 
 
 @pytest.fixture(autouse=True)
@@ -90,9 +89,9 @@ def test_one_link() -> None:
 
 
 def test_a_topic_on_the_links_that_have_it() -> None:
-    assert [each.link.name for each in narrowed(SETTINGS, None, "orders")] == ["A->B", "A->C"]
-    assert [each.link.name for each in narrowed(SETTINGS, None, "bills")] == ["A->B"]
-    assert [each.link.name for each in narrowed(SETTINGS, None, "odd")] == ["A->B"], "a problem"
+    assert [each.name for each in narrowed(SETTINGS, None, "orders")] == ["A->B", "A->C"]
+    assert [each.name for each in narrowed(SETTINGS, None, "bills")] == ["A->B"]
+    assert [each.name for each in narrowed(SETTINGS, None, "odd")] == ["A->B"], "a problem"
 
 
 def test_nothing_is_said_of_other_topics() -> None:
@@ -116,7 +115,7 @@ def test_names_that_are_unknown_come_with_those_there_are() -> None:
 
 
 def test_a_link_that_does_not_answer_may_have_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = LinkStatus(link=A_C, driver=None, partitions=(), problems=(), error=DOWN)
+    silent = LinkStatus(**ends(A_C), driver=None, partitions=(), problems=(), error=DOWN)
     monkeypatch.setattr(narrowing, "status", lambda *_: (replace(OTHER, partitions=()), silent))
 
     assert narrowed(SETTINGS, None, "zebra") == (silent,)

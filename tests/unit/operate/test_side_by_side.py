@@ -19,8 +19,9 @@ from causeway.errors import AuthenticationError, UnreachableError
 from causeway.link_topics import EventRecord
 from causeway.model import State
 from causeway.operate.listing import events as listed_events
-from causeway.status import as_json, from_clusters, health
-from causeway.status.from_clusters import Driver, LinkStatus
+from causeway.operate.listing import topics as listed_topics
+from causeway.status import DriverStatus, LinkStatus, as_json, from_clusters, health
+from tests.harness.statuses import ends
 from tests.unit.daemon.test_claims import link
 from tests.unit.operate.test_listing import partition
 
@@ -40,9 +41,9 @@ def found_of(each: LinkSettings, *_: object) -> LinkStatus:
     """A is gone: what B has of A is known, what A has of B is not."""
     if each is BACK:
         raise AWAY
-    driver = Driver(owner="host-1", running=True, last_seen_ms=0)
+    driver = DriverStatus(owner="host-1", running=True, last_seen_ms=0)
     partitions = (partition("orders", state=State.RUNNING),)
-    return LinkStatus(link=each, driver=driver, partitions=partitions, problems=())
+    return LinkStatus(**ends(each), driver=driver, partitions=partitions, problems=())
 
 
 class AtOnce:
@@ -108,7 +109,7 @@ def test_a_link_that_cannot_be_asked_says_so_and_the_other_is_shown(
     links = from_clusters.status(BOTH)
 
     assert [str(each.state) for each in links] == ["mirroring", "unknown"]
-    there, back = as_json.as_json(links)["links"]
+    there, back = as_json(links)["links"]
     assert (there["error"], len(there["partitions"])) == (None, 1)
     assert (back["state"], back["error"], back["driver"]) == ("unknown", str(AWAY), None)
     console().print(shown.render(links, 80))
@@ -145,7 +146,7 @@ def test_a_list_without_a_link_says_so(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(from_clusters, "status_of", found_of)
+    monkeypatch.setattr(listed_topics, "status_of", found_of)
     monkeypatch.setattr(listed_events, "_of_link", noted_of)
     monkeypatch.setattr(lists, "load", lambda *_, **__: BOTH)
     more = {"limit": 50} if command is lists.events else {}

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import Cluster, OffsetAt
-from causeway.control import Held, MirroredTopic, ObservedTopics, TopicPlan, TopicProblem
+from causeway.control import Held, MirroredTopic, ObservedTopics, TopicPlan
 from causeway.errors import AuthorizationError, ConfigError
 from causeway.link_topics import (
     ActiveDirectives,
@@ -20,18 +20,21 @@ from causeway.link_topics import (
 )
 from causeway.model import Pair, State, TopicPartition
 from causeway.records import HEADER
-from causeway.status import from_clusters, lag
-from causeway.status.from_clusters import (
-    Driver,
+from causeway.status import (
+    NO_DRIVER,
+    DriverStatus,
+    LinkProblem,
     LinkStatus,
     PartitionStatus,
     driver_of,
-    partition_status,
+    from_clusters,
+    lag,
+    verdict,
 )
-from causeway.status.health import verdict
+from causeway.status.judging import Facts, deleted_partitions, partition_status
 from causeway.status.lag import first_timestamp
-from causeway.status.states import NO_DRIVER
 from tests.harness.raw_batches import Rec, raw_batch
+from tests.harness.statuses import ends
 from tests.unit.daemon.test_claims import link
 
 NOW = 1_700_000_000_000
@@ -61,8 +64,8 @@ OUTLET = Outlet(
     producer_epoch=0,
     pair=Pair(source=0, target=0, sequence=0),
 )
-RUNNING = Driver(owner="host-1", running=True, last_seen_ms=NOW)
-GONE = Driver(owner="host-1", running=False, last_seen_ms=NOW)
+RUNNING = DriverStatus(owner="host-1", running=True, last_seen_ms=NOW)
+GONE = DriverStatus(owner="host-1", running=False, last_seen_ms=NOW)
 NOTHING = ObservedTopics(
     source_topics={},
     source_configs={},
@@ -81,11 +84,13 @@ def judge(progress: PartitionProgress | None = PROGRESS, **changes: Any) -> Part
         "target_end": None,
         "start": progress.position if progress else 0,
         "source_first": None,
-        "first_unmirrored_ms": NOW - 2_000,
-        "driver": RUNNING,
-        "now_ms": NOW,
+        "first_unmirrored": NOW - 2_000,
     }
-    return partition_status(TopicPartition("orders", 0), TOPIC, progress, **(given | changes))
+    driver = changes.pop("driver", RUNNING)
+    facts = Facts(**(given | changes))
+    return partition_status(
+        TopicPartition("orders", 0), TOPIC, progress, facts, link(), driver, NOW
+    )
 
 
 def test_lag_in_records_and_in_time() -> None:
@@ -115,13 +120,13 @@ def test_a_mirror_that_began_at_the_end_is_told_from_a_whole_one(
 
 
 def test_caught_up_means_no_lag_however_old_the_last_record() -> None:
-    one = judge(PROGRESS.replace(position=100), first_unmirrored_ms=None)
+    one = judge(PROGRESS.replace(position=100), first_unmirrored=None)
 
     assert (one.lag_records, one.lag_ms) == (0, 0)
 
 
 def test_records_of_the_future_have_no_negative_lag() -> None:
-    assert judge(first_unmirrored_ms=NOW + 5_000).lag_ms == 0
+    assert judge(first_unmirrored=NOW + 5_000).lag_ms == 0
 
 
 def test_what_could_not_be_read_is_unknown_and_says_why() -> None:
@@ -134,7 +139,7 @@ def test_what_could_not_be_read_is_unknown_and_says_why() -> None:
 
 
 @pytest.mark.parametrize("driver", [None, GONE])
-def test_without_a_driver_no_partition_runs(driver: Driver | None) -> None:
+def test_without_a_driver_no_partition_runs(driver: DriverStatus | None) -> None:
     failed = PROGRESS.replace(state=State.FAILED, reason="no leader")
 
     assert judge(driver=driver).state == NO_DRIVER
@@ -283,7 +288,7 @@ def test_a_busy_topic_without_transactions_is_not_said_to_hold_records(
 
     (one,) = from_clusters.status_of(link(), cast(Any, lambda _: busy), None).partitions
 
-    assert one.held == 0
+    assert one.held_records == 0
 
 
 def test_a_batch_s_time_is_its_first_record_s_or_when_it_was_appended() -> None:
@@ -304,16 +309,16 @@ def test_a_target_that_ends_too_early_has_lost_records() -> None:
     assert "ends at 49, below 50" in str(judge(progress, target_end=49).reason)
 
 
-def of(driver: Driver | None, *partitions: PartitionStatus, **more: Any) -> LinkStatus:
+def of(driver: DriverStatus | None, *partitions: PartitionStatus, **more: Any) -> LinkStatus:
     given: dict[str, Any] = {"problems": (), **more}
-    return LinkStatus(link=link(), driver=driver, partitions=partitions, **given)
+    return LinkStatus(**ends(link()), driver=driver, partitions=partitions, **given)
 
 
 def test_the_exit_code_says_whether_all_is_well() -> None:
     fine = of(RUNNING, judge(), judge(None))
     stopped = of(RUNNING, judge(), judge(PROGRESS.replace(state=State.STOPPED, reason="x")))
     failed = of(RUNNING, judge(PROGRESS.replace(state=State.FAILED, reason="x")))
-    problem = TopicProblem(topic="odd", error=AuthorizationError("describe", "odd"))
+    problem = LinkProblem(topic="odd", reason=str(AuthorizationError("describe", "odd")))
     paused = of(RUNNING, judge(PROGRESS.replace(state=State.PAUSED, reason="x")))
     assert verdict([fine]) == verdict([paused]) == 0
     assert verdict([fine, stopped]) == verdict([failed, fine]) == 7
@@ -336,7 +341,10 @@ def test_a_topic_known_to_be_deleted_raises_no_alarm() -> None:
     """One that is only not to be seen may have lost us a permission."""
     for gone_at, code in ((NOW - 1, 0), (-1, 7)):
         contents = ProgressContents(partitions={PROGRESS.source: PROGRESS.replace(gone_at=gone_at)})
-        assert verdict([of(RUNNING, *from_clusters._gone(contents, NOTHING, NOW, None))]) == code
+        assert (
+            verdict([of(RUNNING, *deleted_partitions(link(), contents, NOTHING, NOW, None))])
+            == code
+        )
 
 
 def test_a_file_without_a_flow_is_refused_as_run_refuses_it() -> None:
@@ -350,7 +358,12 @@ def test_what_an_open_transaction_holds_back_is_shown_beside_the_lag() -> None:
         top=OffsetAt(offset=5_100, timestamp=-1, leader_epoch=0),
         held="an open transaction",
     )
-    assert (one.source_end, one.high_watermark, one.lag_records, one.held) == (100, 5_100, 0, 5_000)
+    assert (one.source_end, one.high_watermark, one.lag_records, one.held_records) == (
+        100,
+        5_100,
+        0,
+        5_000,
+    )
     assert (one.state, one.reason) == (State.RUNNING, "an open transaction")
     assert judge(PROGRESS.replace(state=State.STOPPED, reason="why"), held="x").reason == "why; x"
 

@@ -10,6 +10,9 @@ from causeway.filters import compile_patterns
 from causeway.link_topics import ProgressContents, Transformed, TransformRecord
 from causeway.operate.plan import transforms
 from causeway.operate.plan.transforms import Checked
+from causeway.status import LinkStatus, as_json
+from causeway.status.judging import transform_statuses
+from tests.harness.statuses import ends
 from tests.unit.daemon.test_claims import link
 
 PII = TransformSettings(
@@ -46,20 +49,23 @@ def test_what_the_progress_topic_says_of_them() -> None:
     )
     record = TransformRecord(name="pii", identity="1", counts=counts, reason="no memory")
 
-    first, second = transforms.states(
+    first, second = transform_statuses(
         LINK, ProgressContents(transforms={"pii": record}), {"customers": 3, "orders": 2, "x": 1}
     )
 
     assert (first.name, first.kind, first.partitions) == ("pii", "rules", 5)
-    assert (first.counts, first.reason) == (counts, "no memory")
+    assert (first.counts, first.troubles) == (counts, ("no memory",))
     (unseen,) = first.unseen
     assert "mail" in unseen
-    told = transforms.state_json(first)
+    made = LinkStatus(**ends(LINK), transforms=(first, second))
+    (link_json,) = as_json([made])["links"]
+    told, other = link_json["transforms"]
+    assert told["reason"] == "no memory"
     assert (told["records_out"], told["without_spark"], told["through_spark"]) == (9, 7, 3)
     assert [(one["found"], one["missing"]) for one in told["rules"]] == [(7, 1), (0, 8)]
     assert told["rules"][1]["rule"].startswith("2 ")
     assert (second.counts, second.unseen, second.partitions) == (None, (), 1)
-    assert transforms.state_json(second)["records_in"] is None
+    assert other["records_in"] is None
 
 
 def test_all_that_is_wrong_is_told_at_once_and_once() -> None:

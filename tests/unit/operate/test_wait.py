@@ -10,25 +10,32 @@ from typing import Any, cast
 import pytest
 
 from causeway.config import RunSettings, Settings
-from causeway.control import TopicProblem
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, UnreachableError
 from causeway.model import State
 from causeway.operate import wait as waits
 from causeway.operate.wait import Waited, Waiting, Want, judge, wait
-from causeway.status.from_clusters import Driver, LinkStatus, PartitionStatus
-from causeway.status.health import LAGS, verdict
-from causeway.status.states import NO_DRIVER, SOURCE_UNAVAILABLE
+from causeway.status import (
+    LAGS,
+    NO_DRIVER,
+    SOURCE_UNAVAILABLE,
+    DriverStatus,
+    LinkProblem,
+    LinkStatus,
+    PartitionStatus,
+    verdict,
+)
+from tests.harness.statuses import ends
 from tests.unit.daemon.test_claims import link
 
 SETTINGS = Settings(links=(link(),), run=RunSettings(), spark={})
-RUNNING = Driver(owner="host-1", running=True, last_seen_ms=0)
+RUNNING = DriverStatus(owner="host-1", running=True, last_seen_ms=0)
 
 
 def partition(number: int = 0, **more: Any) -> PartitionStatus:
     given: dict[str, Any] = {
         "topic": "orders",
         "partition": number,
-        "target": "A.orders",
+        "target_topic": "A.orders",
         "source_end": 10,
         "mirrored_to": 10,
         "lag_records": 0,
@@ -40,9 +47,11 @@ def partition(number: int = 0, **more: Any) -> PartitionStatus:
     return PartitionStatus(**given)
 
 
-def of(*partitions: PartitionStatus, driver: Driver | None = RUNNING, **more: Any) -> LinkStatus:
+def of(
+    *partitions: PartitionStatus, driver: DriverStatus | None = RUNNING, **more: Any
+) -> LinkStatus:
     given: dict[str, Any] = {"problems": (), **more}
-    return LinkStatus(link=link(), driver=driver, partitions=partitions, **given)
+    return LinkStatus(**ends(link()), driver=driver, partitions=partitions, **given)
 
 
 def reached(*partitions: PartitionStatus, want: Want | None = None, **more: Any) -> bool:
@@ -54,7 +63,7 @@ def test_all_is_there_when_no_partition_lacks_more_than_is_allowed() -> None:
     assert not reached(partition(), partition(1, lag_records=1))
     assert reached(partition(lag_records=5), want=Want(lag=5))
     assert not reached(partition(lag_records=None)), "not known is not done"
-    assert reached(partition(), partition(1, gone=True, lag_records=None, state=State.STOPPED))
+    assert reached(partition(), partition(1, gone_ms=0, lag_records=None, state=State.STOPPED))
     assert reached(partition(state=NO_DRIVER)), "also after the run that did it has ended"
 
 
@@ -73,15 +82,17 @@ def test_a_state_can_be_waited_for_with_any_lag_or_with_one() -> None:
 
 
 def test_a_topic_that_cannot_be_mirrored_is_not_done() -> None:
-    problem = TopicProblem(topic="bills", error=AuthorizationError("look up topic", "bills"))
+    problem = LinkProblem(topic="bills", reason=str(AuthorizationError("look up topic", "bills")))
     assert not reached(partition(), problems=(problem,))
-    of_one_that_is = TopicProblem(topic="orders", error=AuthorizationError("describe", "orders"))
+    of_one_that_is = LinkProblem(
+        topic="orders", reason=str(AuthorizationError("describe", "orders"))
+    )
     assert reached(partition(), problems=(of_one_that_is,)), "it is mirrored all the same"
 
 
 def test_heartbeats_are_not_waited_for_beside_other_topics() -> None:
     """A driver writes one every second: the last is always yet to come."""
-    beat = partition(topic="heartbeats", lag_records=1)
+    beat = partition(topic="heartbeats", lag_records=1, heartbeats=True)
     seen = judge([of(partition(), beat)], Want(), 0)
     assert (seen.reached, seen.partitions, seen.lag_records) == (True, 1, 0)
     assert verdict([of(partition(), beat)], 0) == 0

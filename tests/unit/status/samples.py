@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from causeway.control import TopicProblem
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics import (
-    ActiveDirectives,
     PauseDirective,
     RuleCounts,
     Scope,
@@ -17,11 +14,17 @@ from causeway.link_topics import (
     Transformed,
 )
 from causeway.model import State
-from causeway.operate.plan.transforms import TransformState
-from causeway.status.from_clusters import Driver
-from causeway.status.from_clusters import LinkStatus as FromClusters
-from causeway.status.from_clusters import PartitionStatus as Asked_
-from causeway.status.snapshot import GroupStatus, LinkStatus, Role, Snapshot, Trouble
+from causeway.status import (
+    DriverStatus,
+    GroupStatus,
+    LinkProblem,
+    LinkStatus,
+    PartitionStatus,
+    Role,
+    Snapshot,
+    TransformStatus,
+)
+from tests.harness.statuses import ends, replace
 from tests.unit.daemon.test_claims import link as settings
 from tests.unit.metrics import snapshots
 
@@ -35,12 +38,8 @@ LIMIT = ThrottleDirective(scope=Scope("orders"), who="anna@ops1", at=NOW_MS, byt
 def of_driver() -> Snapshot:
     unknown = replace(
         snapshots.partition(0),
-        position=-1,
-        source_end=-1,
-        high_watermark=-1,
+        **snapshots.UNKNOWN,
         held_ms=0,
-        last_timestamp=-1,
-        first_unmirrored=-1,
         records=0,
         bytes=0,
         records_per_s=0.0,
@@ -52,15 +51,17 @@ def of_driver() -> Snapshot:
         latencies=None,
     )
     partitions = (
-        replace(unknown, state=State.DONE),
-        replace(unknown, partition=1, state=State.DONE, position=100, source_end=100, stop_at=100),
+        replace(unknown, state=State.DONE, lag_ms=0),
+        replace(
+            unknown, partition=1, state=State.DONE, **snapshots.at(100), source_end=100, stop_at=100
+        ),
         replace(unknown, topic="new", target_topic="A.new", state=State.WAITING),
         *(snapshots.partition(number, state) for number, state in enumerate(State)),
         replace(
             snapshots.partition(0),
             topic="paid",
             target_topic="A.paid",
-            position=100,
+            **snapshots.at(100),
             transform="pii",
         ),
         replace(
@@ -75,9 +76,8 @@ def of_driver() -> Snapshot:
             snapshots.partition(2, State.FAILED),
             topic="paid",
             target_topic="A.paid",
-            position=100,
+            **snapshots.at(100),
             reason="no answer",
-            first_unmirrored=-1,
         ),
     )
     led = replace(
@@ -89,8 +89,14 @@ def of_driver() -> Snapshot:
         ),
     )
     silent = replace(
-        snapshots.link(*partitions[3:]),
+        snapshots.link(
+            *(
+                replace(each, lag_ms=11_000) if each.lag_records == 0 else each
+                for each in partitions[3:]
+            )
+        ),
         name="C->B",
+        unavailable="no broker answers",
         source="C",
         tasks=(TaskRecord(name="source", reason="no broker answers", done_at=NOW_MS - 11_000),),
     )
@@ -102,20 +108,20 @@ def of_driver() -> Snapshot:
         reason="host-2 leads",
         planned=False,
         partitions=(),
-        troubles=(Trouble(topic="", reason="denied"),),
+        problems=(LinkProblem(topic="", reason="denied"),),
     )
     empty = replace(
-        standby, name="B->C", target="C", role=Role.LEADING, reason=None, planned=True, troubles=()
+        standby, name="B->C", target="C", role=Role.LEADING, reason=None, planned=True, problems=()
     )
     return snapshots.full(led, silent, standby, empty)
 
 
-def of_clusters() -> tuple[FromClusters, ...]:
-    def one(topic: str, number: int, state: str = State.RUNNING, **more: object) -> Asked_:
+def of_clusters() -> tuple[LinkStatus, ...]:
+    def one(topic: str, number: int, state: str = State.RUNNING, **more: object) -> PartitionStatus:
         given: dict[str, Any] = {
             "topic": topic,
             "partition": number,
-            "target": f"A.{topic}",
+            "target_topic": f"A.{topic}",
             "source_end": 100,
             "mirrored_to": 70,
             "lag_records": 30,
@@ -124,7 +130,7 @@ def of_clusters() -> tuple[FromClusters, ...]:
             "reason": None,
             "high_watermark": 120,
         }
-        return Asked_(**{**given, **more})
+        return PartitionStatus(**{**given, **more})
 
     partitions = (
         one(
@@ -136,11 +142,11 @@ def of_clusters() -> tuple[FromClusters, ...]:
             lag_ms=None,
             reason="deleted",
             high_watermark=None,
-            gone=True,
+            gone_ms=0,
             noted_ms=NOW_MS,
         ),
         one("orders", 0),
-        one("orders", 1, State.FAILED, reason="no answer", lost_records=7),
+        one("orders", 1, State.FAILED, reason="no answer", unacknowledged=7),
         one("orders", 2, "no running driver", mirrored_to=None, lag_ms=None, reason="not begun"),
         one("paid", 0, mirrored_to=100, lag_records=0, lag_ms=0, high_watermark=100),
         one("paid", 1, State.PAUSED, reason="paused by anna"),
@@ -148,11 +154,11 @@ def of_clusters() -> tuple[FromClusters, ...]:
     counts = Transformed(
         records_in=10, records_out=9, dropped=1, refused=0, without_spark=6, through_spark=4
     )
-    full = FromClusters(
-        link=settings(),
-        driver=Driver(owner="host-1", running=True, last_seen_ms=NOW_MS - 500),
+    full = LinkStatus(
+        **ends(settings()),
+        driver=DriverStatus(owner="host-1", running=True, last_seen_ms=NOW_MS - 500),
         partitions=partitions,
-        problems=(TopicProblem(topic="odd", error=ConfigError("mirror", "odd", "denied")),),
+        problems=(LinkProblem(topic="odd", reason=str(ConfigError("mirror", "odd", "denied"))),),
         tasks=(
             TaskRecord(
                 name="groups", done_at=NOW_MS, items={"g": "has members"}, figures={"copied": 2}
@@ -161,18 +167,19 @@ def of_clusters() -> tuple[FromClusters, ...]:
         ),
         notes=(("A.orders", "compacted"),),
         transforms=(
-            TransformState(
+            TransformStatus(
                 name="pii",
                 kind="rules",
                 partitions=2,
                 counts=counts,
                 rules=(RuleCounts("1 hash", 4, 6),),
                 unseen=("2 drop",),
-                reason="OOM",
+                troubles=("OOM",),
             ),
-            TransformState(name="sql", kind="sql", partitions=0),
+            TransformStatus(name="sql", kind="sql", partitions=0),
         ),
-        asked=ActiveDirectives((PAUSE, LIMIT), "not allowed"),
+        directives=(PAUSE, LIMIT),
+        directives_reason="not allowed",
     )
     silent = replace(
         full,
@@ -180,12 +187,13 @@ def of_clusters() -> tuple[FromClusters, ...]:
         driver=None,
         problems=(),
         transforms=(),
-        asked=ActiveDirectives(),
+        directives=(),
+        directives_reason=None,
         notes=(),
         tasks=(),
     )
-    unknown = FromClusters(
-        link=settings(),
+    unknown = LinkStatus(
+        **ends(settings()),
         driver=None,
         partitions=(),
         problems=(),

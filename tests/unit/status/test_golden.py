@@ -17,10 +17,10 @@ from rich.console import Console
 from causeway.cli.live import render as live
 from causeway.geo import destination_status
 from causeway.link_topics import LinkDirectives, MirrorDirective, Scope
-from causeway.metrics.collector import text
+from causeway.metrics import text
 from causeway.operate import wait
 from causeway.operate.listing import topics as listing
-from causeway.status.as_json import as_json
+from causeway.status import as_json
 from tests.unit.http import served
 from tests.unit.status import samples
 
@@ -101,7 +101,7 @@ def found() -> Iterator[tuple[str, str]]:
                     name="B",
                     link=served.settings(),
                     driver=each.driver,
-                    topics=destination_status.topics_of(served.settings(), standing, each),
+                    topics=destination_status.chosen_topics(served.settings(), standing, each),
                 ).as_json()
                 for each in links_
             ],

@@ -47,7 +47,7 @@ from causeway.relay import (
     ToDriver,
     TreatmentStep,
 )
-from causeway.status.snapshot import LaneStatus
+from causeway.status import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
 MARGIN = 1.02  # of the lease: two machines' clocks need not run alike

@@ -12,7 +12,7 @@ from causeway.daemon.lanes import packing
 from causeway.daemon.lanes.stage_placement import HEAVIER
 from causeway.link_topics import Transformed, Value
 from causeway.relay import Assignment, FlowReport, LaneConnection, StageWanted
-from causeway.status.snapshot import LaneStatus
+from causeway.status import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
 Key = tuple[str, str, int]  # link, topic and partition of the source

@@ -26,7 +26,7 @@ from causeway.daemon.partitions.routing import routed, targets_of
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import PartitionProgress
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
-from causeway.status.snapshot import Trouble
+from causeway.status import LinkProblem
 from causeway.wire import codes
 
 _EARLIEST, _LATEST = -2, -1
@@ -63,7 +63,7 @@ class Found:
     ended: dict[str, MirroredTopic] = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
     counts: Mapping[str, int] = field(default_factory=dict)
-    troubles: list[Trouble] = field(default_factory=list)
+    problems: list[LinkProblem] = field(default_factory=list)
     errors: list[CausewayError] = field(default_factory=list)
     lost_targets: Mapping[str, MirroredTopic] = field(default_factory=dict)
     lost_led: frozenset[str] = frozenset()
@@ -71,7 +71,7 @@ class Found:
     held: bool = False
 
     def trouble(self, topic: str, error: CausewayError) -> None:
-        self.troubles.append(Trouble(topic=topic, reason=str(error)))
+        self.problems.append(LinkProblem(topic=topic, reason=str(error)))
         self.errors.append(error)
         self.unfinished = True
 
@@ -105,7 +105,7 @@ def look(
     if waiting := sum(each.code == topic_changes.PAUSED for each in plan.left_out):
         reason = f"{topic_changes.why_paused(link)}; topics without a mirror: {waiting}, "
         reason += "and none is made"
-        found.troubles.append(Trouble(topic="", reason=reason))
+        found.problems.append(LinkProblem(topic="", reason=reason))
     lost = {
         t.target: t.source
         for t in plan.mirrored

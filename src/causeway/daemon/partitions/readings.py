@@ -10,7 +10,7 @@ from causeway.control import Held, MirroredTopic
 from causeway.daemon.partitions.rows import Row
 from causeway.link_topics import PartitionProgress, Span, Transformed
 from causeway.model import ENDED, HELD, State, TopicPartition
-from causeway.status.snapshot import PartitionStatus
+from causeway.status import PartitionStatus
 from causeway.translation import Course, CourseKey
 
 IDLE = HELD | {State.STOPPED}  # they want nothing
@@ -58,14 +58,15 @@ class Readings:
 
     # -- for people -------------------------------------------------------------------------------
 
-    def status(self) -> tuple[PartitionStatus, ...]:
-        """Sorted by topic and partition. Counts may be one report behind the rest."""
-        now = time.monotonic()
+    def status(self, silent_since: int | None = None) -> tuple[PartitionStatus, ...]:
+        """Sorted by topic and partition. Counts may be one report behind the rest. `silent_since`:
+        when the source last answered (ms), None if it answers."""
+        now, now_ms = time.monotonic(), int(time.time() * 1000)
         with self._lock:
             if self._sorted is None:
                 self._sorted = tuple(row for _, row in sorted(self._rows.items()))
             rows = self._sorted
-        return tuple([row.status(now) for row in rows])
+        return tuple([row.status(now, now_ms, silent_since) for row in rows])
 
     def counted(self) -> list[tuple[str, Transformed | None]]:
         """What became of the records of each partition that goes through a transform, and the

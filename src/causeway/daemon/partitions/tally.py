@@ -10,7 +10,7 @@ from functools import lru_cache
 from causeway.control import Transform, Transforms
 from causeway.daemon.lanes.tracked import plus
 from causeway.link_topics import Transformed, TransformRecord
-from causeway.status.snapshot import TransformStatus
+from causeway.status import TransformStatus
 
 _RECORD_S = 60.0  # so often counts are recorded; what was seen or refused first, at once
 Counted = tuple[str, Transformed | None]  # a partition's transform by its name, and its counts
@@ -86,7 +86,7 @@ class Tally:
                 record = TransformRecord(
                     name=transform.name,
                     identity=transform.identity,
-                    counts=self._with_earlier(transform.name, status.counts),
+                    counts=self._with_earlier(transform.name, status.counts or Transformed()),
                     reason=next(iter(status.troubles), None),
                 )
                 known = self._recorded.get(transform.name)

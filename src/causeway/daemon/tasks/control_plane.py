@@ -36,8 +36,7 @@ from causeway.daemon.tasks.schedule import DONE, Outcome, Task
 from causeway.errors import CausewayError
 from causeway.link_topics import TopicLog
 from causeway.model import Dated
-from causeway.status import lag
-from causeway.status.snapshot import CheckpointTiming, GroupStatus
+from causeway.status import CheckpointTiming, GroupStatus, lag
 from causeway.translation import OffsetTranslator
 
 _log = logging.getLogger("causeway.control")

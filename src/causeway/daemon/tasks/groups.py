@@ -27,7 +27,7 @@ from causeway.daemon.tasks.schedule import Outcome
 from causeway.errors import CausewayError
 from causeway.link_topics import TopicLog
 from causeway.model import Spread, TopicPartition
-from causeway.status.snapshot import CheckpointTiming, GroupStatus
+from causeway.status import CheckpointTiming, GroupStatus
 from causeway.translation import (
     OffsetTranslator,
     UnreadRecords,

@@ -37,7 +37,7 @@ from causeway.operate.cutover.values import (
 )
 from causeway.operate.cutover.watch import SourceWatch, writers
 from causeway.operate.directives import sharers_of
-from causeway.status.from_clusters import Driver, driver_of
+from causeway.status import DriverStatus, driver_of
 
 _DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")
 _GROUPS_S = 1.0  # so often groups are asked for
@@ -276,7 +276,7 @@ class DriverClock:
         self._seen: LeaseRecord | None = None
         self._ahead: deque[int] = deque(maxlen=_RENEWALS)
         self.is_known = False  # true once a renewal was seen to arrive
-        self.driver: Driver | None = None
+        self.driver: DriverStatus | None = None
 
     def see(self, leases: list[LeaseRecord], now_ms: int) -> None:
         """All leases, the newest last, as they were read at `now_ms` of this machine."""

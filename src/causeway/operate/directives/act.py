@@ -39,21 +39,11 @@ from causeway.link_topics import (
     write_directives,
 )
 from causeway.operate.directives.scopes import Wanted, choose_answering
-from causeway.status.from_clusters import driver_of
+from causeway.status import PartitionStatus, by_progress, driver_of
 
 WAIT_S: Final = 30.0
 MOST_TEXT: Final = 500  # characters of a reason
 _POLL_S = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenPartition:
-    """Where a partition stood by the driver's last word; `state` is a model.State."""
-
-    topic: str
-    partition: int
-    state: str
-    reason: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +66,7 @@ class DirectiveOutcome:
     beside: tuple[Directive, ...] = ()
     acted: bool | None = None
     refused: str | None = None
-    seen: tuple[SeenPartition, ...] = ()
+    seen: tuple[PartitionStatus, ...] = ()
     gap_ms: int | None = None  # of a step-down: from one lead to the next
     error: CausewayError | None = None
 
@@ -196,7 +186,7 @@ def outcome_json(outcome: DirectiveOutcome) -> dict[str, Any]:
             {
                 "topic": one.topic,
                 "partition": one.partition,
-                "state": one.state,
+                "state": str(one.state),
                 "reason": one.reason,
             }
             for one in outcome.seen
@@ -329,7 +319,7 @@ class DirectiveRequest:
             beside=plan.parts,
             acted=acted,
             refused=told.reason if told is not None and acted is False else None,
-            seen=_seen(self._contents, self._wish.scope) if acted else (),
+            seen=_seen(self.link, self._contents, self._wish.scope) if acted else (),
             gap_ms=gap_ms,
         )
 
@@ -380,11 +370,11 @@ def _decide(wish: Directive, back: bool, standing: LinkDirectives) -> DirectiveP
     return plan_directive(standing, wish)
 
 
-def _seen(contents: ProgressContents, scope: Scope) -> tuple[SeenPartition, ...]:
+def _seen(
+    link: LinkSettings, contents: ProgressContents, scope: Scope
+) -> tuple[PartitionStatus, ...]:
     return tuple(
-        SeenPartition(
-            topic=at.topic, partition=at.partition, state=str(one.state), reason=one.reason
-        )
+        by_progress(link, one)
         for at, one in sorted(contents.partitions.items(), key=lambda item: item[0])
         if scope.covers(at) and one.gone_at < 0
     )

@@ -25,10 +25,16 @@ from causeway.model import ENDED
 from causeway.operate import ahead
 from causeway.operate.explain import groups, topics
 from causeway.operate.explain.groups import GroupFacts
-from causeway.operate.explain.topics import PartitionFact, TopicFacts, stamp
+from causeway.operate.explain.topics import TopicFacts, stamp
 from causeway.operate.explain.values import Explanation
-from causeway.status import from_clusters
-from causeway.status.from_clusters import Driver, LinkStatus, driver_of
+from causeway.status import (
+    DriverStatus,
+    LinkStatus,
+    PartitionStatus,
+    by_progress,
+    driver_of,
+    status_of,
+)
 
 _GROUPS = "groups"  # the driver's task
 
@@ -149,12 +155,12 @@ class Known:
         facts = TopicFacts(
             there=metadata is not None if topic in self._metadata else None,
             hidden=str(metadata.error) if metadata is not None and hidden else None,
-            partitions=_by_progress(self.contents, topic),
+            partitions=_by_progress(self.link, self.contents, topic),
             driver=_driver(self._newest()),
         )
         seen = self._status(topic) if self.complete else None
         if seen is not None:
-            facts = _with_status(facts, seen, topic)
+            facts = _with_status(facts, seen, topic, self.link.decide_topic(topic).target_name)
         else:
             found = self._try(self._target, "directives", self._asked)
             facts = replace(facts, standing=_standing(found.directives if found else ()))
@@ -171,7 +177,7 @@ class Known:
             return None
         retention_s = self._settings.run.deleted_topics_retention_s
         try:
-            return from_clusters.status_of(self.link, self._connect, retention_s, {topic})
+            return status_of(self.link, self._connect, retention_s, {topic})
         except CausewayError as error:
             self.unknown.append(f"where it stands: {error}")
             return None
@@ -226,51 +232,32 @@ class Known:
             for name in names
         )
 
-    def _newest(self) -> Driver | None:
+    def _newest(self) -> DriverStatus | None:
         return driver_of(self.contents.leases, int(time.time() * 1000))
 
 
-def _by_progress(contents: ProgressContents, topic: str) -> tuple[PartitionFact, ...]:
-    """What the last driver said of it."""
+def _by_progress(
+    link: LinkSettings, contents: ProgressContents, topic: str
+) -> tuple[PartitionStatus, ...]:
+    """What the last driver wrote of the topic."""
     return tuple(
-        PartitionFact(
-            partition=at.partition,
-            state=one.state,
-            reason=one.reason,
-            mirrored_to=one.position if one.position >= 0 else None,
-            noted_ms=one.written_at,
-            gone_ms=one.gone_at,
-        )
+        by_progress(link, one)
         for at, one in sorted(contents.partitions.items(), key=lambda item: item[0])
         if at.topic == topic
     )
 
 
-def _with_status(facts: TopicFacts, seen: LinkStatus, topic: str) -> TopicFacts:
-    gone = {one.partition: one.gone_ms for one in facts.partitions}
-    target = seen.link.decide_topic(topic).target_name
+def _with_status(facts: TopicFacts, seen: LinkStatus, topic: str, target: str | None) -> TopicFacts:
     return replace(
         facts,
-        partitions=tuple(
-            PartitionFact(
-                partition=one.partition,
-                state=one.state,
-                reason=one.reason,
-                mirrored_to=one.mirrored_to,
-                lag_records=one.lag_records,
-                noted_ms=-1 if one.noted_ms is None else one.noted_ms,
-                gone_ms=gone.get(one.partition, -1),
-            )
-            for one in seen.partitions
-            if one.topic == topic
-        ),
+        partitions=tuple(one for one in seen.partitions if one.topic == topic),
         problems=tuple(
-            str(problem.error)
+            problem.reason
             for problem in seen.problems
             if problem.topic == topic and facts.hidden is None
         ),
         notes=tuple(note for name, note in seen.notes if name == target),
-        standing=_standing(seen.asked.directives),
+        standing=seen.standing,
     )
 
 
@@ -278,7 +265,7 @@ def _standing(directives: Iterable[Directive]) -> LinkDirectives:
     return LinkDirectives({each.key: each for each in directives})
 
 
-def _driver(driver: Driver | None) -> str | None:
+def _driver(driver: DriverStatus | None) -> str | None:
     if driver is None:
         return None
     if driver.running:

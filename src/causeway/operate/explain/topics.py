@@ -26,7 +26,7 @@ from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
 from causeway.operate.explain.values import Explanation, Fact
 from causeway.operate.explain.values import Kind as Subject
-from causeway.status.states import NO_DRIVER, worst
+from causeway.status import NO_DRIVER, PartitionStatus, worst
 
 MISSING: Final = "missing"
 DELETED: Final = "deleted"
@@ -40,20 +40,6 @@ _MOST_LINES: Final = 10  # of partitions with a state and reason of their own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFact:
-    """`state`: as `causeway status` has it. `noted_ms`: when a driver last wrote of it, -1 unknown;
-    `gone_ms`: since when the source lacks its topic, -1: it has it."""
-
-    partition: int
-    state: str
-    reason: str | None = None
-    mirrored_to: int | None = None
-    lag_records: int | None = None
-    noted_ms: int = -1
-    gone_ms: int = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
     """`there`: whether the source has it, None unknown; `count`: how many partitions of it;
     `hidden`: why we may not see it; `standing`: what people ask of the link; `problems`: why the
@@ -62,7 +48,7 @@ class TopicFacts:
     there: bool | None = None
     count: int = 0
     hidden: str | None = None
-    partitions: tuple[PartitionFact, ...] = ()
+    partitions: tuple[PartitionStatus, ...] = ()
     standing: LinkDirectives = field(default_factory=LinkDirectives)
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -116,13 +102,13 @@ def explain(
 
 
 def _answer(
-    link: LinkSettings, decision: TopicDecision, facts: TopicFacts, known: Sequence[PartitionFact]
+    link: LinkSettings, decision: TopicDecision, facts: TopicFacts, known: Sequence[PartitionStatus]
 ) -> tuple[str, bool | None, str]:
     source, target = link.source.alias, decision.target_name
     if target is None:
         before = f"; until it was left out it was mirrored to {_reached(known)}" if known else ""
         return decision.verdict, False, f"left out: {decision.reason}{before}"
-    if any(one.gone_ms >= 0 for one in known) or (known and facts.there is False):
+    if any(one.gone_ms is not None for one in known) or (known and facts.there is False):
         return DELETED, False, f"{source} no longer has it; what was mirrored stays in {target}"
     if facts.there is False:
         return MISSING, False, f"{source} has no such topic; if it comes, it goes to {target}"
@@ -146,7 +132,7 @@ def _answer(
     )
 
 
-def _reached(known: Sequence[PartitionFact]) -> str:
+def _reached(known: Sequence[PartitionStatus]) -> str:
     offsets = [f"{each.partition}@{each.mirrored_to}" for each in known[:_MOST_LINES]]
     return f"partition@offset {', '.join(offsets)}{'…' if len(known) > _MOST_LINES else ''}"
 
@@ -179,9 +165,9 @@ def _fact(directive: Directive) -> Fact:
             return Fact(directive.kind, about)
 
 
-def _states(known: Iterable[PartitionFact]) -> Iterator[Fact]:
+def _states(known: Iterable[PartitionStatus]) -> Iterator[Fact]:
     """A line for all partitions that are alike."""
-    alike: dict[tuple[str, str | None], list[PartitionFact]] = defaultdict(list)
+    alike: dict[tuple[str, str | None], list[PartitionStatus]] = defaultdict(list)
     for one in known:
         alike[one.state, one.reason].append(one)
     for place, ((state, reason), some) in enumerate(alike.items()):
@@ -191,18 +177,21 @@ def _states(known: Iterable[PartitionFact]) -> Iterator[Fact]:
         numbers = ", ".join(str(one.partition) for one in some[:_MOST_LINES])
         more = f" and {len(some) - _MOST_LINES} more" if len(some) > _MOST_LINES else ""
         which = f"partition{'s' if len(some) > 1 else ''} {numbers}{more}"
-        noted = max(one.noted_ms for one in some)
+        noted = max(-1 if one.noted_ms is None else one.noted_ms for one in some)
         said = f" (noted {stamp(noted)})" if noted >= 0 and state not in _GOES_ON else ""
         yield Fact("state", f"{which} {state}{said}{f': {reason}' if reason else ''}")
 
 
-def _since(code: str, known: Sequence[PartitionFact], asked: Sequence[Directive]) -> int | None:
+def _since(code: str, known: Sequence[PartitionStatus], asked: Sequence[Directive]) -> int | None:
     if code == DELETED:
-        return min((one.gone_ms for one in known if one.gone_ms >= 0), default=None)
+        return min((one.gone_ms for one in known if one.gone_ms is not None), default=None)
     if code == State.PAUSED:
         return next((each.at for each in asked if isinstance(each, PauseDirective)), None)
     if code in (State.STOPPED, State.FAILED):
-        return min((one.noted_ms for one in known if one.state == code), default=None)
+        return min(
+            (-1 if one.noted_ms is None else one.noted_ms for one in known if one.state == code),
+            default=None,
+        )
     return None
 
 

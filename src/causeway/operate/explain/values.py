@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 
 class Kind(StrEnum):
@@ -28,7 +30,8 @@ class FileRule:
         return where if self.pattern is None else f"{where}, pattern {self.pattern}"
 
 
-class Fact(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Fact:
     about: str
     text: str
 
@@ -57,19 +60,5 @@ class Explanation:
 
 def as_json_of(one: Explanation) -> dict[str, Any]:
     """For `--json` and the API: stable keys, null where a value is unknown."""
-    return {
-        "link": one.link,
-        "kind": one.kind.value,
-        "name": one.name,
-        "code": one.code,
-        "done": one.done,
-        "answer": one.answer,
-        "rule": None
-        if one.rule is None
-        else {"key": one.rule.key, "pattern": one.rule.pattern, "place": one.rule.place},
-        "target": one.target,
-        "since_ms": one.since_ms,
-        "facts": [{"about": each.about, "text": each.text} for each in one.facts],
-        "to_do": list(one.to_do),
-        "unknown": list(one.unknown),
-    }
+    found: dict[str, Any] = msgspec.to_builtins(one)
+    return found

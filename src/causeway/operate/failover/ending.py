@@ -49,7 +49,7 @@ from causeway.link_topics import (
 )
 from causeway.model import State, TopicPartition
 from causeway.records import HEADER
-from causeway.status.from_clusters import driver_of
+from causeway.status import driver_of
 
 _POLL_S = 0.1
 _STILL_S = 0.5

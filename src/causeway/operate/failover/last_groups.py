@@ -36,7 +36,7 @@ from causeway.link_topics import (
 from causeway.model import State, TopicPartition
 from causeway.operate import ahead
 from causeway.relay import Sought
-from causeway.status.snapshot import GroupStatus
+from causeway.status import GroupStatus
 from causeway.translation import OffsetTranslator, UnreadRecords
 
 _PAUSE_S = 0.5

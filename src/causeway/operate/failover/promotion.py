@@ -25,7 +25,7 @@ from causeway.operate.directives import MOST_TEXT, WAIT_S, Wanted, choose, curre
 from causeway.operate.failover import last_groups
 from causeway.operate.failover.ending import Ending, Guard, Say, refuse_mingled, wish
 from causeway.operate.failover.results import LaggingPartition, Promoted
-from causeway.status.snapshot import GroupStatus
+from causeway.status import GroupStatus
 
 _POLL_S = 0.25
 _SHOWN: Final = 5  # partitions named in a refusal

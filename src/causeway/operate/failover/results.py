@@ -16,7 +16,7 @@ from causeway.model import State, TopicPartition, age_ms
 from causeway.operate.failover.last_groups import GroupPlace
 from causeway.operate.failover.missing import TopicLoss
 from causeway.operate.failover.unmirrored import Unmirrored
-from causeway.status.snapshot import GroupStatus
+from causeway.status import GroupStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from causeway.config import Settings, links_of, unknown
+from causeway.config import Settings, TransformSettings, links_of, unknown
 from causeway.link_topics import TaskRecord
-from causeway.status.from_clusters import LinkStatus, status
+from causeway.status import LinkStatus, status
 
 _ACTION = "show the status of"
 
@@ -28,7 +28,8 @@ def narrowed(settings: Settings, link: str | None, topic: str | None) -> tuple[L
         known = {name for each in status(chosen) for name in _topics(each)}
         more = "topics are named as on the source"
         raise unknown(_ACTION, "topic", topic, known, more)
-    return tuple(_of_topic(each, topic) for each in found)
+    transforms = {each.name: each.transform_of(topic) for each in chosen.links}
+    return tuple(_of_topic(each, topic, transforms[each.name]) for each in found)
 
 
 def _topics(each: LinkStatus) -> Collection[str]:
@@ -39,20 +40,16 @@ def _has(each: LinkStatus, topic: str) -> bool:
     return topic in _topics(each)
 
 
-def _of_topic(each: LinkStatus, topic: str) -> LinkStatus:
+def _of_topic(each: LinkStatus, topic: str, transform: TransformSettings | None) -> LinkStatus:
     """`each` with the partitions, problems and notes of `topic` only."""
-    transform = each.link.transform_of(topic)
-    names = {topic, *(one.target for one in each.partitions)} - {""}
-    asked = each.asked._replace(
-        directives=tuple(one for one in each.asked.directives if one.scope.topic in (None, topic))
-    )
+    names = {topic, *(one.target_topic for one in each.partitions)} - {""}
     return replace(
         each,
         tasks=tuple(_of_names(task, names) for task in each.tasks),
         transforms=tuple(
             one for one in each.transforms if transform is not None and one.name == transform.name
         ),
-        asked=asked,
+        directives=tuple(one for one in each.directives if one.scope.topic in (None, topic)),
     )
 
 

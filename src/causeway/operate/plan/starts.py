@@ -106,7 +106,7 @@ def plan(
     problems = [
         TopicProblem(topic=trouble.topic, error=error)
         for result in (found, created)
-        for trouble, error in zip(result.troubles, result.errors, strict=True)
+        for trouble, error in zip(result.problems, result.errors, strict=True)
     ]
     for topic, number in wanted:
         at = TopicPartition(topic.source, number)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from causeway.config import LinkSettings, Settings, TransformSettings
 from causeway.errors import ConfigError
-from causeway.link_topics import ProgressContents, RuleCounts, Transformed
 from causeway.operate.try_transform.local_spark import local_spark
 
 Told = Callable[[str], None]
@@ -124,78 +122,4 @@ def as_json(planned: TransformPlan) -> dict[str, Any]:
         "replaces": list(planned.checked.replaces),
         "plain_records_without_spark": planned.checked.without_spark,
         "dead_letter_topic": settings.dead_letters,
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransformState:
-    """What the progress topic says of a transform. `counts` are since it is what it is, None where
-    no driver has told any; `rules`: the same by rule; `unseen`: rules that protect nothing so far;
-    `reason`: why its stages fail."""
-
-    name: str
-    kind: str
-    partitions: int
-    counts: Transformed | None = None
-    rules: tuple[RuleCounts, ...] = ()
-    unseen: tuple[str, ...] = ()
-    reason: str | None = None
-
-
-def states(
-    link: LinkSettings, contents: ProgressContents, mirrored: Mapping[str, int]
-) -> tuple[TransformState, ...]:
-    """`mirrored`: the topics that the link mirrors now, and how many partitions each has."""
-    found: Counter[str] = Counter()
-    for topic, partitions in mirrored.items() if link.transforms else ():
-        if (chosen := link.transform_of(topic)) is not None:
-            found[chosen.name] += partitions
-    return tuple(_state(each, found[each.name], contents) for each in link.transforms)
-
-
-def _state(
-    transform: TransformSettings, partitions: int, contents: ProgressContents
-) -> TransformState:
-    record = contents.transforms.get(transform.name)
-    names = _rules(transform) if record else ()
-    return TransformState(
-        name=transform.name,
-        kind=transform.kind,
-        partitions=partitions,
-        counts=record.counts if record else None,
-        rules=record.counts.by_rule(names) if record else (),
-        unseen=tuple(
-            name for bit, name in enumerate(names) if record and not record.counts.seen >> bit & 1
-        ),
-        reason=record.reason if record else None,
-    )
-
-
-def _rules(transform: TransformSettings) -> tuple[str, ...]:
-    """Their names."""
-    from causeway.transform.rules import rule_names
-
-    if transform.rules is None:
-        return ()
-    try:
-        return rule_names(transform.rules)
-    except ConfigError:
-        return ()  # `plan` and `run` say what is wrong with it
-
-
-def state_json(state: TransformState) -> dict[str, Any]:
-    counts = state.counts
-    return {
-        "transform": state.name,
-        "kind": state.kind,
-        "partitions": state.partitions,
-        "records_in": counts and counts.records_in,
-        "records_out": counts and counts.records_out,
-        "dropped": counts and counts.dropped,
-        "refused": counts and counts.refused,
-        "without_spark": counts and counts.without_spark,
-        "through_spark": counts and counts.through_spark,
-        "rules": [each._asdict() for each in state.rules],
-        "unseen_rules": list(state.unseen),
-        "reason": state.reason,
     }

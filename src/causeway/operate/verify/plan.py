@@ -32,7 +32,7 @@ from causeway.operate.verify.ends import Ends
 from causeway.operate.verify.ranges import Feed, Range
 from causeway.operate.verify.state import Agreed
 from causeway.operate.verify.stretches import Logs, behind_all, cut, earlier
-from causeway.status.from_clusters import driver_of
+from causeway.status import driver_of
 
 _NOBODY = -2  # a producer id that no record has
 _POLICY = "cleanup.policy"

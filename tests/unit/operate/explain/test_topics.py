@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ from causeway.formats import load
 from causeway.link_topics import LinkDirectives, PauseDirective, Scope, ThrottleDirective
 from causeway.model import State
 from causeway.operate.explain import topics
-from causeway.operate.explain.topics import PartitionFact, TopicFacts
+from causeway.operate.explain.topics import TopicFacts
 from causeway.operate.explain.values import Explanation, as_json_of
-from causeway.status.states import NO_DRIVER
+from causeway.status import NO_DRIVER, PartitionStatus
+from tests.harness.statuses import replace
 
 FILE = """\
 clusters = A, B
@@ -46,9 +46,15 @@ def told(one: Explanation, about: str) -> list[str]:
     return [fact.text for fact in one.facts if fact.about == about]
 
 
-def running(number: int = 0, **more: Any) -> PartitionFact:
-    given: dict[str, Any] = {"partition": number, "state": State.RUNNING, **more}
-    return PartitionFact(**given)
+def running(number: int = 0, **more: Any) -> PartitionStatus:
+    given: dict[str, Any] = {
+        "topic": "orders",
+        "target_topic": "A.orders",
+        "partition": number,
+        "state": State.RUNNING,
+        **more,
+    }
+    return PartitionStatus(**given)
 
 
 def test_a_topic_that_is_mirrored_names_the_pattern_and_its_line(tmp_path: Path) -> None:
@@ -220,7 +226,7 @@ def test_an_explanation_is_plain_json(tmp_path: Path) -> None:
         "place": "A->B.topics (line 5)",
     }
     assert found["done"] is False
-    assert found["unknown"] == []
+    assert not found["unknown"]
 
 
 def test_a_yaml_file_names_its_own_keys(tmp_path: Path) -> None:

@@ -1,0 +1,276 @@
+"""The status of a run, of links and of partitions, whoever has found it.
+
+    the driver        from its memory, at one moment: a Snapshot
+    a command         from the clusters alone, see from_clusters.py: a LinkStatus each
+
+None is always for what is not known (yet). Offsets are the source's, times ms since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from causeway.config import TreatmentSettings
+from causeway.config.reading import Expiry
+from causeway.errors import CausewayError
+from causeway.link_topics import (
+    THE_LINK,
+    Directive,
+    LinkDirectives,
+    RuleCounts,
+    TaskRecord,
+    Transformed,
+    Value,
+)
+from causeway.model import Spread, State, TopicPartition
+from causeway.status.states import NO_DRIVER, SOURCE_UNAVAILABLE, UNKNOWN, word, worst
+
+
+class Role(StrEnum):
+    """What this process is to a link."""
+
+    STARTING = "starting"
+    STANDBY = "standby"  # another driver leads this link
+    LEADING = "leading"
+    FAILED = "failed"  # tried again by itself, with backoff
+    ENDED = "ended"
+
+
+class Timing(Value):
+    """How long something took, in ms. `last`: most recently, however long ago that was; `recent`:
+    in about the last minute, None if nothing happened."""
+
+    last: float
+    recent: Spread | None
+
+
+class PartitionStatus(Value):
+    """A mirrored partition, named as on the source.
+
+    `state`: a model.State, or one of states.py if no driver or source can be asked. `lag_records`:
+    offsets that are not mirrored, see lag.py, and `lag_ms` there. `lost`: source offsets that were
+    passed over since the partition was claimed; `unacknowledged`: those that no person has
+    acknowledged. `gone_ms`: since when the source lacks its topic. `noted_ms`: when a driver last
+    wrote its progress. `heartbeats`: its records never end.
+
+    `source_end` is where readers see the source end: the last stable offset, for a link that reads
+    committed data only. Up to `high_watermark`, an open transaction keeps further records from
+    readers; `held_ms`: for how long already, 0 if none does.
+
+    The rest is known to the leading driver alone. Counts are of this run, rates of the last
+    seconds. `first`, `stop_at`: where this run began, and where a bounded one ends. `ages`,
+    `latencies`: how old the newest record of each batch was when it was fetched, and when the
+    target had acknowledged it. `transform`: the name of what its records go through;
+    `transformed`: what became of them; `others`: further target partitions that the transform has
+    led to.
+    """
+
+    topic: str
+    partition: int
+    target_topic: str
+    state: str
+    reason: str | None = None
+    source_end: int | None = None
+    high_watermark: int | None = None
+    mirrored_to: int | None = None  # every source offset below is mirrored
+    lag_records: int | None = None
+    lag_ms: int | None = None
+    lost: int = 0
+    unacknowledged: int = 0
+    transform: str | None = None
+    noted_ms: int | None = None
+    gone_ms: int | None = None
+    heartbeats: bool = False
+    lane: int | None = None
+    first: int = -1
+    stop_at: int | None = None
+    newest_record_ms: int | None = None  # of the newest record mirrored
+    records: int = 0
+    bytes: int = 0
+    records_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    held_ms: int = 0
+    recoveries: int = 0
+    failures: int = 0
+    map_points: int = 0
+    ages: Timing | None = None
+    latencies: Timing | None = None
+    transformed: Transformed | None = None
+    others: tuple[TopicPartition, ...] = ()
+
+    @property
+    def held_records(self) -> int | None:
+        """Source offsets behind an open transaction, which the lag does not count."""
+        if self.source_end is None or self.high_watermark is None:
+            return None
+        return max(0, self.high_watermark - self.source_end)
+
+    @property
+    def lag_bytes(self) -> float | None:
+        """An estimate: the lag, if each record is as large as this run's are on average."""
+        if self.lag_records == 0:
+            return 0.0
+        if self.lag_records is None or not self.records:
+            return None
+        return self.lag_records * self.bytes / self.records
+
+
+class LinkProblem(Value):
+    """Why a topic is not mirrored, or not as it should be; an empty topic: the whole link."""
+
+    topic: str
+    reason: str
+
+
+class CheckpointTiming(Value):
+    """From reading a group's offset on the source until its checkpoint is on the target. `topic` is
+    the target's name, as in the checkpoint."""
+
+    group: str
+    topic: str
+    partition: int
+    latency: Timing
+
+
+class GroupStatus(Value):
+    """A consumer group of the source, as the last round found it. `partitions`: of mirrored topics
+    on which it has committed offsets; `reason`: why it is not followed, or what was not done."""
+
+    group: str
+    followed: bool
+    partitions: int
+    reason: str | None
+
+
+class TransformStatus(Value):
+    """One transform of a link. `counts`: the driver's are of its run; the clusters' are since the
+    transform last changed, None if no driver has recorded any. So are `rules`. `unseen`: rules that
+    protect nothing so far, because no record had their path. `stages`: how many are wanted now.
+    `troubles`: why stages fail, or what they wait for."""
+
+    name: str
+    kind: str = ""
+    partitions: int = 0
+    counts: Transformed | None = None
+    rules: tuple[RuleCounts, ...] = ()
+    unseen: tuple[str, ...] = ()
+    stages: int = 0
+    troubles: tuple[str, ...] = ()
+
+
+class DriverStatus(Value):
+    """Who leads a link, by its newest lease record. `last_seen_ms` by the driver's own clock."""
+
+    owner: str
+    running: bool
+    last_seen_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkStatus:
+    """`source`, `target`: the clusters' aliases. `partitions`: by topic and number. `directives`:
+    those that hold; `directives_reason`: why they are not known, or not carried out.
+
+    From the clusters: `driver`, None if the link never ran; `notes` on target topics, what is left
+    as it is there; `unavailable`: why the source does not answer; `error`: why nothing else is
+    known. From the driver: `role` of this process, with its `reason`; `planned`: the topics have
+    been looked up, so that `partitions` is complete; counts of this run.
+    """
+
+    name: str
+    source: str
+    target: str
+    partitions: tuple[PartitionStatus, ...] = ()
+    problems: tuple[LinkProblem, ...] = ()
+    tasks: tuple[TaskRecord, ...] = ()  # of the control plane
+    transforms: tuple[TransformStatus, ...] = ()  # in the file's order
+    directives: tuple[Directive, ...] = ()
+    directives_reason: str | None = None
+    unavailable: str | None = None
+    # from the clusters
+    driver: DriverStatus | None = None
+    treatments: tuple[TreatmentSettings, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+    error: CausewayError | None = None
+    # from the driver
+    role: Role | None = None
+    reason: str | None = None  # of STANDBY: who leads; of FAILED: why
+    planned: bool = False
+    groups: tuple[GroupStatus, ...] = ()  # by name
+    checkpoints: tuple[CheckpointTiming, ...] = ()
+    checkpoints_untimed: int = 0  # written, and too many to be in `checkpoints`
+    progress_writes: int = 0
+    progress_write_failures: int = 0
+    translation_fallbacks: int = 0  # answers of the translation that were not exact
+
+    @property
+    def standing(self) -> LinkDirectives:
+        """The directives, to be asked by scope."""
+        return LinkDirectives({each.key: each for each in self.directives})
+
+    @property
+    def runs(self) -> bool:
+        """Whether a driver leads the link now."""
+        return self.driver is not None and self.driver.running
+
+    @property
+    def state(self) -> str:
+        """The worst state of its partitions, in the words of states.py."""
+        return word(self.worst)
+
+    @property
+    def worst(self) -> str:
+        """The same with a partition's own states. What concerns the whole link comes first: that
+        nothing is known, that its mirror has ended, the role of a process that does not lead, a
+        source that does not answer, no driver."""
+        if self.error is not None:
+            return UNKNOWN
+        if (end := self.standing.end_of(THE_LINK)) is not None:
+            return end.how
+        if self.role not in (None, Role.LEADING):
+            return str(self.role)
+        if self.unavailable is not None:
+            return SOURCE_UNAVAILABLE
+        if self.role is None and not self.runs:
+            return NO_DRIVER
+        states = (each.state for each in self.partitions if each.gone_ms is None)
+        return worst(states) or State.RUNNING
+
+
+class LaneStatus(Value):
+    lane: int
+    host: str
+    pid: int
+    partitions: int
+    bytes_per_s: float
+    rss_bytes: int
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A running driver at one moment. It is made when somebody looks: that takes half a second with
+    100,000 partitions.
+
+    `started_at`, `taken_at`: seconds since 1970. `lane_trouble`: why the last lane that ended
+    did, while lanes are missing. `bounded`: the run ends by itself once it has caught up.
+    `other_tasks`: by name, those of pairs of clusters without a flow. `refused`: by link,
+    why one of its clusters has refused new connections for minutes. `expiries`: of certificates."""
+
+    started_at: float
+    taken_at: float
+    bounded: bool
+    draining: bool
+    links: tuple[LinkStatus, ...]
+    lanes: tuple[LaneStatus, ...]
+    lanes_wanted: int
+    lane_trouble: str | None = None
+    other_tasks: Mapping[str, tuple[TaskRecord, ...]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    expiries: tuple[Expiry, ...] = ()
+
+
+# Makes a snapshot, at the caller's cost: no lane's report waits for it. Any thread may call it.
+Look = Callable[[], Snapshot]
