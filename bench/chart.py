@@ -23,7 +23,7 @@ RESULTS = Path(__file__).with_name("results.json")
 _SYSTEMS = (CAUSEWAY, MM2_TUNED, MM2)
 # Pixels.
 _WIDTH, _PANEL_WIDTH, _PANEL_HEIGHT, _GAP = 860, 420, 132, 20
-_LABEL_WIDTH, _BAR_WIDTH, _BAR_HEIGHT, _BAR_STEP, _TITLE_HEIGHT = 140, 190, 18, 27, 44
+_LABEL_WIDTH, _BAR_WIDTH, _BAR_HEIGHT, _BAR_STEP, _TITLE_HEIGHT = 152, 180, 18, 27, 44
 
 _STYLE = """\
   text { font: 13px system-ui, sans-serif; fill: #1f2328 }
