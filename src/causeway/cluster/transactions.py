@@ -182,8 +182,10 @@ def _call(
     answer, with the ACL that it needs."""
 
     def check(answer: Any) -> None:
-        own = [(answer.error_code, f"WRITE on transactional id {transaction.id}")]
-        for code, needs in own if results is None else results(answer):
+        # An answer with an error for each item has no error of its own.
+        own = f"WRITE on transactional id {transaction.id}"
+        found = [(answer.error_code, own)] if results is None else results(answer)
+        for code, needs in found:
             if code:
                 subject = f"transaction {transaction.id} on {cluster}"
                 raise broker_error(code, operation, subject, needs=needs)
