@@ -11,9 +11,10 @@ from causeway.errors import ConfigError
 from causeway.formats import load
 from causeway.link_topics import LinkDirectives, Scope
 from causeway.operate.failover import FailbackStep
-from causeway.operate.failover.failing_back import _Failback
-from causeway.operate.failover.failing_over import _Failover
-from causeway.operate.failover.promotion import _Promotion
+from causeway.operate.failover.ending import Ending
+from causeway.operate.failover.failing_back import LinkFailback
+from causeway.operate.failover.failing_over import LinkFailover
+from causeway.operate.failover.promotion import LinkPromotion
 from causeway.operate.failover.results import Keep
 
 FILE = """
@@ -41,9 +42,9 @@ def test_its_mirrors_do_not_end(tmp_path: Path) -> None:
 
     nowhere = cast(Any, nobody)
     with pytest.raises(ConfigError, match=r"both clusters write its topics.*provenance\.md"):
-        _Promotion(link, Scope(), nowhere, 10.0, nothing, None, dry_run=False)
+        LinkPromotion.open(link, Scope(), nowhere, 10.0, nothing, None, dry_run=False)
     with pytest.raises(ConfigError, match=r"both clusters write its topics.*provenance\.md"):
-        _Failover(link, Scope(), nowhere, 10.0, nothing)
+        LinkFailover.open(link, Scope(), nowhere, 10.0, nothing)
 
 
 def test_one_that_had_ended_before_can_be_taken_up_again(
@@ -57,8 +58,8 @@ def test_one_that_had_ended_before_can_be_taken_up_again(
     monkeypatch.setattr("causeway.operate.failover.ending.ProgressTopic", Unasked)
     monkeypatch.setattr("causeway.operate.failover.ending.DirectiveLog", Unasked)
     connect = cast(Any, nothing)
-    move = _Failback(settings, link, Scope(), connect, nothing, dry_run=False)
-    move.who, move.why = "anna@ops", None
+    ending = Ending(link, Scope(), connect, 10.0, nothing)
+    move = LinkFailback(settings, ending, connect, "anna@ops")
     found = move.run(Keep(), create=False, turn_round=False, wait_s=0)
     assert found.step is FailbackStep.GOES_ON
 

@@ -9,8 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster import EARLIEST, log_reader
-from causeway.config import ClientSettings, LinkSettings, TransformSettings, TreatmentSettings
+from causeway.cluster import EARLIEST, OffsetAt, log_reader
+from causeway.config import (
+    ClientSettings,
+    LinkSettings,
+    RunSettings,
+    Settings,
+    TransformSettings,
+    TreatmentSettings,
+)
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
@@ -18,9 +25,9 @@ from causeway.link_topics import THE_LINK, Cut, CutPoint, EndDirective, LinkDire
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import Wanted
+from causeway.operate.failover import FailbackStep, reverse_link, unmirrored
 from causeway.operate.failover import failing_back as failbacks
-from causeway.operate.failover import reverse_link, unmirrored
-from causeway.operate.failover.failing_back import _Failback
+from causeway.operate.failover.failing_back import LinkFailback
 from causeway.operate.failover.results import Keep
 from causeway.operate.failover.unmirrored import UnmirroredRecords
 from tests.unit.daemon.test_claims import LINK
@@ -205,18 +212,23 @@ def test_where_both_sides_lie_in_one_topic_the_link_goes_on_where_it_was(*, ming
     assert link.mingles is mingles
     end = EndDirective(who="anna@ops", at=1, how=State.FAILED_OVER, done=True)
     standing = LinkDirectives().with_all([(end.key, end)])
-    move: Any = _Failback.__new__(_Failback)
-    fields = {
-        "_link": link,
-        "_scope": THE_LINK,
-        "_ending": SimpleNamespace(standing=standing),
-        "_reverse": None,
-        "_dry_run": False,
-        "_cuts": lambda: {"orders": cut()},
-        "_go_on": lambda *_: "goes on",
-        "_lines": lambda _: (),
-    }
-    for name, value in fields.items():
-        setattr(move, name, value)
+    of_topic = end.replace(scope=Scope("orders"), cut=cut())
+    standing = standing.with_all([(of_topic.key, of_topic)])
+    taken_back: list[float] = []
+    ending = SimpleNamespace(
+        link=link,
+        scope=THE_LINK,
+        say=lambda _: None,
+        standing=standing,
+        take_back=taken_back.append,
+    )
+
+    def connect(_: object) -> Any:
+        at_the_cut = OffsetAt(offset=50, timestamp=-1, leader_epoch=0)
+        return SimpleNamespace(list_offsets=lambda places, _: dict.fromkeys(places, at_the_cut))
+
+    settings = Settings(links=(link,), run=RunSettings(), spark={})
+    move = LinkFailback(settings, cast(Any, ending), cast(Any, connect), "anna@ops")
     found = move.run(Keep(), create=False, turn_round=False, wait_s=0)
-    assert (found == "goes on") is mingles
+    assert found.step is (FailbackStep.GOES_ON if mingles else FailbackStep.NO_WAY_BACK)
+    assert taken_back == ([0] if mingles else [])

@@ -24,7 +24,7 @@ from causeway.link_topics import (
 )
 from causeway.model import Dated, State, TopicPartition
 from causeway.operate.directives import scopes
-from causeway.operate.failover import FailedOver, failed_over_json, failover, last_groups
+from causeway.operate.failover import FailedOver, failed_over_json, failover, last_groups, missing
 from causeway.operate.failover import failing_over as failovers
 from causeway.operate.failover.missing import SourceAnswer, TopicLoss, Unbegun, look, topics_known
 from tests.harness.daemon import link
@@ -136,23 +136,45 @@ def test_a_clock_that_is_ahead_does_not_make_it_whole() -> None:
     assert found(known(9_500)).rpo_ms == 1, "0 is said where nothing is missing"
 
 
+def ending_of(**changes: Any) -> Any:
+    """The end of the mirror of A->B, of which nothing has begun, unless `changes` say otherwise."""
+    known = {
+        "link": link("127.0.0.1:1", "127.0.0.1:2", ".*"),
+        "scope": THE_LINK,
+        "target": None,
+        "say": lambda _: None,
+        "end": None,
+        "contents": SimpleNamespace(partitions={}, leases=(), tasks={}),
+        "standing": LinkDirectives(),
+        "progress": lambda _=None: {},
+        "begin": lambda *_: True,
+        "finish": lambda *_, **__: True,
+        "cuts": lambda **_: {},
+    }
+    return SimpleNamespace(**{**known, **changes})
+
+
+def move_of(ending: Any, source: Any = None) -> failovers.LinkFailover:
+    return failovers.LinkFailover(ending, source)
+
+
 @pytest.mark.parametrize(("reason", "times"), [(None, 2), ("gone", 1)])
 def test_what_the_source_took_in_while_the_mirror_ended_is_missing_too(
-    reason: str | None, times: int
+    monkeypatch: pytest.MonkeyPatch, reason: str | None, times: int
 ) -> None:
     """It was asked beside that, as it may be gone: what it has said then is old."""
     done: list[str] = []
 
-    def ask(_: object) -> SourceAnswer:
+    def ask(*_: object) -> SourceAnswer:
         done.append("asked")
         return SourceAnswer(reason=reason)
 
-    move: Any = failovers._Failover.__new__(failovers._Failover)
-    contents = SimpleNamespace(partitions={}, leases=(), tasks={})
-    move.link, move._scope = link("127.0.0.1:1", "127.0.0.1:2", ".*"), THE_LINK
-    move._ending = SimpleNamespace(end=None, contents=contents, progress=dict)
-    move._ask, move._act = ask, lambda *_: {}
-    assert move.run(None, 0.0).source == reason
+    monkeypatch.setattr(missing, "look", ask)
+    nothing = last_groups.RememberedGroups(places=(), plan=CommitPlan(commits={}, left_out=()))
+    monkeypatch.setattr(last_groups, "remembered", lambda *_: nothing)
+    monkeypatch.setattr(last_groups, "commit", lambda *_: {})
+    asked = EndDirective(who="anna@ops", at=1, how=State.FAILED_OVER)
+    assert move_of(ending_of()).run(asked, 0.0).source == reason
     assert len(done) == times
 
 
@@ -174,7 +196,6 @@ def test_groups_that_could_not_be_committed_are_tried_again(
 
     monkeypatch.setattr(last_groups, "remembered", remembered)
     monkeypatch.setattr(last_groups, "commit", lambda *_: dict(refused))
-    move: Any = failovers._Failover.__new__(failovers._Failover)
     end = EndDirective(
         who="anna@ops",
         at=1,
@@ -182,24 +203,18 @@ def test_groups_that_could_not_be_committed_are_tried_again(
         done=True,
         groups=("readers", "writers"),
     )
-    move.link, move._scope, move._target = link("127.0.0.1:1", "127.0.0.1:2", ".*"), THE_LINK, None
-    move._say = lambda _: None
-    move._ending = SimpleNamespace(
-        end=end,
-        contents=SimpleNamespace(partitions={}, leases=(), tasks={}),
-        standing=LinkDirectives(),
-        progress=dict,
-        note_left=note_left,
-    )
+    ending = ending_of(end=end, note_left=note_left)
+    move = move_of(ending)
+    asked = end.replace(done=False)
     assert set(move.look().failures) == {"readers", "writers"}, "nothing is tried without a yes"
-    again = move.run(None, 0.0)
+    again = move.run(asked, 0.0)
     assert (again.changed, again.failures, finished) == (False, refused, [])
     del refused["readers"]
-    assert move.run(None, 0.0).failures.keys() == {"writers"}
+    assert move.run(asked, 0.0).failures.keys() == {"writers"}
     assert finished == [{"writers"}]
     assert tried == [("readers", "writers")] * 3
-    move._ending.end = end.replace(groups=())
-    assert move.run(None, 0.0).failures == {}
+    ending.end = end.replace(groups=())
+    assert move.run(asked, 0.0).failures == {}
     assert len(tried) == 3
 
 
@@ -249,38 +264,34 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
     own = whole.replace(scope=Scope("orders"), groups=())
     begun = [SimpleNamespace(source=orders), SimpleNamespace(source=bills)]
     noted: list[tuple[Scope, set[str]]] = []
-    move: Any = failovers._Failover.__new__(failovers._Failover)
-    move.link, move._scope, move._target = link("127.0.0.1:1", "127.0.0.1:2", ".*"), own.scope, None
-    move._say = lambda _: None
-    move._ending = SimpleNamespace(
+    ending = ending_of(
+        scope=own.scope,
         end=own,
-        contents=SimpleNamespace(partitions={}, leases=(), tasks={}),
         standing=LinkDirectives({each.key: each for each in (whole, own)}),
         progress=lambda scope=own.scope: {
             each.source: each for each in begun if scope.covers(each.source)
         },
         note_left=lambda *left: noted.append(left),
     )
+    move, asked = move_of(ending), own.replace(done=False)
     assert set(move.look().failures) == {"both", "one"}, "nothing is tried without a yes"
-    again = move.run(None, 0.0)
+    again = move.run(asked, 0.0)
     assert (again.changed, again.failures) == (False, {})
     assert there == {"both": {orders}, "one": {orders}, "other": set()}
     assert noted == [(THE_LINK, {"both", "other"})]
 
 
-def test_heartbeats_are_no_loss() -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_heartbeats_are_no_loss(monkeypatch: pytest.MonkeyPatch, *, alone: bool) -> None:
     """One is always on its way, and would make an RPO where nothing is missing."""
     beat = ONE.replace(topic="heartbeats", position=49)
-    move: Any = failovers._Failover.__new__(failovers._Failover)
-    move.link = link("127.0.0.1:1", "127.0.0.1:2", ".*")
-    contents = SimpleNamespace(tasks={})
-    move._ending = SimpleNamespace(
-        contents=contents, progress=lambda: {each.source: each for each in (ONE, beat)}
-    )
-    ends = {ONE.source: 50, beat.source: 50}
-    assert [each.topic for each in move._known(SourceAnswer(ends=ends))["topics"]] == ["orders"]
-    move._ending = SimpleNamespace(contents=contents, progress=lambda: {beat.source: beat})
-    assert [each.topic for each in move._known(SourceAnswer(ends=ends))["topics"]] == ["heartbeats"]
+    begun = {each.source: each for each in ([beat] if alone else [ONE, beat])}
+    answer = SourceAnswer(ends={ONE.source: 50, beat.source: 50})
+    monkeypatch.setattr(missing, "look", lambda *_: answer)
+    nothing = last_groups.RememberedGroups(places=(), plan=CommitPlan(commits={}, left_out=()))
+    monkeypatch.setattr(last_groups, "remembered", lambda *_: nothing)
+    found = move_of(ending_of(progress=lambda _=None: begun)).look()
+    assert [each.topic for each in found.topics] == ["heartbeats" if alone else "orders"]
 
 
 class Side:
@@ -398,7 +409,11 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
 
     class Move:
-        def __init__(self, each: LinkSettings, *_: object) -> None:
+        @classmethod
+        def open(cls, each: LinkSettings, *_: object) -> Move:
+            return cls(each)
+
+        def __init__(self, each: LinkSettings) -> None:
             self.link, self.has_begun = each, each.name != "A->C"
 
         def run(self, *_: object) -> FailedOver:
@@ -415,7 +430,7 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(failovers, "clusters", lambda: nullcontext(connect))
     contents = ProgressContents(partitions={TopicPartition("orders", 0): ONE})
     log = SimpleNamespace(look=lambda: None, directives=LinkDirectives())
-    monkeypatch.setattr(failovers, "_Failover", Move)
+    monkeypatch.setattr(failovers, "LinkFailover", Move)
     monkeypatch.setattr(
         scopes,
         "ProgressTopic",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.config import LinkSettings
+from causeway.control import topics
 from causeway.errors import ConfigError, ConflictError, PartitionsFailedError
 from causeway.link_topics import (
     THE_LINK,
@@ -17,6 +18,7 @@ from causeway.link_topics import (
     DirectivePlan,
     EndDirective,
     LinkDirectives,
+    ProgressContents,
     Scope,
     WrittenDirectives,
 )
@@ -24,7 +26,7 @@ from causeway.model import State, TopicPartition
 from causeway.operate.failover import Promoted, last_groups
 from causeway.operate.failover import promotion as promoting
 from causeway.operate.failover.ending import Ending, wish
-from causeway.operate.failover.promotion import _Promotion
+from causeway.operate.failover.promotion import LinkPromotion, lagging_partitions, refusal
 from causeway.operate.failover.results import LaggingPartition
 from tests.harness.daemon import link
 from tests.harness.directives import replace_writes
@@ -40,7 +42,11 @@ def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.Mon
     nothing: set[str] = set()
 
     class Move:
-        def __init__(self, each: LinkSettings, *_: object, **__: object) -> None:
+        @classmethod
+        def open(cls, each: LinkSettings, *_: object, **__: object) -> Move:
+            return cls(each)
+
+        def __init__(self, each: LinkSettings) -> None:
             self._name = each.name
             self.mirrors_nothing = each.name in nothing
 
@@ -58,7 +64,7 @@ def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(promoting, "clusters", lambda: nullcontext(None))
     monkeypatch.setattr(promoting, "choose", lambda settings, *_: settings.links)
-    monkeypatch.setattr(promoting, "_Promotion", Move)
+    monkeypatch.setattr(promoting, "LinkPromotion", Move)
     with pytest.raises(PartitionsFailedError, match=r"C->B: promoted by now; try again"):
         promoting.promote(settings_of("C->B", "A->B"))
     with pytest.raises(PartitionsFailedError, match=r"lags \(try again"):
@@ -77,26 +83,46 @@ def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.Mon
 def test_nothing_may_come_before_or_while_groups_are_placed(
     monkeypatch: pytest.MonkeyPatch, looks: list[tuple[LaggingPartition, ...]]
 ) -> None:
-    left = [*looks, *([()] if looks == [()] else [])]
-    ending = SimpleNamespace(read_on=lambda: None, progress=dict, contents=None)
+    """`looks`: what lags, look by look, once the mirror is held."""
+    left = [(), *looks]
+    begun = row().progress.replace(position=11, state=State.PROMOTING)
+
+    def log_ends(places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        lagging = left.pop(0) if left else ()
+        return dict.fromkeys(places, 12 if lagging else 11)
+
+    admin = SimpleNamespace(log_ends=log_ends)
+    mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*")
+    finished: list[State] = []
+    ending = SimpleNamespace(
+        link=mirror,
+        scope=Scope("orders"),
+        say=lambda _: None,
+        end=None,
+        driver=None,
+        standing=LinkDirectives(),
+        contents=ProgressContents(partitions={AT: begun}),
+        progress=dict,
+        read_on=lambda: None,
+        holding=lambda _: nullcontext(),
+        begin=lambda *_: None,
+        cuts=dict,
+        finish=lambda how, *_, **__: finished.append(how),
+    )
+    topic = SimpleNamespace(source="orders", partitions=1)
+    monkeypatch.setattr(topics, "observe", lambda *_: None)
+    monkeypatch.setattr(topics, "plan", lambda *_: SimpleNamespace(mirrored=(topic,)))
     monkeypatch.setattr(last_groups, "sync", lambda *_: ())
-    promotion: Any = _Promotion.__new__(_Promotion)
-    fields = {
-        "_link": link("127.0.0.1:1", "127.0.0.1:2", ".*"),
-        "_scope": Scope("orders"),
-        "_sides": None,
-        "_ending": ending,
-        "_say": lambda _: None,
-        "_mirrored": dict,
-        "_lagging": lambda _: left.pop(0),
-    }
-    for name, value in fields.items():
-        setattr(promotion, name, value)
+    sides: Any = SimpleNamespace(source_admin=admin, target_admin=None)
+    promotion = LinkPromotion(cast(Any, ending), sides)
+    asked = wish(State.PROMOTING, Scope("orders"), "anna@ops", None)
     if looks == [()]:
-        assert promotion._prove() == ((), {})
+        assert promotion.run(asked, 0.0).changed
+        assert finished == [State.PROMOTED, State.PROMOTED]
         return
-    with pytest.raises(PartitionsFailedError, match="mirrored up to 10 of 11"):
-        promotion._prove()
+    with pytest.raises(PartitionsFailedError, match="mirrored up to 11 of 12"):
+        promotion.run(asked, 0.0)
+    assert finished == []
 
 
 class Log:
@@ -191,18 +217,14 @@ def test_who_pauses_what_lags_is_said(*, by_file: bool) -> None:
     begun = row().progress.replace(position=10, state=State.PAUSED, reason=anna)
     file = {"records_paused": True, "places": {"causeway.paused": "mirror.yaml:7"}}
     mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*", more=file if by_file else {})
-    promotion: Any = _Promotion.__new__(_Promotion)
-    promotion._link = mirror
-    admin = SimpleNamespace(log_ends=lambda places: dict.fromkeys(places, 11))
-    promotion._sides = SimpleNamespace(source_admin=admin)
-    promotion._ending = SimpleNamespace(contents=SimpleNamespace(partitions={AT: begun}))
     orders = SimpleNamespace(source="orders", partitions=2)
-    lagging = promotion._lagging({"orders": orders})
+    ends = dict.fromkeys([AT, TopicPartition("orders", 1)], 11)
+    lagging = lagging_partitions(mirror, cast(Any, [orders]), ends, {AT: begun})
     file_says = "paused by the file: mirror.yaml:7"
     assert [str(each) for each in lagging] == [
         f"orders-0: mirrored up to 10 of 11, {file_says if by_file else anna}",
         f"orders-1: not begun{f', {file_says}' if by_file else ''}",
     ]
-    refused = promoting._refusal(mirror, Scope("orders"), lagging)
+    refused = refusal(mirror, Scope("orders"), lagging)
     assert str(refused.remedy).startswith("take the pause back, let it catch up, and try again")
-    assert "stop the producers" in str(promoting._refusal(mirror, THE_LINK, (LATE,)).remedy)
+    assert "stop the producers" in str(refusal(mirror, THE_LINK, (LATE,)).remedy)

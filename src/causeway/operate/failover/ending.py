@@ -84,7 +84,7 @@ class Ending:
         self.target = connect(link.target_admin)
         self._connect = connect
         self._lease_s = lease_s
-        self._say = say
+        self.say = say
         self._run = uuid.uuid4().hex
         self._writing = threading.Lock()  # two writers of one process would fence each other
         self._progress = ProgressTopic(self.target, link.progress_topic)
@@ -131,7 +131,7 @@ class Ending:
         if wish.how is State.PROMOTING:
             mine = wish.replace(until=_hold_until(), run=self._run)
         written = self._write(decide)
-        self._say(f"{self.link.name}: waiting until no lane writes to the mirror")
+        self.say(f"{self.link.name}: waiting until no lane writes to the mirror")
         if not self._await_word(written, wait_s):
             self._take_lead(written.topic_id)
         return bool(written.plan.changes)
@@ -187,7 +187,7 @@ class Ending:
             yield
         except (CausewayError, KeyboardInterrupt) as error:
             over.set()
-            self._say(f"{self.link.name}: taking the promotion back")
+            self.say(f"{self.link.name}: taking the promotion back")
             interrupted = isinstance(error, KeyboardInterrupt)
             with suppress(CausewayError):  # then the leading driver does so
                 decide = partial(withdraw_promotion, scope=self.scope, run=self._run)
@@ -246,7 +246,7 @@ class Ending:
         leadership = Leadership(
             self._connect(self.link.target), self.target, self.link, self._lease_s
         )
-        self._say(f"{self.link.name}: taking the lead, as no driver says that its lanes have ended")
+        self.say(f"{self.link.name}: taking the lead, as no driver says that its lanes have ended")
         stop = threading.Event()
         longest = max((lease.lease_s for lease in self.contents.leases), default=self._lease_s)
         timer = threading.Timer(_LEASES * longest, stop.set)
@@ -278,7 +278,7 @@ class Ending:
     def _await_stillness(self, leadership: Leadership) -> None:
         """Until no lane of an earlier leader has a lease, and none has sent without one."""
         while (left := leadership.alone_in_s) > 0:
-            self._say(f"{self.link.name}: the leases of its lanes end in {left:.0f} s")
+            self.say(f"{self.link.name}: the leases of its lanes end in {left:.0f} s")
             time.sleep(min(left, 1.0))
             if leadership.renewal_due:
                 leadership.renew()
@@ -356,7 +356,7 @@ class Ending:
             return end, end == known
         if outlet.producer_id < 0:
             return end, False  # nothing tells whose a record is
-        self._say(f"{self.link.name}: looking through what {outlet.at} got last")
+        self.say(f"{self.link.name}: looking through what {outlet.at} got last")
         mine = known
         try:
             for raw in log_reader.raw_batches(self.target, outlet.at, known, end):

@@ -64,33 +64,35 @@ def failback(
         if len(chosen) != 1:
             names = ", ".join(each.name for each in chosen)
             raise ConfigError("fail back", names, "which one?", remedy="--link 'A->B'")
-        move = _Failback(settings, chosen[0], Scope(topic), connect, say, dry_run=dry_run)
-        move.who, move.why = (who or current_user())[:MOST_TEXT], reason
+        ending = Ending(chosen[0], Scope(topic), connect, settings.run.lease_s, say)
+        who = (who or current_user())[:MOST_TEXT]
+        move = LinkFailback(settings, ending, connect, who, reason, dry_run=dry_run)
         keep = Keep(path=save, topic=save_topic, drop=drop)
         return move.run(keep, create=create_topics, turn_round=turn_round, wait_s=wait_s)
 
 
-class _Failback:
-    who: str
-    why: str | None
+class LinkFailback:
+    """The failback of one link."""
 
     def __init__(
         self,
         settings: Settings,
-        link: LinkSettings,
-        scope: Scope,
+        ending: Ending,
         connect: Connect,
-        say: Say,
+        who: str,
+        why: str | None = None,
         *,
-        dry_run: bool,
+        dry_run: bool = False,
     ) -> None:
+        link = ending.link
+        self.who, self.why = who, why
         self._settings = settings
         self._link = link
-        self._scope = scope
+        self._scope = ending.scope
         self._connect = connect
-        self._say = say
+        self._say = ending.say
         self._dry_run = dry_run
-        self._ending = Ending(link, scope, connect, settings.run.lease_s, say)
+        self._ending = ending
         self._sides = Sides(
             source=connect(link.source),
             target=connect(link.target),

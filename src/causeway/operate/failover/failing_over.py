@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from causeway.cluster import AclBinding, Connect, clusters, parallel
+from causeway.cluster import AclBinding, Cluster, Connect, clusters, parallel
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import acls
 from causeway.errors import CausewayError, ConfigError
@@ -66,7 +66,7 @@ def failover(
         )
         who, scope = (who or current_user())[:MOST_TEXT], Scope(topic)
         moves = [
-            _Failover(
+            LinkFailover.open(
                 each,
                 scope,
                 connect,
@@ -150,25 +150,38 @@ def _hurried_client(client: ClientSettings) -> ClientSettings:
     )
 
 
-class _Failover:
+class LinkFailover:
+    """The failover of one link."""
+
     def __init__(
         self,
+        ending: Ending,
+        source: Cluster,
+        silent: Callable[[], CausewayError | None] = lambda: None,
+    ) -> None:
+        """`silent`: why the source does not answer, None if it does; may wait for the answer."""
+        self.link = ending.link
+        self._scope = ending.scope
+        self._say = ending.say
+        self._silent = silent
+        self._source = source
+        self._target = ending.target
+        self._ending = ending
+
+    @classmethod
+    def open(
+        cls,
         link: LinkSettings,
         scope: Scope,
         connect: Connect,
         lease_s: float,
         say: Say,
         silent: Callable[[], CausewayError | None] = lambda: None,
-    ) -> None:
-        """`silent`: why its source does not answer, None if it does; may wait until it is known."""
+    ) -> LinkFailover:
+        """Raises CausewayError; ConfigError if both clusters write the link's topics."""
         refuse_mingled(link)
-        self.link = link
-        self._scope = scope
-        self._say = say
-        self._silent = silent
-        self._connect = connect
-        self._target = connect(link.target_admin)
-        self._ending = Ending(link, scope, connect, lease_s, say)
+        ending = Ending(link, scope, connect, lease_s, say)
+        return cls(ending, connect(link.source_admin), silent)
 
     @property
     def has_begun(self) -> bool:
@@ -301,7 +314,7 @@ class _Failover:
         return missing.look(
             self.link,
             self._scope,
-            self._connect(self.link.source_admin),
+            self._source,
             self._target,
             progress,
             SOURCE_S,

@@ -10,7 +10,7 @@ next call, the leading driver releases the mirror: see Ending.holding.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from causeway.config import LinkSettings, Settings
 from causeway.control import MirroredTopic, acls, collisions, topic_changes, topics
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
-from causeway.link_topics import EndDirective, Scope, cuts_of
+from causeway.link_topics import EndDirective, PartitionProgress, Scope, cuts_of
 from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.directives import MOST_TEXT, WAIT_S, Wanted, choose, current_user
 from causeway.operate.failover import last_groups
@@ -62,7 +62,9 @@ def promote(
         chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "promote")
         who, scope = (who or current_user())[:MOST_TEXT], Scope(topic)
         moves = [
-            _Promotion(each, scope, connect, settings.run.lease_s, say, guard, dry_run=dry_run)
+            LinkPromotion.open(
+                each, scope, connect, settings.run.lease_s, say, guard, dry_run=dry_run
+            )
             for each in chosen
         ]
         if all(each.mirrors_nothing for each in moves):
@@ -82,9 +84,23 @@ def promote(
         return tuple(done)
 
 
-class _Promotion:
+class LinkPromotion:
+    """The promotion of one link."""
+
     def __init__(
-        self,
+        self, ending: Ending, sides: Sides, guard: Guard | None = None, *, dry_run: bool = False
+    ) -> None:
+        self._link = ending.link
+        self._scope = ending.scope
+        self._say = ending.say
+        self._guard = guard
+        self._dry_run = dry_run
+        self._sides = sides
+        self._ending = ending
+
+    @classmethod
+    def open(
+        cls,
         link: LinkSettings,
         scope: Scope,
         connect: Connect,
@@ -93,20 +109,17 @@ class _Promotion:
         guard: Guard | None,
         *,
         dry_run: bool,
-    ) -> None:
+    ) -> LinkPromotion:
+        """Raises CausewayError; ConfigError if both clusters write the link's topics."""
         refuse_mingled(link)
-        self._link = link
-        self._scope = scope
-        self._say = say
-        self._guard = guard
-        self._dry_run = dry_run
-        self._sides = Sides(
+        sides = Sides(
             source=connect(link.source),
             target=connect(link.target),
             source_admin=connect(link.source_admin),
             target_admin=connect(link.target_admin),
         )
-        self._ending = Ending(link, scope, connect, lease_s, say)
+        ending = Ending(link, scope, connect, lease_s, say)
+        return cls(ending, sides, guard, dry_run=dry_run)
 
     def run(self, asked: EndDirective, wait_s: float) -> Promoted:
         ending = self._ending
@@ -122,7 +135,7 @@ class _Promotion:
             if self._dry_run:
                 return self._promoted(changed=False, lagging=lagging, lifted=self._lifts())
             if lagging:
-                raise _refusal(self._link, self._scope, lagging)
+                raise refusal(self._link, self._scope, lagging)
             with ending.holding(wait_s):
                 ending.begin(asked, wait_s, self._guard)
                 groups, ahead = self._prove()
@@ -199,7 +212,7 @@ class _Promotion:
 
     def _refuse_lag(self, mirrored: Mapping[str, MirroredTopic]) -> None:
         if lagging := self._lagging(mirrored):
-            raise _refusal(self._link, self._scope, lagging)
+            raise refusal(self._link, self._scope, lagging)
 
     def _await_nothing(self, wait_s: float) -> tuple[LaggingPartition, ...]:
         deadline = time.monotonic() + wait_s
@@ -229,36 +242,11 @@ class _Promotion:
         }
 
     def _lagging(self, mirrored: Mapping[str, MirroredTopic]) -> tuple[LaggingPartition, ...]:
-        places = [
-            TopicPartition(topic.source, number)
-            for topic in mirrored.values()
-            for number in range(topic.partitions)
-        ]
-        # All that is there, also what an open transaction, or a slow follower, still keeps from
-        # readers.
+        places = _partitions_of(mirrored.values())
+        # All records, also those that an open transaction, or a slow follower, hides from readers.
         ends = self._sides.source_admin.log_ends(places)
-        by_file = topic_changes.why_paused(self._link) if self._link.records_paused else None
-        found = []
-        for at in sorted(places):
-            end, progress = ends[at], self._ending.contents.partitions.get(at)
-            if isinstance(end, CausewayError):
-                found.append(LaggingPartition(at=at, position=None, end=None, reason=str(end)))
-            elif progress is None or not progress.outlets:
-                why = "not begun"
-                found.append(
-                    LaggingPartition(at=at, position=None, end=end, reason=why, paused=by_file)
-                )
-            elif progress.state is State.STOPPED:
-                why = f"stopped: {progress.reason}"
-                found.append(
-                    LaggingPartition(at=at, position=progress.position, end=end, reason=why)
-                )
-            elif progress.position != end:
-                held = by_file or (progress.reason if progress.state is State.PAUSED else None)
-                found.append(
-                    LaggingPartition(at=at, position=progress.position, end=end, paused=held)
-                )
-        return tuple(found)
+        partitions = self._ending.contents.partitions
+        return lagging_partitions(self._link, mirrored.values(), ends, partitions)
 
     def _lifts(self) -> tuple[AclBinding, ...]:
         """What makes the mirrors of the scope read-only."""
@@ -270,7 +258,39 @@ class _Promotion:
         return acls.lifts(self._sides.target_admin.describe_acls(), mirrors, self._link)
 
 
-def _refusal(
+def _partitions_of(topics_: Iterable[MirroredTopic]) -> list[TopicPartition]:
+    return sorted(TopicPartition(t.source, n) for t in topics_ for n in range(t.partitions))
+
+
+def lagging_partitions(
+    link: LinkSettings,
+    mirrored: Iterable[MirroredTopic],
+    ends: Mapping[TopicPartition, int | CausewayError],
+    partitions: Mapping[TopicPartition, PartitionProgress],
+) -> tuple[LaggingPartition, ...]:
+    """The partitions with records left to copy. `ends`: of the source; `partitions`: their
+    progress."""
+    by_file = topic_changes.why_paused(link) if link.records_paused else None
+    found = []
+    for at in _partitions_of(mirrored):
+        end, progress = ends[at], partitions.get(at)
+        if isinstance(end, CausewayError):
+            found.append(LaggingPartition(at=at, position=None, end=None, reason=str(end)))
+        elif progress is None or not progress.outlets:
+            why = "not begun"
+            found.append(
+                LaggingPartition(at=at, position=None, end=end, reason=why, paused=by_file)
+            )
+        elif progress.state is State.STOPPED:
+            why = f"stopped: {progress.reason}"
+            found.append(LaggingPartition(at=at, position=progress.position, end=end, reason=why))
+        elif progress.position != end:
+            held = by_file or (progress.reason if progress.state is State.PAUSED else None)
+            found.append(LaggingPartition(at=at, position=progress.position, end=end, paused=held))
+    return tuple(found)
+
+
+def refusal(
     link: LinkSettings, scope: Scope, lagging: tuple[LaggingPartition, ...]
 ) -> PartitionsFailedError:
     shown = "; ".join(str(each) for each in lagging[:_SHOWN])
