@@ -8,7 +8,7 @@ import pytest
 
 from causeway.cluster import AclBinding, Leader
 from causeway.model import TopicPartition
-from causeway.operate.cutover.observe import Observer
+from causeway.operate.cutover.observe import denied_writes
 
 DENIAL = AclBinding(
     resource_type="TOPIC",
@@ -40,9 +40,7 @@ class Source:
 
 def denied(heard: set[int], leaders: dict[int, int]) -> tuple[bool, bool, bool]:
     source: Any = Source(heard, leaders)
-    observer = Observer.__new__(Observer)
-    observer.source = source
-    found = observer._denied([TopicPartition("orders", 0), TopicPartition("orders", 1)])
+    found = denied_writes(source, [TopicPartition("orders", 0), TopicPartition("orders", 1)])
     return found["orders"]
 
 

@@ -13,7 +13,7 @@ from causeway.control import MirroredTopic, TopicPlan
 from causeway.errors import PartitionsFailedError
 from causeway.link_topics import FenceDirective, LinkDirectives, Scope
 from causeway.operate.cutover import Look, checks
-from causeway.operate.cutover.run import _Run
+from causeway.operate.cutover.run import CutoverRun
 from causeway.operate.cutover.values import Fence
 from tests.harness.daemon import link
 
@@ -37,7 +37,7 @@ def planned(*names: str) -> TopicPlan:
 def refuse(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(checks, "chosen", lambda *_: planned(*names))
     mirror = link("127.0.0.1:1", "127.0.0.1:2", ".*")
-    run: Any = _Run.__new__(_Run)
+    run: Any = CutoverRun.__new__(CutoverRun)
     run._observer = SimpleNamespace(link=mirror, source=None, target=None)
     topics = {"orders": "A.orders"}
     run._refuse_new(Look(at_ms=0, topics=topics, checks=(), places=(), driver=None))
@@ -57,7 +57,7 @@ def fence(*, there: bool, until: int = 2**50) -> Fence:
 
 
 def acting(**fields: Any) -> Any:
-    run: Any = _Run.__new__(_Run)
+    run: Any = CutoverRun.__new__(CutoverRun)
     run._looked = 0.0
     run._rest = lambda: setattr(run, "_in_vain", True)
     for name, value in fields.items():

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from causeway.cluster import log_reader
 from causeway.errors import AuthorizationError
-from causeway.link_topics import THE_LINK, ProgressContents, Scope
 from causeway.model import Pair, TopicPartition
 from causeway.operate.failover import ending
-from causeway.operate.failover.ending import Ending
 from causeway.records import HEADER
 from tests.unit.daemon.test_claims import progress
 
@@ -40,14 +37,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
     return held
 
 
-def cut_of(*partitions: Any, scope: Scope = THE_LINK) -> Any:
-    found = object.__new__(Ending)
-    found.scope = scope
-    found.link = cast(Any, SimpleNamespace(name="A->B"))
-    found.target = cast(Any, None)
-    found.contents = ProgressContents(partitions={each.source: each for each in partitions})
-    found.say = lambda _: None
-    return found.cuts()["orders"].points
+def cut_of(*partitions: Any) -> Any:
+    return ending.cuts_at_end(cast(Any, None), partitions, lambda _: None)["orders"].points
 
 
 def test_where_the_progress_knows_of_the_last_record_it_is_exact(log: list[Any]) -> None:

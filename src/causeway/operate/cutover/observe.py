@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from causeway.cluster import AclFilter, Connect, Leader, OffsetAt
+from causeway.cluster import AclFilter, Cluster, Connect, Leader, OffsetAt
 from causeway.config import LinkSettings, Settings, reverse_of
 from causeway.control import Ends, fences, open_transactions
 from causeway.link_topics import (
@@ -226,7 +226,7 @@ class Observer:
         if not records:
             return {}
         over = fences.expired(self.standing, self.driver_ms())
-        everywhere = self._denied({at for at in parts if at.topic in records})
+        everywhere = denied_writes(self.source, {at for at in parts if at.topic in records})
         found = {}
         for topic, record in records.items():
             there, by_all, by_none = everywhere.get(topic, (False, False, False))
@@ -235,23 +235,26 @@ class Observer:
             )
         return found
 
-    def _denied(self, parts: Collection[TopicPartition]) -> dict[str, tuple[bool, bool, bool]]:
-        """By topic: whether some leader of its partitions, whether each, and whether surely none
-        goes by a denial. Each broker is asked for what it goes by itself: it hears of
-        a new rule a moment later."""
-        leaders = self.source.leaders(parts, refresh=True)
-        nodes: defaultdict[str, set[int]] = defaultdict(set)
-        for at, leader in leaders.items():
-            nodes[at.topic].add(leader.node_id if isinstance(leader, Leader) else -1)
-        acls = {
-            node: self.source.describe_acls(_DENIALS, node)
-            for node in {node for some in nodes.values() for node in some if node >= 0}
-        }
-        found = {}
-        for topic, some in nodes.items():
-            denied = [node >= 0 and fences.denies_writes(acls[node], topic) for node in some]
-            found[topic] = any(denied), all(denied), not any(denied) and -1 not in some
-        return found
+
+def denied_writes(
+    source: Cluster, parts: Collection[TopicPartition]
+) -> dict[str, tuple[bool, bool, bool]]:
+    """By topic: whether any leader of its partitions denies writes, whether each does, and
+    whether surely none does. Each broker is asked for its own rules: it gets a new rule a moment
+    later."""
+    leaders = source.leaders(parts, refresh=True)
+    nodes: defaultdict[str, set[int]] = defaultdict(set)
+    for at, leader in leaders.items():
+        nodes[at.topic].add(leader.node_id if isinstance(leader, Leader) else -1)
+    acls = {
+        node: source.describe_acls(_DENIALS, node)
+        for node in {node for some in nodes.values() for node in some if node >= 0}
+    }
+    found = {}
+    for topic, some in nodes.items():
+        denied = [node >= 0 and fences.denies_writes(acls[node], topic) for node in some]
+        found[topic] = any(denied), all(denied), not any(denied) and -1 not in some
+    return found
 
 
 def _offsets(found: Ends) -> dict[TopicPartition, int]:

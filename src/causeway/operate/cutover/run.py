@@ -104,7 +104,7 @@ def cutover(
             )
         stack.enter_context(lock)
         compared = stack.enter_context(memory(chosen, mirrors))
-        run = _Run(
+        run = CutoverRun(
             settings,
             observer,
             lock,
@@ -120,7 +120,7 @@ def cutover(
         return result
 
 
-class _Run:
+class CutoverRun:
     """One call that acts."""
 
     def __init__(

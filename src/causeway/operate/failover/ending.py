@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
-from causeway.cluster import LATEST, Connect, log_reader, offsets_at, value_of
+from causeway.cluster import LATEST, Cluster, Connect, log_reader, offsets_at, value_of
 from causeway.config import LinkSettings
 from causeway.daemon.leadership import Leadership
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, NobodyLeadsError
@@ -313,59 +313,69 @@ class Ending:
     # -- cuts -------------------------------------------------------------------------------------
 
     def cuts(self, without: Collection[str] = ()) -> dict[str, Cut]:
-        """Where the mirror has ended, by topic: its progress may be a second old, the target's log
-        is not. Raises CausewayError where a target partition can't be asked: a cut that lacks it
-        would be none."""
-        progress = {at: each for at, each in self.progress().items() if at.topic not in without}
-        outlets = list(_outlets(progress.values()))
-        ends = offsets_at(self.target, {outlet.at for outlet in outlets}, LATEST)
-        mine: dict[TopicPartition, int] = {}  # several may feed one
-        exact: set[Outlet] = set()
-        for outlet in outlets:
-            at = outlet.at
-            end, surely = self._end_of(outlet, value_of(ends[at]))
-            mine[at] = max(end, mine.get(at, 0))
-            if surely:
-                exact.add(outlet)
-        topics: dict[str, list[CutPoint]] = {}
-        for each in progress.values():
-            topics.setdefault(each.topic, []).append(
-                CutPoint(
-                    partition=each.partition,
-                    source=each.position,
-                    targets=tuple((at, mine[at]) for at in (outlet.at for outlet in each.outlets)),
-                    exact=exact.issuperset(each.outlets),
-                )
-            )
-        firsts = {each.topic: each for each in reversed(progress.values())}
-        return {
-            topic: Cut(
-                target=firsts[topic].outlets[0].topic,
-                source_id=firsts[topic].topic_id,
-                target_id=firsts[topic].outlets[0].topic_id,
-                points=tuple(points),
-            )
-            for topic, points in topics.items()
-        }
+        """See cuts_at_end; `without` these topics."""
+        progress = [each for at, each in self.progress().items() if at.topic not in without]
+        return cuts_at_end(
+            self.target, progress, lambda text: self.say(f"{self.link.name}: {text}")
+        )
 
-    def _end_of(self, outlet: Outlet, end: int) -> tuple[int, bool]:
-        """Behind the last record of ours in a target partition that ends at `end`, and whether the
-        progress knows of that record. What others have written behind it is none of the mirror."""
-        known = outlet.pair.target
-        if end <= known:
-            return end, end == known
-        if outlet.producer_id < 0:
-            return end, False  # nothing tells whose a record is
-        self.say(f"{self.link.name}: looking through what {outlet.at} got last")
-        mine = known
-        try:
-            for raw in log_reader.raw_batches(self.target, outlet.at, known, end):
-                fields = HEADER.unpack_from(raw)
-                if fields[9] == outlet.producer_id:
-                    mine = fields[0] + fields[6] + 1
-        except AuthorizationError:
-            return end, False
-        return mine, mine == known
+
+def cuts_at_end(
+    target: Cluster, progress: Collection[PartitionProgress], say: Say
+) -> dict[str, Cut]:
+    """Where the mirror of `progress` has ended, by topic. The progress may be a second old, so the
+    target's log counts. Raises CausewayError if a target partition cannot be asked: a cut
+    without it would be wrong."""
+    outlets = list(_outlets(progress))
+    ends = offsets_at(target, {outlet.at for outlet in outlets}, LATEST)
+    mine: dict[TopicPartition, int] = {}  # several may feed one
+    exact: set[Outlet] = set()
+    for outlet in outlets:
+        at = outlet.at
+        end, surely = _end_of(target, outlet, value_of(ends[at]), say)
+        mine[at] = max(end, mine.get(at, 0))
+        if surely:
+            exact.add(outlet)
+    topics: dict[str, list[CutPoint]] = {}
+    for each in progress:
+        topics.setdefault(each.topic, []).append(
+            CutPoint(
+                partition=each.partition,
+                source=each.position,
+                targets=tuple((at, mine[at]) for at in (outlet.at for outlet in each.outlets)),
+                exact=exact.issuperset(each.outlets),
+            )
+        )
+    firsts = {each.topic: each for each in reversed(list(progress))}
+    return {
+        topic: Cut(
+            target=firsts[topic].outlets[0].topic,
+            source_id=firsts[topic].topic_id,
+            target_id=firsts[topic].outlets[0].topic_id,
+            points=tuple(points),
+        )
+        for topic, points in topics.items()
+    }
+
+
+def _end_of(target: Cluster, outlet: Outlet, end: int, say: Say) -> tuple[int, bool]:
+    """The offset behind the last mirrored record in a target partition that ends at `end`, and
+    whether the progress knows that record. Later records of others are not the mirror's."""
+    known = outlet.pair.target
+    if end <= known:
+        return end, end == known
+    if outlet.producer_id < 0:
+        return end, False  # nothing tells whose a record is
+    say(f"reading the last records of {outlet.at}")
+    mine = known
+    try:
+        for raw in log_reader.raw_batches(target, outlet.at, known, end):
+            fields = HEADER.unpack_from(raw)
+            if fields[9] == outlet.producer_id:
+                mine = fields[0] + fields[6] + 1
+    except AuthorizationError:
+        return end, False
+    return mine, mine == known
 
 
 def _outlets(progress: Iterable[PartitionProgress]) -> Iterator[Outlet]:
