@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from types import SimpleNamespace
-
 import pytest
 
-from causeway.control import DENY_WRITE, FencePlan, fences
-from causeway.link_topics import Directive, LeaseRecord, LinkDirectives
-from causeway.operate.cutover import Look
+from causeway.control import fences
+from causeway.link_topics import LeaseRecord, LinkDirectives
+from causeway.operate.cutover import CutoverEnd
 from causeway.operate.cutover.observe import DriverClock
-from tests.unit.operate.test_cutover_run import acting
+from tests.unit.operate.test_cutover_plan import look
+from tests.unit.operate.test_cutover_run import ENDED, Clusters, made, run_to_end
+
+__all__ = ["made"]  # a fixture that each test has
 
 NOW = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -72,36 +72,17 @@ def test_another_driver_has_another_clock() -> None:
     assert not clock.is_known
 
 
-def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_who_lifts_it(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_the_driver_that_lifts_it(
+    monkeypatch: pytest.MonkeyPatch, made: list[FenceDirective]
 ) -> None:
     """The driver's clock is an hour ahead: by this machine's it would have been over at once."""
-    made: list[Directive] = []
-    plan = FencePlan(acls={"orders": (DENY_WRITE,)}, problems={})
-    monkeypatch.setattr("causeway.operate.cutover.checks.plan_fence", lambda *_: plan)
-    monkeypatch.setattr(fences, "set_up", lambda *given: made.extend(given[3]))
     monkeypatch.setattr("time.time", lambda: NOW / 1000)
-    observer = SimpleNamespace(
-        source=None,
-        target=None,
-        link=None,
-        sharers=(),
-        knows_clock=False,
-        driver_ms=lambda: NOW + HOUR_MS,
-    )
-    run = acting(
-        _observer=observer,
-        _lock=SimpleNamespace(writing=nullcontext),
-        _wishes=SimpleNamespace(fence_for_s=300.0),
-        _who="me",
-        _fenced=set(),
-    )
-    seen = Look(at_ms=NOW, topics={"orders": "A.orders"}, checks=(), places=(), driver="host-1")
-
-    run._fence(seen)
-    assert not made
-    observer.knows_clock = True
-    run._fence(seen)
+    first = look()
+    waiting = Clusters(first, ahead_ms=HOUR_MS)
+    waiting.knows_clock = False
+    assert run_to_end(waiting, first).end is CutoverEnd.TIMEOUT
+    assert not made, "the clock is not known yet"
+    assert run_to_end(Clusters(first, ENDED, ahead_ms=HOUR_MS), first).end is CutoverEnd.DONE
 
     (fence,) = made
     standing = LinkDirectives({fence.key: fence})
