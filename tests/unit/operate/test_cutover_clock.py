@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from causeway.control import fences
-from causeway.link_topics import LeaseRecord, LinkDirectives
+from causeway.link_topics import FenceDirective, LeaseRecord, LinkDirectives
 from causeway.operate.cutover import CutoverEnd
 from causeway.operate.cutover.observe import DriverClock
 from tests.unit.operate.test_cutover_plan import look
