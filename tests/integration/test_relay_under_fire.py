@@ -949,7 +949,7 @@ def test_a_topic_made_anew_stops_its_mirror(ground: Ground, prefix: str, side: s
         tools.create_topic(topic, config=FOREVER)
         it.written(200)
 
-        assert f"the {side} topic was deleted and made anew" in it.await_state(State.STOPPED)
+        assert f"the {side} topic was deleted and recreated" in it.await_state(State.STOPPED)
         it.source.produce(other.topic, [b"still here"])
         other.await_mirrored()
         other.assert_same()

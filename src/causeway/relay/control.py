@@ -1,10 +1,10 @@
-"""The control socket between the driver and its lanes, both ends.
+"""Both ends of the control socket between the driver and its lanes.
 
     connection  = 16 random bytes each way, then frames
     frame       = 4-byte big-endian length, Fernet token of (session, number, more, piece)
 
 `session` is the two ends' random bytes and the direction, `number` counts the frames of one
-direction, `more` tells that the message goes on in the next frame. So a frame can be neither read
+direction, `more` says that the message continues in the next frame. So a frame can be neither read
 nor made without the key, nor replayed, in this connection or in another; and frames are small, so
 that nobody without it makes an end hold much. The key is made for each driver process and reaches
 lanes through the environment variable `CAUSEWAY_CONTROL_SECRET`, never through a closure, an
@@ -39,7 +39,7 @@ _LAST, _MORE = b".", b"+"
 _HELLO_TIMEOUT_S = 10.0
 _STRANGERS = 64  # connections that have not proved yet that they have the key
 _ACCEPT_PAUSE_S = 1.0  # after the system had no room for another connection
-_TELL_S = 60.0  # so often it is said that strangers were shut out
+_LOG_S = 60.0  # how often to log that strangers were shut out
 _TO_LANE, _TO_DRIVER = b"l", b"d"
 
 
@@ -221,7 +221,7 @@ class ControlClient(Channel):
 
 class LaneConnection:
     """The driver's end of one lane's connection. `send` may be called from any thread; where the
-    lane is gone it does nothing: `on_closed` tells."""
+    lane is gone it does nothing: `on_closed` is called."""
 
     def __init__(self, channel: Channel, wake: Callable[[], None], peer: str) -> None:
         self._channel = channel
@@ -252,13 +252,9 @@ class ControlServer:
 
     `on_hello(connection)` when a lane has introduced itself, `on_message(connection, message)` for
     each later message, `on_closed(connection)` once for each that said hello. The callbacks run in
-    the server's thread, one at a time, and must not block. Where one raises, the server closes and
-    `failure` holds the exception.
-
-    Whoever reaches the port may connect. Of those that have not proved that they have the key, at
-    most `_STRANGERS` are kept, each for a few seconds, and the oldest goes first: a lane needs
-    milliseconds. That some were shut out stands in the log.
-    """
+    the server's thread, one at a time, and must not block. If one raises, the server closes and
+    `failure` holds the exception. Of connections that have not proved to have the key, it keeps at
+    most `_STRANGERS`, each for a few seconds; it closes the oldest first, and logs that."""
 
     def __init__(
         self,
@@ -285,7 +281,7 @@ class ControlServer:
         self._connections: set[LaneConnection] = set()
         self._closing = False
         self._accept_at: float | None = None  # while the listener rests
-        self._shut_out, self._told_at = 0, -_TELL_S
+        self._shut_out, self._logged_at = 0, -_LOG_S
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
 
@@ -395,9 +391,9 @@ class ControlServer:
     def _tell(self, connection: LaneConnection) -> None:
         self._shut_out += 1
         now = time.monotonic()
-        if now - self._told_at >= _TELL_S:
+        if now - self._logged_at >= _LOG_S:
             _log.warning(
                 "connections without the control key were closed",
                 extra={"number": self._shut_out, "last": connection._peer, "port": self.port},
             )
-            self._shut_out, self._told_at = 0, now
+            self._shut_out, self._logged_at = 0, now

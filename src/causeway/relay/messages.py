@@ -1,11 +1,11 @@
-"""What the driver and its lanes say to each other over the control socket, as JSON objects.
+"""The messages between the driver and its lanes over the control socket, as JSON objects.
 
 Driver to lane: Clusters, StageSpecs, StageEnded, Assign, Revoke, Lease, Lookup, Throttle, Drain.
 Lane to driver: Hello, LaneReport, LookedUp, Drained.
 
 The lease works on the lane's own clock: each LaneReport carries the lane's time, the driver
 echoes it in Lease, and the lane holds its lease until that time plus `lease_s`. A stale answer
-that lay in a socket buffer while the lane was paused therefore never prolongs anything.
+that lay in a socket buffer while the lane was paused therefore never prolongs the lease.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Assignment(_ControlMessage):
         return TopicPartition(self.topic, self.partition)
 
     def is_ours_alone(self, outlet: Outlet) -> bool:
-        """Nobody else has written to it by all we know, nor may now: each offset is a record of
-        ours."""
+        """Whether no other client has written to it, as far as we know, nor may: each offset is a
+        record of ours."""
         return outlet.exclusive and self.sole_writer
 
 
@@ -110,12 +110,12 @@ class Renewed(_ControlMessage, tag="renewed"):
 
 
 class StageSpec(_ControlMessage):
-    """A transform, as a lane needs it. `key` names it and changes with all that decides what comes
-    out of it. What the workers are to know comes from the lane: `secrets`, `registry`
-    (RegistrySettings in JSON's types). `dead_letters`: topic on the source; None: stop. `shortcut`:
-    what treats plain records without Spark, a Shortcut, pickled, in base 64; None: nothing.
-    `late`: its job in Spark begins only with a record that is not plain. `routes`: a pickled
-    Routes in base 64, which says where its records may be led."""
+    """A transform, as a lane needs it. `key` names it and changes with all that decides its
+    results. The workers get from the lane: `secrets`, `registry` (RegistrySettings in JSON's
+    types). `dead_letters`: topic on the source; None: stop. `shortcut`: what treats plain records
+    without Spark, a Shortcut, pickled, in base 64; None: nothing. `late`: its job in Spark begins
+    only with a record that is not plain. `routes`: a pickled Routes in base 64, which says where
+    its records may be led."""
 
     key: str
     name: str
@@ -183,13 +183,13 @@ class Rate(_ControlMessage):
 
 
 class Throttle(_ControlMessage, tag="throttle"):
-    """All that holds from now on; nothing else is throttled."""
+    """All limits that hold from now on."""
 
     rates: tuple[Rate, ...]
 
 
 class Drain(_ControlMessage, tag="drain"):
-    """The lane is to end, once its answers are here."""
+    """The lane must end, once its responses have arrived."""
 
 
 class Hello(_ControlMessage, tag="hello"):
@@ -216,7 +216,7 @@ class Trace(_ControlMessage):
 
 
 class FlowReport(_ControlMessage):
-    """What a lane knows of one partition. Counts are since it was assigned to this lane."""
+    """The state of one flow of a lane. Counts are since it was assigned to this lane."""
 
     link: str
     topic: str
@@ -231,7 +231,7 @@ class FlowReport(_ControlMessage):
     first_unmirrored: int = -1  # ms, of the record at `position`; -1 while unknown
     high_watermark: int = -1  # of the source; beyond `source_end` while a transaction is open
     breaks: tuple[Pair, ...] = ()  # since the last report, for the offset map
-    # Where it went on after its place was looked for, since the last report: the lowest such pair.
+    # The lowest pair from which a recovery has resumed since the last report.
     resumed: Pair | None = None
     newest: tuple[int, int] | None = None  # source and target offset of the newest record
     ages: Spread | None = None  # ms, of each batch's newest record when it was fetched
@@ -287,7 +287,7 @@ class LookedUp(_ControlMessage, tag="looked-up"):
 
 
 class Drained(_ControlMessage, tag="drained"):
-    """The lane's last word: nothing of it is in flight any more."""
+    """The lane's last message: it has no request in flight."""
 
 
 ToLane = (

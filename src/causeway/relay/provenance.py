@@ -1,4 +1,4 @@
-"""Where a record comes from, told by its headers.
+"""Names the source of a record in its headers, and leaves out records by their headers.
 
     provenance     a header names the source; what has been on the target is left out, or (`local`)
                    all that has been mirrored before

@@ -1,4 +1,4 @@
-"""Records whose schemas have other ids on the target: written with those, on the way.
+"""Replaces schema ids in records with the ids that the target's registry has for the same schemas.
 
     0 | id, 4 bytes | data                  key or value: the id is rewritten
     header __value_schema_id: id or GUID    the header is

@@ -1,4 +1,4 @@
-"""What the records of a source partition become for each of its outlets.
+"""The records of a source partition as each of its outlets gets them.
 
 Lanes and recovery agree on it, so that they number the same records alike: a series is a function
 of the source's log, and of what its records go through. Without a treatment or a transform they

@@ -212,7 +212,7 @@ def test_once_its_place_is_found_a_flow_is_not_looked_at_again(
     finding.find((), time.monotonic())
     assert not finding._lost
     flows[0].state = State.RUNNING
-    finding.doubt(flows[0], NeedsRecovery("a new leader", failure=False))
+    finding.start_recovery(flows[0], NeedsRecovery("a new leader", failure=False))
     assert list(finding._lost) == [flows[0]]
     assert flows[0] in touched
 
@@ -275,7 +275,7 @@ def test_the_first_batch_of_each_new_try_is_read(
     flow = _flow("t", None)
     flow.state = State.RUNNING
     assert unread(flow, 0, 1) == [False, True]
-    finding.doubt(flow, NeedsRecovery("the target says that it came damaged"))
+    finding.start_recovery(flow, NeedsRecovery("the target says that it came damaged"))
     finding.find((), time.monotonic() + 60.0)
     _until(helpers, lambda: flow.state is State.RUNNING)
     assert unread(flow, 1, 2) == [False, True]
@@ -307,7 +307,7 @@ def test_the_source_is_asked_for_an_epoch_that_it_has_an_entry_for(
     flow = _flow("t", None)
 
     def place_found() -> int:
-        finding.doubt(flow, NeedsRecovery("it leads no more", failure=False))
+        finding.start_recovery(flow, NeedsRecovery("it leads no more", failure=False))
         finding.find((), time.monotonic())
         _until(helpers, lambda: flow.state is State.RUNNING)
         assert flow.report().leader_epoch == found
@@ -368,7 +368,7 @@ def test_what_the_target_refuses_as_damaged_is_not_passed_over() -> None:
 
     with pytest.raises(NeedsRecovery) as doubt:
         account(flow, outlet, sent, Produced(codes.INVALID_RECORD, -1, -1, "it has no key"), 0)
-    finding.doubt(flow, doubt.value)
+    finding.start_recovery(flow, doubt.value)
 
     assert flow.damage == Damage(0, str(doubt.value), 3)
     assert outlet.pair == Pair(0, 0, 0)
@@ -401,7 +401,7 @@ def test_a_flow_stops_at_what_comes_damaged_again_and_again(
     def meets(start: int) -> None:
         flow.state = State.RUNNING
         before = len(asked)
-        finding.doubt(flow, NeedsRecovery("damaged", damage=Damage(start, "damaged")))
+        finding.start_recovery(flow, NeedsRecovery("damaged", damage=Damage(start, "damaged")))
         finding.find((), time.monotonic() + 60.0)
         _until(helpers, lambda: len(asked) > before and not flow.recovering)
 

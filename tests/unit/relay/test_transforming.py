@@ -81,7 +81,7 @@ class _Lane:
         self.transforming = Transforming(
             cast(Any, self),
             cast(Any, self),
-            doubt=self._doubt,
+            recover=self._start_recovery,
             stop=self._stop,
             settled=self._settle,
         )
@@ -102,7 +102,7 @@ class _Lane:
     def submit(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         self.jobs.append((work, then))
 
-    def _doubt(self, flow: Flow, doubt: NeedsRecovery) -> None:
+    def _start_recovery(self, flow: Flow, doubt: NeedsRecovery) -> None:
         self.doubts.append(doubt)
         flow.recoveries += 1
 

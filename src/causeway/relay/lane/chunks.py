@@ -1,4 +1,4 @@
-"""The chunks that a lane sends through a stage, in order, and which of them kills it.
+"""Sends chunks through a stage in order, and finds the record that ends the stage.
 
     waiting ──► under way ──► answered, and told in the order of sending
        ▲            │

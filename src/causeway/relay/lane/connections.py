@@ -1,7 +1,5 @@
-"""A lane's connections: two a link, source broker and way of reading, more if the broker is far; a
-few a target broker.
-
-Opened by helper threads when the first flow needs them. Flows wait here meanwhile.
+"""A lane's connections: to a source broker two for each link and way of reading, more if the broker
+is far; to a target broker a few. Helper threads open them when the first flow needs them.
 """
 
 from __future__ import annotations
@@ -61,8 +59,10 @@ class Connections:
         # By cluster and node, the least that was measured; of source brokers.
         self._round_trips: dict[tuple[str, int], float] = {}
         self._limits = RequestLimits(self._settings)
-        self._full: set[tuple[str, int]] = set()  # those that took no more connections of us
-        self._instead: dict[TargetKey, TargetKey] = {}  # of what was refused: over which it is sent
+        self._full: set[tuple[str, int]] = set()  # brokers that accepted no more connections
+        self._instead: dict[
+            TargetKey, TargetKey
+        ] = {}  # for a refused connection: the one that is used
 
     @property
     def sources(self) -> list[SourceConnection]:
@@ -74,7 +74,7 @@ class Connections:
 
     @property
     def buffer_bytes(self) -> int:
-        """What the lane may hold."""
+        """The most bytes that the lane may hold."""
         return self._buffer(max(map(self._round_trip, self._sources), default=0.0))
 
     def _buffer(self, round_trip_s: float) -> int:
@@ -97,8 +97,7 @@ class Connections:
 
     @property
     def crowded(self) -> tuple[str, ...]:
-        """The brokers to which there are fewer connections than there should be, as they took no
-        more."""
+        """The brokers with fewer connections than the lane wants, because they accepted no more."""
         brokers = self._full | {(key.cluster, key.node) for key in self._instead}
         return tuple(sorted(f"{self._settings[key].alias} {node}" for key, node in brokers))
 
@@ -111,7 +110,7 @@ class Connections:
         return self._clusters[key]
 
     def expect(self, assignment: Assignment) -> None:
-        """Refuse brokers of other clusters than the assignment names."""
+        """Refuses brokers of other clusters than the assignment names."""
         for key, cluster_id in (
             (assignment.source, assignment.source_cluster),
             (assignment.target, assignment.target_cluster),
@@ -120,7 +119,7 @@ class Connections:
                 self._clusters[key].expect(cluster_id)
 
     def renew(self, message: Renewed) -> None:
-        """Use these settings for new connections. Open connections stay."""
+        """Uses these settings for new connections. Open connections stay."""
         for key, value in message.clusters.items():
             self._settings[key] = settings = from_wire(value)
             self._clusters[key].renew(settings)
@@ -128,7 +127,7 @@ class Connections:
     # -- flows ------------------------------------------------------------------------------------
 
     def attach(self, flow: Flow) -> None:
-        """Begin to fetch `flow` from the broker that leads it, and open what it will need."""
+        """Begins to fetch `flow` from its leader, and opens the connections that it will need."""
         self._read(flow)
         for outlet in flow.outlets:
             limit = self._limits.of(flow.assignment.target, outlet.node)
@@ -138,8 +137,8 @@ class Connections:
                 self._open_target(target_key, flow)
 
     def _read(self, flow: Flow) -> None:
-        """Over the connection that reads the fewest flows. A flow stays with it: what two answered
-        could not be put in order."""
+        """Reads over the connection with the fewest flows. A flow stays with its connection: the
+        responses of two could not be put in order."""
         base = self._source_key(flow)
         count = distance.sessions(self._round_trip(base))
         keys = [replace(base, slot=slot) for slot in range(count)]
@@ -155,16 +154,14 @@ class Connections:
             self._open_source(key, flow)
 
     def _load(self, key: SourceKey) -> int:
-        if key in self._sources:
-            return len(self._sources[key].flows)
-        return len(self._opening.get(key, ()))
+        source = self._sources.get(key)
+        return len(self._opening.get(key, ()) if source is None else source.flows)
 
     def _round_trip(self, key: SourceKey) -> float:
         return self._round_trips.get(key.broker, 0.0)
 
     def _share_out(self, base: SourceKey) -> None:
-        """What may be under way from this broker, among the connections that read from it, of
-        whichever links."""
+        """Shares the bytes in flight from this broker among all connections that read from it."""
         reading = [
             (key, source)
             for key, source in self._sources.items()
@@ -175,7 +172,7 @@ class Connections:
             source.may_answer(min(key.max_bytes, share))
 
     def detach(self, flow: Flow) -> None:
-        """Fetch and send nothing of `flow` any more."""
+        """Fetches and sends nothing more of `flow`."""
         self.fetch_no_more(flow)
         for waiting in self._opening.values():
             waiting.pop(flow, None)
@@ -223,7 +220,7 @@ class Connections:
         def opened(source: SourceConnection, waiting: Iterable[Flow]) -> None:
             broker = key.broker
             if not any(other.broker == broker for other in self._sources):
-                self._full.discard(broker)  # it may have been started anew, and take more
+                self._full.discard(broker)  # it may have been restarted, and accept more
             self._sources[key] = source
             source.connection.share(self._buffers)
             self._watch(source, partial(self._on_source, source))
@@ -252,7 +249,7 @@ class Connections:
         self._open(key, flow, open_it, opened)
 
     def _offer_all(self, key: TargetKey, flows: Iterable[Flow]) -> None:
-        """What these have to send over that connection."""
+        """Offers the batches of these flows to that connection."""
         for flow in flows:
             for outlet in flow.outlets:
                 if outlet.pending and self._target_key(flow, outlet) == key:
@@ -281,20 +278,20 @@ class Connections:
         self._helpers.submit(open_it, then)
 
     def _makes_do(self, refused: SourceKey | TargetKey, waiting: Iterable[Flow]) -> bool:
-        """Whether others serve `waiting` instead: a broker may take only so many of a machine."""
+        """Whether other connections serve `waiting`: a broker may limit those of a machine."""
         if isinstance(refused, SourceKey):
             return self._read_over_fewer(refused, waiting)
         others = [key for key in self._targets if key._replace(slot=refused.slot) == refused]
         if not others:
             return False
-        # Nothing of these flows is under way elsewhere, so that their batches stay in order.
+        # These flows have no batch in flight elsewhere, so their batches stay in order.
         instead = self._instead[refused] = min(others, key=lambda key: key.slot)
         self._offer_all(instead, waiting)
         return True
 
     def _read_over_fewer(self, refused: SourceKey, waiting: Iterable[Flow]) -> bool:
-        """Until all that read from this broker are lost. At first half of them is given back: the
-        driver, and whoever looks for a flow's place, must be able to ask the broker, too."""
+        """Reads over fewer connections until all of them to this broker are lost. At first it
+        closes half of them: the driver and recoveries need connections to the broker, too."""
         broker = refused.broker
         by_base: dict[SourceKey, list[SourceConnection]] = {}
         for key, source in self._sources.items():
@@ -324,7 +321,7 @@ class Connections:
             self._awaited.register(owner.connection, selectors.EVENT_READ)
 
     def watch(self) -> None:
-        """Ask for room to write where something waits to be written, and only there."""
+        """Selects for writing only the connections that have bytes to write."""
         for owner, mask in self._masks.items():
             wanted = selectors.EVENT_READ
             if owner.connection.wants_write:
@@ -335,12 +332,12 @@ class Connections:
                 self._masks[owner] = wanted
 
     def await_source(self, timeout_s: float) -> None:
-        """Sleep until a source broker has sent an answer, or much of one, or time (which is counted
-        in whole milliseconds) has run out."""
+        """Sleeps until a source broker has sent bytes, or `timeout_s` (in whole milliseconds) is
+        over."""
         self._awaited.select(timeout_s)
 
     def timed_out(self, now: float) -> list[Owner]:
-        """The connections whose answer is overdue, and those whose session is about to expire."""
+        """The connections whose response is overdue, or whose session is about to expire."""
         late: list[Owner] = []
         for key, source in self._sources.items():
             patience = self._settings[key.cluster].request_timeout_ms + source.session.max_wait_ms
@@ -359,11 +356,11 @@ class Connections:
     # -- the end ----------------------------------------------------------------------------------
 
     def drop(self, owner: Owner) -> set[Flow]:
-        """Close it; the flows that it leaves in doubt.
+        """Closes it; the flows that need recovery for that.
 
-        With a target's connection these are all flows that write to its broker, idle ones too: it
-        may have been started again, and may remember nothing of their producer ids. Another lane
-        may have written what an idle one is about to send.
+        Of a target's connection these are all flows that write to its broker, idle ones too: the
+        broker may have been restarted, and may have forgotten their producer ids. Another lane may
+        have written the records that an idle flow is about to send.
         """
         if self._masks.pop(owner, None) is None:
             return set()
@@ -377,20 +374,17 @@ class Connections:
         del self._targets[lost]
         attached = {flow for source in self._sources.values() for flow in source.flows.values()}
         attached.update(*self._opening.values())
-        doubtful = owner.abandon() | {
+        affected = owner.abandon() | {
             flow
             for flow in attached
             if any(self._target_key(flow, outlet) == lost for outlet in flow.outlets)
         }
         self._instead = {key: over for key, over in self._instead.items() if over != lost}
-        return doubtful
+        return affected
 
     def abandon_targets(self) -> set[Flow]:
-        """Close every connection to a target; what is queued does not leave."""
-        doubtful: set[Flow] = set()
-        for target in self.targets:
-            doubtful |= self.drop(target)
-        return doubtful
+        """Closes every connection to a target; queued batches are not sent."""
+        return set().union(*map(self.drop, self.targets))
 
     def close(self) -> None:
         for owner in list(self._masks):

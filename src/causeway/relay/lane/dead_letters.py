@@ -1,4 +1,4 @@
-"""Records that a transform refuses, in a topic of the source cluster: nothing of them leaves it.
+"""Writes records that a transform refuses to a topic of the source cluster, which they never leave.
 
 A letter is the record as it was, with where it came from, which transform refused it and why in
 headers that begin with `causeway.`. A lane that dies right after writing one writes it again; its

@@ -1,4 +1,4 @@
-"""A lane's direct worker: one process for all of its transforms, beside Spark.
+"""A lane's direct worker: one process that treats chunks of all its transforms without Spark.
 
     each stage's chunks, by turns ──► direct worker ──ChunkOutcome──► that stage's flows
                                            └──NeedsSpark──► from now on its chunks go to Spark

@@ -1,8 +1,8 @@
-"""The state of one source partition on a lane, and of each target partition it feeds.
+"""The state of one source partition on a lane.
 
                assign
                  │
-           ┌─ RECOVERING ◄───────────┐  any doubt: a lost connection with unanswered batches,
+           ┌─ RECOVERING ◄───────────┐  needs recovery: a lost connection with unanswered batches,
 retriable  │     │ found its place   │  a refused sequence, a time-out, a new leader
 error,     ▼     ▼                   │
 back-off FAILED RUNNING ─────────────┘
@@ -166,7 +166,7 @@ class Flow:
     relayed_epoch: int  # of the last acknowledged batch
     state: State = State.RECOVERING
     reason: str | None = None
-    diverging: Diverging | None = None  # since its place was found
+    diverging: Diverging | None = None  # since its last recovery
     lacks: Diverging | None = None  # the source leader's answer before that, if it still leads
     damage: Damage | None = None  # the last batch that could not be mirrored
     damaged_times: int = 0  # how often in a row
@@ -176,11 +176,11 @@ class Flow:
     led_at: float = 0.0  # when that was last confirmed, monotonic
     answer_bytes: int = PARTITION_BYTES  # the most of it in one answer of its source
     source_end: int = UNKNOWN
-    end_before: int = UNKNOWN  # the source's, when our place was found: no lane before read more
+    end_before: int = UNKNOWN  # the source's at the last recovery: no lane before read more
     high_watermark: int = UNKNOWN  # of the source
-    # The newest time in the last batch that was kept, since its place was found; see `newest`.
+    # The newest time in the last batch that was kept since the last recovery; see `newest`.
     newest_kept: int = UNKNOWN
-    unreadable_at: int = UNKNOWN  # what lies there cannot be kept: it is fetched again when idle
+    unreadable_at: int = UNKNOWN  # the batch there cannot be kept: it is fetched again when idle
     last_timestamp: int = UNKNOWN
     records: int = 0
     bytes: int = 0
@@ -191,19 +191,19 @@ class Flow:
     recoveries: int = 0
     failures: int = 0
     retry_at: float = 0.0
-    # Until then (monotonic) a request may still arrive whose connection is gone; see late.py.
+    # Until then (monotonic) a request may still arrive whose connection is gone; see must_wait.
     late_by: float = 0.0
-    sought_at: float = 0.0  # monotonic: the last look for its place began
+    sought_at: float = 0.0  # monotonic: the last recovery began
     throttled_until: float = 0.0  # monotonic: until then its requests may wait for a quota
     unsettled: bool = True  # batches without an answer may have reached the target
     recovering: bool = False  # a recovery job has it
     leaving: bool = False  # revoked or draining: nothing new is sent
     changed: bool = True
     on_the_way: OnTheWay | None = None  # where records are transformed
-    wants: tuple[OutletWanted, ...] = ()  # outlets that it lacks: it waits for them
+    wants: tuple[OutletWanted, ...] = ()  # missing outlets that it waits for
     treatment: Treatment | None = None  # of its records, before all else
     waits: str | None = None  # for its transform, and since when, if that takes long
-    unprepared: bool = False  # the treatment has to find something out before it goes on
+    unprepared: bool = False  # its treatment has to prepare before it continues
     subject: str = field(init=False)  # for errors
 
     def __post_init__(self) -> None:
@@ -241,7 +241,7 @@ class Flow:
 
     @property
     def idle(self) -> bool:
-        """Nothing fetched waits to be sent, nothing sent waits for its answer."""
+        """Whether no fetched batch waits to be sent, and no sent batch for its response."""
         if self.on_the_way is not None and not self.on_the_way.idle:
             return False
         return not any(outlet.pending or outlet.unanswered for outlet in self.outlets)
@@ -251,8 +251,8 @@ class Flow:
         return sum(outlet.unanswered for outlet in self.outlets)
 
     def leave(self) -> None:
-        """From now on nothing new is sent, and what waits to be sent never will be; but see
-        Relay.let_go for what is transformed."""
+        """From now on nothing is sent, waiting batches included; but see Relay.let_go for
+        transformed ones."""
         self.settle()
         self.leaving = True
 
@@ -268,11 +268,11 @@ class Flow:
         self.waits = waits
 
     def settle(self) -> None:
-        """Move the pairs of a running flow's idle outlets up to where all is with the outlets: what
-        lies between was dropped, so the statement stays true and recovery has less to read.
+        """Moves the pairs of a running flow's idle outlets up to `through`: the records between
+        were dropped, so the pairs stay true, and recovery has less to read.
 
-        Not of one that leaves: its outlets are idle because what they had to send was let go,
-        unless a transform had led it to them. Nor where their requests were given up unanswered.
+        Not of a flow that leaves: its outlets are idle because their batches were dropped, unless
+        they were transformed. Nor if requests were given up without a response.
         """
         if self.state is not State.RUNNING or self.unsettled:
             return
@@ -290,7 +290,7 @@ class Flow:
         if self.idle:
             self.relayed_epoch = self.leader_epoch
         elif moved and self.on_the_way is None:
-            # Recovery relies on it: no pair lies behind a batch of a later epoch.
+            # Recovery relies on this: no pair lies after a batch of a later epoch.
             self.relayed_epoch = max(self.relayed_epoch, self.leader_epoch)
 
     def _first_unmirrored(self, position: int) -> int:

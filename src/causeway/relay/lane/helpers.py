@@ -1,4 +1,4 @@
-"""A few threads for what blocks, so that a lane's loop never does."""
+"""Threads for blocking work, so that a lane's loop never blocks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _STAGE_THREADS = 256
 class Helpers:
     """Work goes to a thread; its result comes back to the loop that calls `finish`.
 
-    What waits for a stage of a transform has threads of its own: a stage that is stuck holds up
-    nobody who needs none.
+    Work that waits for a stage of a transform has threads of its own: a stuck stage delays no other
+    work.
     """
 
     def __init__(self, threads: int) -> None:

@@ -1,4 +1,4 @@
-"""Outlets that have nothing to send, where others write too: their pairs follow the target's end.
+"""Moves the pairs of idle outlets up to the target's end, if other clients write there too.
 
     target  ──T──[others']──[others']──E──►      T: the pair of an outlet that has nothing to send
 

@@ -24,11 +24,11 @@ _Key = tuple[str, int]  # of a cluster, and a broker's node
 
 
 class Leaders:
-    """Not thread-safe; belongs to one lane's loop. `doubt`: called if another broker leads."""
+    """Not thread-safe; belongs to one lane's loop. `recover`: called if another broker leads."""
 
-    def __init__(self, helpers: Helpers, doubt: Callable[[Flow, NeedsRecovery], None]) -> None:
+    def __init__(self, helpers: Helpers, recover: Callable[[Flow, NeedsRecovery], None]) -> None:
         self._helpers = helpers
-        self._doubt = doubt
+        self._recover = recover
         self._look_at = 0.0
 
     def look(self, flows: Iterable[Flow], cluster: Callable[[str], Cluster], now: float) -> None:
@@ -68,7 +68,7 @@ class Leaders:
                 continue
             if flow.state is State.RUNNING and not flow.leaving and _moved(flow, found):
                 reason = f"broker {found.node_id} leads its source partition now"
-                self._doubt(flow, NeedsRecovery(reason, failure=False))
+                self._recover(flow, NeedsRecovery(reason, failure=False))
 
 
 def _moved(flow: Flow, found: Leader) -> bool:

@@ -1,4 +1,4 @@
-"""A lane's lease, and the kernel that ends a lane which would send without it.
+"""A lane's lease, and a timer that ends a lane which would send without it.
 
     look at the lease ── stopped here, for longer than the lease ── send: too late
 
@@ -29,7 +29,8 @@ def clock() -> float:
 
 
 class LeaseGuard:
-    """For the one thread that sends, made in its process: no child inherits its timer."""
+    """For the one thread that sends. Create it in the process that uses it: a forked child does not
+    inherit its timer."""
 
     def __init__(self) -> None:
         self._until = 0.0  # by `clock`
@@ -40,14 +41,14 @@ class LeaseGuard:
             self._timer = _IntervalTimer()
 
     def renew(self, until: float) -> None:
-        """It lasts until then, by `clock`."""
+        """Sets the end of the lease, by `clock`."""
         self._until = until - MARGIN_S
 
     def lasts(self) -> bool:
         return clock() < self._until
 
     def send(self, act: Callable[[], object]) -> None:
-        """Does `act`, where the lease lasts; the process ends (SIGALRM, whose action must be the
+        """Does `act` if the lease lasts; the process ends (SIGALRM, whose action must be the
         default) if the lease ends before `act` has."""
         if not self._timer.arm(self._until):
             return

@@ -58,8 +58,8 @@ class LookupQueue:
 def look_for(
     message: Lookup, assignment: Assignment, series: Series, source: Cluster, target: Cluster
 ) -> Look | None:
-    """What finds the places that `message` asks for; None where `assignment` has no such outlet.
-    It gives up when the driver waits no longer."""
+    """The look-up that `message` asks for; None if `assignment` has no such outlet. It gives up
+    when the driver waits no longer."""
     ids = [outlet.producer_id for outlet in assignment.outlets]
     if message.producer_id not in ids:
         return None

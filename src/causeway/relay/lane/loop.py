@@ -2,8 +2,8 @@
 
     the driver: assign, revoke, lease, drain ──► flows ──► relay.py: brokers ──► reports
 
-The loop never blocks but in `select`: connections are opened and places found by helper threads. A
-lane can be killed at any instant; nothing that it would still have done is needed for correctness.
+The loop blocks in `select` only: helper threads open connections and recover flows. A lane can be
+killed at any instant: correctness never depends on a later action of the lane.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ GOODBYE_S = 5.0  # and how long for the driver to hear that it has ended
 
 
 def run_lane(lane: int, host: str, port: int) -> None:
-    """The whole life of lane number `lane` of the driver that listens at `host`:`port`.
+    """Runs lane number `lane` of the driver that listens at `host`:`port`, from its start to its
+    end.
 
     Returns after a drain, or when the driver is gone.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as the lease's guard needs it
     keep_freed_memory()
-    gc.freeze()  # what is loaded by now is no garbage; to look through it takes 40 ms
-    gc.set_threshold(10_000, 10, 10)  # batches that wait are none either, and are in no cycle
+    gc.freeze()  # loaded modules are no garbage; a collection of them takes 40 ms
+    gc.set_threshold(10_000, 10, 10)  # nor are waiting batches, which are in no cycle
     secret = os.environ[SECRET_VARIABLE]
     control = ControlClient(host, port, secret)
     try:
@@ -95,7 +96,7 @@ class LaneLoop:
                 if self._relay is not None:
                     self._turn(self._relay, time.monotonic())
         except ConnectionError:
-            pass  # the driver is gone; a successor finds our place in the target's log
+            pass  # the driver is gone; a successor recovers from the target's log
         finally:
             if self._relay is not None:
                 self._relay.close()
@@ -158,7 +159,7 @@ class LaneLoop:
             self._report_soon()  # the driver launches what it lacks
 
     def _leave(self, flow: Flow | None) -> None:
-        """Send nothing new of `flow`; it goes once its answers are here."""
+        """Sends nothing new of `flow`, which goes once its responses have arrived."""
         if flow is not None and not flow.leaving:
             flow.leave()
             self._left = True
@@ -216,11 +217,14 @@ class LaneLoop:
         self._helpers.finish()
 
     def _take_in(self) -> None:
-        """What has happened, or does within a tick. The driver and this lane must hear of each
-        other meanwhile, however much has come to be unpacked at once."""
+        """Handles the events of one tick. However much there is to unpack, the driver and this lane
+        exchange messages meanwhile."""
         events = self._selector.select(self._timeout())
         until = time.monotonic() + TICK_S
-        for key, mask in events:  # of what is closed by now, too: that comes to nothing
+        for (
+            key,
+            mask,
+        ) in events:  # also of connections that were closed meanwhile: their handlers do nothing
             key.data(mask)
             if self._relay is not None and time.monotonic() > until:
                 self._on_control(selectors.EVENT_READ)
@@ -230,7 +234,7 @@ class LaneLoop:
                 until = time.monotonic() + TICK_S
 
     def _timeout(self) -> float:
-        if self._relay is None:  # nothing to report before the driver has said what there is
+        if self._relay is None:  # nothing to report before the driver has sent the clusters
             return TICK_S
         return max(0.0, min(TICK_S, self._report_at - time.monotonic()))
 
@@ -242,7 +246,7 @@ class LaneLoop:
             now >= self._draining_until or len(quiet) == len(leaving)
         ):
             self._end(relay, now)
-        # Whoever revoked them waits for the last one, so one report does.
+        # The driver waits for the last one that it revoked, so one report is enough.
         elif now >= self._report_at or (quiet and len(quiet) == len(leaving)):
             self._report(relay, now)
         self._control.flush()
@@ -254,8 +258,8 @@ class LaneLoop:
         self._report(relay, now)
         self._control.send(Drained())
         self._ended = True
-        # The driver closes once it has read this. Closing first, with its last words unread in
-        # our socket, would reset the connection and could take ours with it.
+        # The driver closes once it has read this. If the lane closed first, with unread bytes in
+        # its socket, it would reset the connection, and its last report could be lost.
         deadline = time.monotonic() + GOODBYE_S
         try:
             while time.monotonic() < deadline:

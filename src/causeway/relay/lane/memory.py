@@ -1,8 +1,8 @@
-"""What a lane's buffer holds, and whether there is room in it for another answer.
+"""Limits the bytes that a lane holds: decides whether there is room for another response.
 
-Batches that wait are views of the answers that they came with, or copies. An answer stays in memory
-as long as one view of it is left, and counts as a whole. Where that takes too much room, the few
-that stay behind of an answer are copied out of it.
+Waiting batches are views of the responses that they came with, or copies. A response stays in
+memory as long as one view is left, and counts as a whole. If that takes too much room, the last few
+batches of a response are copied out.
 """
 
 from __future__ import annotations

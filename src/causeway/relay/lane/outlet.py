@@ -33,9 +33,10 @@ MOST_BREAKS = 64  # between two reports; fewer only make a translation slower
 
 
 class Sent(NamedTuple):
-    """A batch that was sent and not answered yet. `expected`: the base offset it must get where
-    nobody else writes, UNKNOWN elsewhere. `first`, `last`: the source offsets of its first and last
-    record; `next`: of what comes after it; `of_last`: how many the last source record became."""
+    """A batch that was sent and has no response yet. `expected`: the base offset that it must get
+    if no other client writes, else UNKNOWN. `first`, `last`: the source offsets of its first and
+    last record; `next`: of what comes after it; `of_last`: how many the last source record
+    became."""
 
     sequence: int
     records: int
@@ -54,13 +55,13 @@ _sent, _pair = fast_tuple(Sent), fast_tuple(Pair)
 
 
 def is_view(batch: Batch) -> bool:
-    """Whether it lies in the answer that it came with."""
+    """Whether its payload is a view of the response that it came with."""
     return type(batch[0]) is memoryview
 
 
 @dataclass(slots=True, eq=False)
 class OutletState:
-    """What a lane knows of one target partition of a flow.
+    """The state of one target partition of a flow.
 
     `pair` is the newest true statement. `sequence` is the next to send; `end` the target offset it
     should get, while exclusive. Records below source offset `start` are in the target already.
@@ -69,8 +70,8 @@ class OutletState:
     knows our last sequence.
     `pending_bytes`: of the batches that wait, `copied_bytes` of which lie in no answer.
     `breaks`: where the difference of the offsets changed since the last report, both ends of each
-    gap; `straight_to`: up to where it has not changed since. `resumed`: where it went on since the
-    last report after its place was looked for, the lowest such pair. `newest`: source and target
+    gap; `straight_to`: up to where it has not changed since. `resumed`: the lowest pair from which
+    a recovery since the last report has resumed. `newest`: source and target
     offset of the newest record acknowledged, of the first where one became several.
     `as_is_bytes`: batches up to this size go as they are. `most_unpacked`: without compression a
     batch may be no larger, as the target refused a larger one; None: any size.
@@ -101,7 +102,7 @@ class OutletState:
     by_id: tuple[bytes, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        # Looked up for each batch, where `spec`, a message, is slow.
+        # Read for each batch; attributes of `spec`, a message, are slower.
         self.idempotent = self.spec.producer_id >= 0
         self.producer = self.spec.producer_id, self.spec.producer_epoch
         self.by_name = self.spec.topic.encode(), self.spec.partition
@@ -123,7 +124,7 @@ class OutletState:
         return not self.unanswered or now < self.remembered_until or not self.idempotent
 
     def limit(self, most_bytes: int) -> None:
-        """Batches may have so many bytes, as they are sent."""
+        """Sets the most bytes of a batch, as it is sent."""
         self.as_is_bytes = most_bytes if self.most_unpacked is None else 0
 
     def put(self, batch: Batch) -> None:
@@ -149,7 +150,7 @@ class OutletState:
         return batch
 
     def copy_out(self, lies_in: Container[int]) -> None:
-        """What is pending no longer lies in one of these buffers, by `id`."""
+        """Copies pending payloads out of these receive buffers, by `id`."""
         pending = self.pending
         for _ in range(len(pending)):
             batch = pending.popleft()
@@ -164,7 +165,7 @@ class OutletState:
         self.pending_bytes = self.copied_bytes = 0
 
     def sent(self, batch: Batch) -> Sent:
-        """Account for `batch` as sent with the current sequence."""
+        """Accounts for `batch` as sent with the current sequence."""
         payload, codec, _, max_timestamp, records, first, following, leader_epoch, offsets, _ = (
             batch
         )
@@ -211,7 +212,7 @@ class OutletState:
             self._note_breaks(Pair(first, base_offset, start), behind, records)
 
     def resume(self, pair: Pair) -> None:
-        """Its place was looked for, and is at `pair`: what was acknowledged after that is lost."""
+        """Recovery resumes at `pair`: later acknowledged records are lost."""
         self.pair = self.straight_to = pair
         self.breaks = [b for b in self.breaks if b.source <= pair.source]
         if self.resumed is None or pair.source < self.resumed.source:
@@ -232,7 +233,7 @@ class OutletState:
         return self.spec.replace(pair=self.pair, exclusive=self.exclusive)
 
     def trace(self) -> Trace:
-        """What the offset map has to learn since the last report."""
+        """The news for the offset map since the last report."""
         breaks, self.breaks = tuple(self.breaks), []
         resumed, self.resumed = self.resumed, None
         return Trace(breaks=breaks, resumed=resumed, newest=self.newest)

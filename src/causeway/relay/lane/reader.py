@@ -28,8 +28,8 @@ from causeway.wire import (
 
 @dataclass(frozen=True, slots=True)
 class SourceKey:
-    """Links share none: several may read one partition, each at its own place, and a fetch session
-    holds a partition once."""
+    """Links share no connection: several links may read one partition, each at its own position,
+    and a fetch session holds a partition once."""
 
     link: str
     cluster: str
@@ -42,7 +42,7 @@ class SourceKey:
 
     @property
     def base(self) -> SourceKey:
-        """The same for all connections that read alike from that broker."""
+        """The key without its slot: equal for all connections that read alike from that broker."""
         return replace(self, slot=0)
 
     @property
@@ -101,12 +101,12 @@ class SourceConnection:
         return assignment.topic.encode(), assignment.partition
 
     def may_answer(self, most_bytes: int) -> None:
-        """From the next request on an answer holds at most so much."""
+        """Sets the most bytes of a response, from the next request on."""
         self.most_bytes = most_bytes
         self.session.max_bytes = min(self.session.max_bytes, most_bytes)
 
     def held_up(self) -> Iterator[Flow]:
-        """The flows that it has something to read of, as far as is known."""
+        """The flows that have unread records, as far as is known."""
         for flow in self.flows.values():
             if flow.source_end < 0 or flow.position < flow.source_end:
                 yield flow
@@ -116,7 +116,7 @@ class SourceConnection:
         return self._correlation_id is not None
 
     def request(self, allowance: Allowance, now: float) -> None:
-        """Ask for the next records of the flows, as far as allowed, unless an answer is due."""
+        """Fetches the next records of the flows, as far as allowed, unless a response is due."""
         if self._correlation_id is not None:
             if self.connection.wants_write:
                 self.connection.flush()

@@ -1,6 +1,6 @@
-"""A lane's flows in doubt: their places are found by helper threads, and they are relayed again.
+"""Recovers a lane's flows in helper threads, and has them relayed again.
 
-running ──doubt──► recovering ──due: recover (recovery/) in a thread──► running
+running ──needs recovery──► recovering ──due: recover (recovery/) in a thread──► running
                        ▲                                       │
                        └── an error that may pass: back-off ───┴──► stopped: a person decides
 """
@@ -43,9 +43,8 @@ SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as 
 
 
 class _Job(NamedTuple):
-    """What flows share whose places are found together. `stage`: None where nothing is
-    transformed. `unprepared`: the link whose treatment has to find something out before, which may
-    take its time."""
+    """The common properties of flows that are recovered together. `stage`: None without a
+    transform. `unprepared`: the link whose treatment has to prepare first, which may take long."""
 
     source: str
     target: str
@@ -69,44 +68,44 @@ class RecoveryQueue:
         touched: dict[Flow, None],
         on_done: Callable[[], None],
     ) -> None:
-        """What happens to a flow is noted in `touched`. `on_done`: a flow of a bounded run has come
-        to its end."""
+        """Flows that change are added to `touched`. `on_done`: called when a flow of a bounded run
+        has reached its end."""
         self._connections = connections
         self._helpers = helpers
         self._touched = touched
         self._on_done = on_done
         self._under_way: Counter[_Job] = Counter()
-        self._lost: dict[Flow, None] = {}  # whose places are not known
+        self._lost: dict[Flow, None] = {}  # flows that need recovery
 
     def lost(self, flow: Flow) -> None:
-        """Its place has to be found."""
+        """Adds a flow that needs recovery."""
         self._lost[flow] = self._touched[flow] = None
 
-    def doubt(self, flow: Flow, doubt: NeedsRecovery) -> None:
-        """Stop relaying `flow` and find its place anew."""
+    def start_recovery(self, flow: Flow, why: NeedsRecovery) -> None:
+        """Stops relaying `flow`, and recovers it."""
         if flow.state in (State.STOPPED, State.DONE):
             return
-        if doubt.damage is not None:
-            if doubt.damage.to < 0:  # else a refused batch is not answered for: nothing is idle
+        if why.damage is not None:
+            if why.damage.to < 0:  # else a refused batch is not answered for: nothing is idle
                 flow.settle()
-            same = flow.damage is not None and flow.damage.start == doubt.damage.start
+            same = flow.damage is not None and flow.damage.start == why.damage.start
             flow.damaged_times = flow.damaged_times + 1 if same else 1
-            flow.damage = doubt.damage
+            flow.damage = why.damage
         self.pause(flow)
-        flow.unsettled |= doubt.unsettled or flow.unanswered > 0
-        flow.failures += doubt.failure
+        flow.unsettled |= why.unsettled or flow.unanswered > 0
+        flow.failures += why.failure
         flow.recoveries += 1
-        is_lasting = doubt.damage is not None and flow.damaged_times >= DAMAGED_TIMES
+        is_lasting = why.damage is not None and flow.damaged_times >= DAMAGED_TIMES
         waits = flow.failures and not is_lasting
         delay = BACKOFF_S[min(flow.failures, len(BACKOFF_S)) - 1] if waits else 0.0
-        flow.retry_at = max(time.monotonic() + delay, doubt.not_before)
+        flow.retry_at = max(time.monotonic() + delay, why.not_before)
         flow.state = State.FAILED if flow.failures >= SHOWN_AS_FAILED else State.RECOVERING
-        flow.reason = str(doubt)
+        flow.reason = str(why)
         flow.changed = True
         self.lost(flow)
 
     def stop(self, flow: Flow, reason: str) -> None:
-        """For good: only a person's word starts it again."""
+        """Stops the partition: only a person can start it again."""
         self.pause(flow)
         flow.state = State.STOPPED
         flow.reason = reason
@@ -114,7 +113,7 @@ class RecoveryQueue:
         self._touched[flow] = None
 
     def pause(self, flow: Flow) -> None:
-        """Fetch and send nothing more of it."""
+        """Fetches and sends nothing more of it."""
         self._connections.detach(flow)
         for outlet in flow.outlets:
             outlet.drop_pending()
@@ -123,7 +122,7 @@ class RecoveryQueue:
             flow.on_the_way.forget()
 
     def done(self, flow: Flow) -> bool:
-        """Whether a bounded run has copied its share of this partition; then it rests."""
+        """Whether a bounded run has copied its share of this partition; then the flow is done."""
         stop_at = flow.assignment.stop_at
         if stop_at is None or flow.position < stop_at or not flow.idle or flow.leaving:
             return False
@@ -136,7 +135,7 @@ class RecoveryQueue:
         return True
 
     def find(self, transformed: Iterable[Flow], now: float) -> None:
-        """Have the places looked for that are due. `transformed`: flows that have stages."""
+        """Starts the recoveries that are due. `transformed`: flows that have stages."""
         for flow in transformed:
             if flow.on_the_way is not None:
                 self._look_at_stage(flow, flow.on_the_way.stage, now)
@@ -159,12 +158,12 @@ class RecoveryQueue:
                 self._find_together(job, together[at : at + RECOVERED_TOGETHER])
 
     def _look_at_stage(self, flow: Flow, stage: Stage, now: float) -> None:
-        """Shows `flow` as failed while its stage does not come; then its place is found."""
+        """Shows `flow` as failed while its stage does not come; then recovers it."""
         if (why := stage.trouble(now)) is None:
             return
         shown = flow.state in (State.FAILED, State.STOPPED, State.DONE)
         if not (shown or flow.recovering or flow.leaving or flow.wants):
-            self.doubt(flow, NeedsRecovery(why, failure=False))
+            self.start_recovery(flow, NeedsRecovery(why, failure=False))
             flow.state = State.FAILED
 
     def _find_together(self, job: _Job, flows: list[Flow]) -> None:
@@ -203,18 +202,18 @@ class RecoveryQueue:
                 self.stop(flow, str(answer))
             elif isinstance(answer, TooEarlyError):
                 at = answer.not_before
-                self.doubt(
+                self.start_recovery(
                     flow, NeedsRecovery(str(answer), unsettled=True, failure=False, not_before=at)
                 )
             elif isinstance(answer, CausewayError):
-                self.doubt(flow, NeedsRecovery(str(answer)))
+                self.start_recovery(flow, NeedsRecovery(str(answer)))
             else:
                 self._resume(flow, answer)
 
     def _put(self, flow: Flow, places: Sequence[ResumedOutlet]) -> None:
-        """Its outlets stand there."""
+        """Sets the positions of its outlets."""
         for outlet, place in zip(flow.outlets, places, strict=True):
-            # What was appended and never answered counts as relayed, too.
+            # Appended batches without a response count as relayed, too.
             flow.records += max(0, place.end - outlet.pair.target) if outlet.exclusive else 0
             outlet.resume(place.pair)
             outlet.sequence = place.pair.sequence
@@ -259,7 +258,7 @@ def _recover(
 
 
 def _request(flow: Flow) -> RecoveryRequest:
-    """With what the flow knows by now."""
+    """A request with the newest pairs of the flow."""
     outlets = tuple(outlet.report() for outlet in flow.outlets)
     return RecoveryRequest(
         assignment=flow.assignment.replace(outlets=outlets, leader_epoch=flow.relayed_epoch),

@@ -1,8 +1,8 @@
-"""The data path of a lane: its flows' batches, from source brokers to target brokers.
+"""Relays the batches of a lane's flows, from source brokers to target brokers.
 
-    fetch (reader.py) → keep or drop (../source.py) → route → header, send (target.py) → answers
+    fetch (reader.py) → keep (causeway.records) → route → header, send (target.py) → responses
 
-Any doubt about a flow sends it to have its place found anew (places.py).
+A flow whose position in the target is not certain goes through recovery (recovery_queue.py).
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ HELD_BACK_WAIT_MS = 10  # a flow that is held back must not wait for the others'
 # with more than this part of the lane's buffer: where its target is slow, it leaves others room.
 FLOW_BYTES = 8 * 1024 * 1024
 FLOW_SHARE = 4
-LOOK_S = 0.1  # how often it is asked whose answers are overdue
+LOOK_S = 0.1  # how often to look for overdue responses
 _Given = TypeVarTuple("_Given")
 
 
 class Relay:
-    """Not thread-safe; belongs to one lane's loop. `on_done`: a flow of a bounded run has come to
-    its end.
+    """Not thread-safe; belongs to one lane's loop. `on_done`: called when a flow of a bounded run
+    has reached its end.
 
-    What a turn costs depends on the flows to which something happens, not on how many there are.
+    The cost of a turn depends on the number of flows with events, not on the number of flows.
     """
 
     def __init__(
@@ -76,31 +76,31 @@ class Relay:
         )
         self._touched: dict[Flow, None] = {}
         self._transformed: dict[Flow, None] = {}
-        self._places = RecoveryQueue(self._connections, helpers, self._touched, on_done)
+        self._recovery = RecoveryQueue(self._connections, helpers, self._touched, on_done)
         self._idle_pairs = IdlePairs(helpers)
-        self._leaders = Leaders(helpers, self._places.doubt)
+        self._leaders = Leaders(helpers, self._recovery.start_recovery)
         self._throttles = Throttles()
         self._quotas = Quotas(self._touched)
         self._look_at = 0.0
         self._transforming = Transforming(
             self._connections,
             helpers,
-            doubt=self._places.doubt,
-            stop=self._places.stop,
-            settled=self._places.done,
+            recover=self._recovery.start_recovery,
+            stop=self._recovery.stop,
+            settled=self._recovery.done,
         )
 
     def turn(self, flows: Collection[Flow], now: float) -> None:
-        """Whatever can be done for `flows` without waiting."""
+        """Does all for `flows` that needs no waiting."""
         if self._lease.lasts():
-            self._places.find(self._transformed, now)
+            self._recovery.find(self._transformed, now)
         else:
             self._hold(flows)
-        # First what is waited for: the next fetch is answered later than this is sent.
+        # Sends come first: targets wait for them, and a fetch takes longer than a send.
         for target in self._connections.targets:
             self._guard(target, target.send, self._lease, now)
         sources = self._connections.sources
-        if self._throttles:  # or the first one had all that there is for them together
+        if self._throttles:  # else the first one would get all that they share
             random.shuffle(sources)
         for source in sources:
             free = not source.waiting and now >= source.throttled_until
@@ -120,9 +120,8 @@ class Relay:
         self._connections.renew(message)
 
     def rest(self) -> None:
-        """Sleep for as long as nobody lacks anything from us: each target broker that there is
-        something for is at work on what it has. What arrives meanwhile may as well be taken in
-        together, unless there is nothing else to send to one of them after that."""
+        """Sleeps while each target broker that gets records has enough work. The lane handles all
+        that arrives meanwhile in one turn, unless a broker would then have nothing more to do."""
         targets = self._connections.targets
         if any(target.lacks for target in targets):
             return
@@ -137,7 +136,7 @@ class Relay:
 
     @property
     def crowded(self) -> tuple[str, ...]:
-        """Brokers that took fewer connections than there should be."""
+        """Brokers that accepted fewer connections than the lane wants."""
         return self._connections.crowded
 
     @property
@@ -146,9 +145,9 @@ class Relay:
         return self._connections.small_requests
 
     def take_over(self, flow: Flow) -> None:
-        """From whichever lane had it: what that has sent may still arrive."""
+        """Takes over a flow from another lane, whose requests may still arrive."""
         self._connections.expect(flow.assignment)
-        self._places.lost(flow)
+        self._recovery.lost(flow)
         if flow.unsettled:
             patience_s = self._connections.cluster(flow.assignment.target).timeout_s
             flow.late_by = time.monotonic() + patience_s + flow.assignment.throttled_s
@@ -159,10 +158,10 @@ class Relay:
                 flow.on_the_way = OnTheWay(self._stages.get(flow.assignment.transform))
                 self._transformed[flow] = None
         except CausewayError as error:
-            self._places.stop(flow, str(error))
+            self._recovery.stop(flow, str(error))
 
     def forget(self, flow: Flow) -> None:
-        """It is not this lane's any more."""
+        """Forgets a flow that this lane has given up."""
         self._transformed.pop(flow, None)
 
     def close_unused_stages(self) -> None:
@@ -170,7 +169,7 @@ class Relay:
         self._stages.keep(transform for transform in transforms if transform is not None)
 
     def take_touched(self) -> list[Flow]:
-        """Those to which something may have happened since the last call."""
+        """The flows that may have changed since the last call."""
         for flow in self._transformed:
             flow.look_at_wait()
         touched = list(self._touched | self._transformed)
@@ -181,24 +180,24 @@ class Relay:
         self._throttles.set(message.rates, time.monotonic())
 
     def let_go(self, flow: Flow) -> None:
-        """Fetch nothing more of it, and send nothing. What a transform has led to its outlets goes
-        out, so that they all end at one place: there another transform can begin."""
+        """Fetches and sends nothing more of the flow. Transformed records that its outlets have are
+        still sent, so that all outlets end at one position, where another transform can begin."""
         self._throttles.forget(flow)
         if flow.on_the_way is not None and flow.state is State.RUNNING:
             self._connections.fetch_no_more(flow)
             flow.on_the_way.stage.cancel(flow)
             flow.on_the_way.forget()
         else:
-            self._places.pause(flow)
+            self._recovery.pause(flow)
 
     def look_for(self, message: Lookup, flow: Flow) -> Look | None:
-        """What finds the places that `message` asks for, in a helper's thread; None where `flow`
-        has no such outlet."""
+        """The look-up that `message` asks for, for a helper's thread; None if `flow` has no such
+        outlet."""
         cluster, spec = self._connections.cluster, flow.assignment
         return look_for(message, spec, series_of(flow), cluster(spec.source), cluster(spec.target))
 
     def abandon(self) -> None:
-        """Close every connection to a target: what is queued must not leave."""
+        """Closes every connection to a target: queued batches must not be sent."""
         for flow in self._connections.abandon_targets():
             flow.unsettled = True
 
@@ -207,11 +206,13 @@ class Relay:
         self._connections.close()
 
     def _hold(self, flows: Collection[Flow]) -> None:
-        """The lease ran out: a successor may be at work."""
+        """Holds all flows after the lease ran out: a successor may be at work."""
         self.abandon()
         for flow in flows:
             if flow.state is State.RUNNING:
-                self._places.doubt(flow, NeedsRecovery("the lease ran out", failure=False))
+                self._recovery.start_recovery(
+                    flow, NeedsRecovery("the lease ran out", failure=False)
+                )
 
     def _allowance(self, now: float) -> Allowance:
         outboxes = [target.connection.outbox for target in self._connections.targets]
@@ -219,7 +220,7 @@ class Relay:
         room = self._memory.has_room(self._stages.size, self._connections.waiting, outboxes)
         share = buffer_bytes // FLOW_SHARE
         throttles, throttled = self._throttles, bool(self._throttles)
-        full = False  # something waits for its target, which takes no time
+        full = False  # some flow waits for its target, which takes no time
 
         def ask(flow: Flow) -> int:
             nonlocal full
@@ -259,10 +260,10 @@ class Relay:
     def _lose(self, connection: SourceConnection | TargetConnection, reason: str) -> None:
         unsettled = isinstance(connection, TargetConnection)
         for flow in self._connections.drop(connection):
-            self._places.doubt(flow, NeedsRecovery(reason, unsettled=unsettled))
+            self._recovery.start_recovery(flow, NeedsRecovery(reason, unsettled=unsettled))
 
     def _on_failure(self, flow: Flow, reason: str) -> None:
-        self._places.doubt(flow, NeedsRecovery(reason))
+        self._recovery.start_recovery(flow, NeedsRecovery(reason))
 
     # -- what arrives -----------------------------------------------------------------------------
 
@@ -290,17 +291,17 @@ class Relay:
         try:
             kept, touched = responses.take_in(flow, fetched)
         except StopPartition as halt:
-            self._places.stop(flow, str(halt))
+            self._recovery.stop(flow, str(halt))
             return
-        except NeedsRecovery as doubt:
-            self._places.doubt(flow, doubt)
+        except NeedsRecovery as needed:
+            self._recovery.start_recovery(flow, needed)
             return
         for outlet in touched:
             self._connections.offer(flow, outlet)
         if flow.on_the_way is not None:
             self._transforming.send(flow, flow.on_the_way, kept)
         if len(fetched.records) and not touched:
-            self._places.done(flow)
+            self._recovery.done(flow)
 
     def _on_target(self, target: TargetConnection, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
@@ -315,22 +316,22 @@ class Relay:
             told: dict[Flow, None] = {}
             for (flow, outlet, sent), produced in answer:
                 if flow.state is not running:
-                    continue  # in doubt already: recovery reads from the log what became of it
+                    continue  # it needs recovery, which reads the result from the log
                 touched[flow] = None
                 try:
                     account(flow, outlet, sent, produced, now_ms)
-                except NeedsRecovery as doubt:
-                    self._places.doubt(flow, doubt)
+                except NeedsRecovery as needed:
+                    self._recovery.start_recovery(flow, needed)
                 else:
                     if flow.on_the_way is not None or flow.assignment.stop_at is not None:
                         told[flow] = None
-            # Not before all of the answer is accounted for: it may tell of several outlets of a
-            # flow, none of which has anything unanswered any more.
+            # Only after the whole response is accounted for: it may contain several outlets of a
+            # flow, none of which has an unanswered batch by then.
             for flow in told:
                 if flow.state is running:
                     self._transforming.look(flow)
 
 
 def _closed_by_peer(error: Exception) -> bool:
-    """Not where the kernel gave up waiting for it."""
+    """Whether the peer closed the connection; false if the kernel gave up waiting."""
     return isinstance(error, OSError) and error.errno != errno.ETIMEDOUT

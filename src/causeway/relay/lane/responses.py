@@ -28,12 +28,12 @@ from causeway.relay.treatment import TreatmentNotReadyError, topics_of, treat_ke
 from causeway.wire import EpochEnd, Fetched, Produced, codes
 
 
-class NeedsRecovery(Exception):  # noqa: N818 - it is no error, but a turn that a flow takes
-    """It is not known for sure what the target holds of the flow: its place has to be found anew.
+class NeedsRecovery(Exception):  # noqa: N818 - not an error, but a change of the flow's state
+    """The target's content of the flow is not certain: recovery reads it from the log.
 
-    `unsettled`: a batch may have reached the target that nobody told us of. `failure`: it counts as
-    one, so that tries that follow each other wait longer and longer. `not_before` (monotonic): it
-    is looked for then at the earliest. `damage`: a batch that cannot be mirrored while it stays so.
+    `unsettled`: a batch without a response may have reached the target. `failure`: it counts as a
+    failure, so that each further try waits longer. `not_before` (monotonic): the earliest time for
+    the recovery. `damage`: a batch that cannot be mirrored while it is damaged.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class NeedsRecovery(Exception):  # noqa: N818 - it is no error, but a turn that 
 
 
 class StopPartition(Exception):  # noqa: N818
-    """There is no safe way on without a person."""
+    """To continue could lose or double records: a person has to decide."""
 
 
 def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
-    """Accounts for what was fetched of a running flow: what was kept of it, and the outlets that
-    have something new to send (none where it is to be transformed first).
+    """Accounts for a fetch of a running flow: what was kept, and the outlets that have new batches
+    to send (none if the flow has a transform).
 
     Raises NeedsRecovery, StopPartition.
     """
     if fetched.error:
         corrupt = fetched.error == codes.CORRUPT_MESSAGE
-        if corrupt and not flow.idle:  # what lies before it is relayed first
+        if corrupt and not flow.idle:  # earlier records are relayed first
             flow.unreadable_at = flow.position
             return Kept(flow.position), []
         at = flow.assignment.source_partition
@@ -72,7 +72,7 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         reason = str(codes.broker_error(fetched.error, "fetch", place, needs=needs))
         raise NeedsRecovery(reason, damage=Damage(flow.position, reason) if corrupt else None)
     if fetched.diverging is not None:
-        if not flow.idle:  # our place may follow from a batch that is damaged, and not refused yet
+        if not flow.idle:  # the position may follow from a damaged batch that is not refused yet
             flow.unreadable_at = flow.position
             return Kept(flow.position), []
         raise _diverged(flow, fetched.diverging)
@@ -85,11 +85,11 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         return Kept(flow.position), []
     try:
         kept, touched = take(flow, fetched)
-        if kept.position == flow.position:  # an answer that is not empty begins with a whole batch
+        if kept.position == flow.position:  # a response with records begins with a whole batch
             cause = f"the batch at offset {flow.position} is longer than the source's answer"
             raise ProtocolError("read", flow.subject, cause)  # noqa: TRY301
     except CausewayError as error:
-        if not flow.idle:  # what lies before it is relayed first
+        if not flow.idle:  # earlier records are relayed first
             flow.unreadable_at = flow.position
             return Kept(flow.position), []
         if isinstance(error, TooLargeError):
@@ -102,7 +102,7 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         damage = Damage(flow.position, str(error)) if is_damage else None
         raise NeedsRecovery(str(error), damage=damage) from error
     except Exception as error:
-        # What no codec foresaw is one partition's trouble, not that of the whole lane.
+        # An unforeseen error of a codec fails this partition, not the whole lane.
         reason = f"what was fetched at {flow.position} cannot be read: {error!r}"
         damage = Damage(flow.position, reason) if flow.idle else None
         raise NeedsRecovery(reason, damage=damage) from error
@@ -180,7 +180,7 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
         if expected not in (base_offset, UNKNOWN):
             raise NeedsRecovery(
                 f"the target gave offset {base_offset} where {expected} "
-                "was due: somebody else writes to it",
+                "was due: another client writes to it",
                 unsettled=True,
             )
         if base_offset < outlet.pair.target:
@@ -190,11 +190,11 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
                 unsettled=True,
             )
         if append_time != -1 and not outlet.append_times:
-            # Somebody had sent this sequence before; only the log tells what it holds. Or the
-            # target sets the times itself, which the log tells as well.
+            # This sequence was sent before; the log shows what it holds. Or the target sets the
+            # times itself, which the log shows as well.
             raise NeedsRecovery("the target had this batch already", unsettled=True, failure=False)
     outlet.acknowledged(sent, base_offset)
-    # Another outlet may have had newer ones answered before.
+    # Another outlet may have got responses for newer batches before.
     if leader_epoch > flow.relayed_epoch:
         flow.relayed_epoch = leader_epoch
     age = age_ms(newest, now_ms)
@@ -236,7 +236,7 @@ def must_wait(flow: Flow, batches: Iterable[Batch]) -> bool:
 
 
 def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
-    """Put what `fetched` brings to the outlets it is for: what was kept, and those outlets.
+    """Puts the fetched batches into their outlets; what was kept, and those outlets.
 
     As `keep`, it leaves what follows to the next fetch once UNPACKED_BYTES have been unpacked, and
     what cannot be treated or routed, where something before it could. Raises what `keep` does, and
@@ -249,7 +249,7 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     if flow.treatment is not None:
         kept = treat_kept(kept, flow.treatment, topics_of(flow.assignment))
     if flow.on_the_way is not None:
-        return kept, []  # its transform routes
+        return kept, []  # its transform decides on the outlets
     if len(flow.outlets) == 1:
         flow.outlets[0].put_all(kept.batches)
         return kept, flow.outlets if kept.batches else []
@@ -268,8 +268,9 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
 
 
 def _unread(flow: Flow, fetched: Fetched) -> Unread:
-    """Of a flow that looks into nothing, and whose target takes what follows a batch after it only:
-    a producer's sequences see to that. Of big answers alone, whose memory is accounted for."""
+    """Batches are passed on unread only if the flow has no need to read them, and if the target
+    takes each batch only after the one before, which the producer's sequences ensure. Only from
+    large responses, whose memory is accounted for."""
     outlets = flow.outlets
     if (
         fetched.records.readonly
@@ -288,8 +289,7 @@ def _first(kept: Kept, count: int) -> Kept:
 
 
 def route(flow: Flow, batch: Batch) -> list[OutletState]:
-    """Put `batch` to those of several outlets that it is for (see `shares`): which have something
-    new."""
+    """Puts the parts of `batch` into several outlets (see `shares`); those that got a part."""
     outlets = flow.outlets
     parts = [
         None if part is None else from_offset(part, outlet.start)
@@ -304,8 +304,8 @@ def route(flow: Flow, batch: Batch) -> list[OutletState]:
 
 
 def from_offset(batch: Batch, start: int) -> Batch | None:
-    """The records of `batch` from source offset `start` on: an outlet may be further on than the
-    others."""
+    """The records of `batch` from source offset `start` on: outlets may be at different
+    positions."""
     if batch.first >= start:
         return batch
     kept = [

@@ -1,4 +1,4 @@
-"""A lane's end of a stage: a listener, to which the stage's workers connect.
+"""The lane's side of a stage: a listener to which the stage's workers connect.
 
     the driver sees the stage wanted ─► launches it ─► both its workers greet ─► chunks, outcomes
 

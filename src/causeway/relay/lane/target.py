@@ -1,4 +1,4 @@
-"""One connection to a target broker: takes batches from its outlets, sends them, reads answers.
+"""One connection to a target broker: sends the batches of outlets, and reads the responses.
 
 The broker works on one request of a connection at a time. So a request takes a batch from each
 outlet that has one, several requests are in flight, and small neighbours are merged first.
@@ -37,15 +37,15 @@ from causeway.wire import Connection, Part, Produced, produce, round_trip_s
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
-# On one connection: what a broker works on for milliseconds.
+# On one connection: work for a broker for some milliseconds.
 PLENTY_BYTES = 2 * 1024 * 1024
-# So much of small requests, that what a turn costs is shared by many answers.
+# The most bytes of small requests, so that many responses share the cost of a turn.
 SMALL_BYTES = 8 * 1024 * 1024
 PLENTY_REQUESTS = 8  # and at least half of those that may be unanswered
-# Of the time for which the broker has work: so long its answers may wait for each other.
+# The part of the broker's working time for which its responses may wait for each other.
 RESTED = 0.5
-# And no longer than it takes so many bytes: what comes meanwhile waits in the kernel, out of every
-# cache where it is much, while after a rest nothing of the interpreter's is in one.
+# And no longer than it takes so many bytes: what arrives meanwhile waits in the kernel, and if it
+# is much, in no CPU cache.
 RESTED_BYTES = 6 * 1024 * 1024
 FIRST_REST_S = 0.002  # where it is not known yet how fast the broker is
 LEAST_REST_S = 0.0005  # less is not worth it
@@ -135,7 +135,7 @@ class TargetConnection:
 
     @property
     def rest_s(self) -> float:
-        """How long nothing need be done for a broker that has plenty; 0: no time at all."""
+        """How long a broker that has plenty needs no attention; 0: no time at all."""
         if not self._bytes_per_s:
             return FIRST_REST_S
         rest_s = min(RESTED * self._sent_bytes, RESTED_BYTES) / self._bytes_per_s
@@ -143,13 +143,13 @@ class TargetConnection:
 
     @property
     def lacks(self) -> bool:
-        """Something waits to be sent that the broker could be at work on."""
+        """Whether batches wait that the broker could work on."""
         return (bool(self._ready) or self.connection.wants_write) and not self.has_plenty
 
     def send(self, lease: LeaseGuard, now: float) -> None:
-        """Build and send as many requests as may be in flight. Nothing leaves this process once the
-        lease is over, and nothing more is begun once the session ends: it ends without a request
-        in doubt."""
+        """Builds and sends as many requests as may be in flight. Nothing is sent once the lease is
+        over, and no request is begun once the session ends, so that it ends with a response to
+        each."""
         expires_at = self.connection.session_expires_at
         if not self._ready or now < self.throttled_until:
             return
@@ -171,11 +171,11 @@ class TargetConnection:
         return size < UNANSWERED_BYTES
 
     def flush(self, lease: LeaseGuard) -> None:
-        """Send what the socket takes of what is queued, while the lease lasts."""
+        """Sends queued bytes as far as the socket takes them, while the lease lasts."""
         lease.send(self.connection.flush)
 
     def _queue_one(self, now: float) -> bool:
-        """Build one request with a batch of each outlet that may send; False if none may."""
+        """Builds one request with a batch of each outlet that may send; False if none may."""
         stamped: list[tuple[bytes, int, bytes, bytes | memoryview]] = []
         parts: dict[Part, Unanswered] = {}
         size = 0
@@ -307,10 +307,10 @@ class TargetConnection:
         return self.limit.lost(max((request.framed for request in self._requests), default=0))
 
     def abandon(self) -> set[Flow]:
-        """Close without a word; the flows whose batches may or may not have been appended, and
-        those that had some to send. Those batches may still arrive."""
+        """Closes the connection; the flows whose batches may or may not have been appended, and
+        those that had batches to send. Sent batches may still arrive."""
         self.connection.close()
-        doubtful = {flow for outlet, flow in self._ready.items() if outlet.pending}
+        affected = {flow for outlet, flow in self._ready.items() if outlet.pending}
         self._ready.clear()
         # The broker may throttle for each request before it reads the next one.
         throttled_s = self._throttle_s * len(self._requests)
@@ -319,9 +319,9 @@ class TargetConnection:
             for flow, outlet, _ in request.parts.values():
                 outlet.unanswered = 0
                 flow.late_by = max(flow.late_by, late_by)
-                doubtful.add(flow)
+                affected.add(flow)
         self._requests.clear()
-        return doubtful
+        return affected
 
 
 def open_target(

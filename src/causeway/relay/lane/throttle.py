@@ -1,4 +1,4 @@
-"""How fast a lane may read what is throttled: token buckets of a link, or of a topic.
+"""Limits how fast a lane reads throttled topics and links, by token buckets.
 
 Asked once for each partition and fetch request, never for a record. What is asked for is paid in
 advance, and the rest is given back with the answer, so that requests to several brokers together

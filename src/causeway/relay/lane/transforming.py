@@ -1,4 +1,4 @@
-"""Between what is fetched and the outlets, where a transform decides what goes to them.
+"""Sends fetched batches through a transform's stage, and the results to the outlets.
 
 kept batches ─► chunks ─► the stage ─► pieces, in order ─► outlets
                                          │ refused: dead letters, or the flow stops there
@@ -33,23 +33,24 @@ Place = tuple[str, int]  # topic, as on the source, and partition
 
 class Transforming:
     """Not thread-safe; belongs to one lane's loop. `offer`: an outlet has something to send;
-    `doubt`, `stop`: as those of Places; `settled`: the flow may be done."""
+    `recover`, `stop`: as `start_recovery` and `stop` of RecoveryQueue; `settled`: the flow may be
+    done."""
 
     def __init__(
         self,
         connections: Connections,
         helpers: Helpers,
         *,
-        doubt: Callable[[Flow, NeedsRecovery], None],
+        recover: Callable[[Flow, NeedsRecovery], None],
         stop: Callable[[Flow, str], None],
         settled: Callable[[Flow], object],
     ) -> None:
         self._connections = connections
         self._helpers = helpers
-        self._doubt, self._stop, self._settled = doubt, stop, settled
+        self._recover, self._stop, self._settled = recover, stop, settled
 
     def send(self, flow: Flow, on_the_way: OnTheWay, kept: Kept) -> None:
-        """What was `kept` of a fetch goes to the flow's stage."""
+        """Sends what was `kept` of a fetch to the flow's stage."""
         if flow.assignment.finish and flow.assignment.stop_at is not None:
             kept = _up_to(flow.assignment.stop_at, kept)
         if not kept.batches:
@@ -82,7 +83,7 @@ class Transforming:
         self._pass_on(flow, on_the_way)
 
     def _pass_on(self, flow: Flow, on_the_way: OnTheWay) -> None:
-        """Everything that has come back, up to what has to be waited for."""
+        """Passes on all results, up to the first that has to wait."""
         while on_the_way.pieces and not on_the_way.writing and on_the_way.halt is None:
             piece = on_the_way.pieces[0]
             letters = on_the_way.stage.spec.dead_letters
@@ -95,7 +96,7 @@ class Transforming:
         self.look(flow)
 
     def look(self, flow: Flow) -> None:
-        """Something of `flow` was answered: it may have come to its end."""
+        """Ends `flow` if its last batch has a response now."""
         on_the_way = flow.on_the_way
         if on_the_way is not None and on_the_way.halt is not None and _all_sent(flow):
             reason = on_the_way.halt
@@ -116,7 +117,9 @@ class Transforming:
             if flow.recoveries != counted or flow.state is not State.RUNNING or flow.leaving:
                 return  # it will come to this record again
             if answer is not None:
-                self._doubt(flow, NeedsRecovery(f"its dead letters could not be written: {answer}"))
+                self._recover(
+                    flow, NeedsRecovery(f"its dead letters could not be written: {answer}")
+                )
                 return
             on_the_way.writing = False
             on_the_way.take()
@@ -137,13 +140,13 @@ class Transforming:
             flow.wants = wants
             # Unnamed: until the driver has looked at them, names may be anything of a record.
             reason = f"waits for {len(wants)} more target partitions that its transform leads to"
-            self._doubt(flow, NeedsRecovery(reason, failure=False))
+            self._recover(flow, NeedsRecovery(reason, failure=False))
             return False
         batches = [output.batch for output in outputs]
         if must_wait(flow, batches):
             # As arrivals.take_in: a transform may give records a time that is long gone.
             reason = "its transformed records are so old that the target may have forgotten them"
-            self._doubt(
+            self._recover(
                 flow, NeedsRecovery(reason, unsettled=True, failure=False, not_before=flow.late_by)
             )
             return False
@@ -153,7 +156,7 @@ class Transforming:
             try:
                 batch = from_offset(output.batch, outlet.start)
             except CausewayError as error:  # one record became more than can be unpacked again
-                self._doubt(flow, NeedsRecovery(str(error)))
+                self._recover(flow, NeedsRecovery(str(error)))
                 return False
             if batch is not None:
                 outlet.put(batch)

@@ -1,4 +1,4 @@
-"""A stretch of a source's log that cannot be mirrored: its disk or its producer damaged a batch.
+"""Finds the end of damage in a source's log: its disk or its producer damaged a batch.
 
 ──[good]──[damaged]──[good]──►     start: the first offset that cannot be mirrored
           start      to            to: the first one after that which can

@@ -1,4 +1,4 @@
-"""Our records in a target's log: the last one after a pair, and how far back records may be lost.
+"""Finds our records in a target's log: the last one after a pair, or before it if some are lost.
 
 target  ──T────────[ours]──[others']──[ours]──end►      T, q: the pair
           │ sequence q                     ▲

@@ -1,4 +1,4 @@
-"""Where does a flow stand? Read it off the target's log; never guess, never resend blindly.
+"""Finds the position of a flow in the target's log: never guesses, never resends blindly.
 
     source  ──S────────────────────●──────────►      S, T, q: the pair (progress, or newer)
               │ walk `count` records on     ▲        count: from q to the last sequence found
@@ -8,9 +8,9 @@ The last batch in the target's log from T on that bears our producer id says, by
 how many records since S are there. The source is walked that many relayed records on; the last
 one must equal the last one found in the target. A mismatch stops the partition.
 
-Where the source was compacted meanwhile, counting walks too far; then the last source record that
-the target holds too is where we stand. Where the source has deleted what was copied, the last
-record found is looked for in what remains.
+If the source was compacted meanwhile, the count goes too far; then the position is after the last
+source record that the target holds too. If the source has deleted copied records, the last record
+found is searched for in the rest of the log.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Resumption:
     source_end: int
 
 
-_MEND = (
+_REPAIR = (
     "if another replica of the source partition is sound, have it lead, then `causeway restart`; "
 )
 
@@ -80,7 +80,7 @@ class LossError(DivergedError):
             f"the source deleted offsets {loss.start} to {loss.to - 1} before they were mirrored"
             if damage is None
             else f"offsets {loss.start} to {loss.to - 1} cannot be mirrored: {damage}",
-            remedy=("" if damage is None else _MEND)
+            remedy=("" if damage is None else _REPAIR)
             + "`causeway restart --adopt` goes on without them",
         )
 
@@ -88,7 +88,7 @@ class LossError(DivergedError):
 def recover(
     requests: Sequence[RecoveryRequest], source: Cluster, target: Cluster
 ) -> dict[TopicPartition, Resumption | CausewayError]:
-    """Find the place of each request's flow (all of one link). Blocks; keyed by source partition.
+    """Recovers the flow of each request (all of one link). Blocks; keyed by source partition.
 
     A DivergedError needs a person; a LossError does unless the loss may be passed over; any other
     error can be tried again.
@@ -181,10 +181,10 @@ def _find_place(
     """`remembered`: our last sequence by the broker's memory; None if the broker was not asked."""
     try:
         return _count_on(request, outlet, source, end, target, remembered)
-    except ours.PairTooHighError as doubt:
+    except ours.PairTooHighError as error:
         lower = ours.lowered(outlet, end, target)
         if lower is None:
-            raise doubt.otherwise from None
+            raise error.otherwise from None
     assignment = request.assignment
     outlets = tuple(lower if one is outlet else one for one in assignment.outlets)
     request = replace(request, assignment=assignment.replace(outlets=outlets))

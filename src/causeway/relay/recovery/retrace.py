@@ -1,4 +1,4 @@
-"""The source walked again: where a copy that holds so many records since a pair has come to.
+"""Reads the source again: the position of a copy that holds so many records since a pair.
 
     source  ──S──────────●────►        the series since S, counted: the last record copied, which
               0 1 2 … n-1              must be the one that the target ends with

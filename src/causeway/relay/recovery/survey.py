@@ -1,4 +1,4 @@
-"""What both clusters say of the partitions that are to be recovered, asked in bulk."""
+"""Asks both clusters, in bulk, about the partitions to recover."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PartitionLeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What both clusters say of all requests' partitions, asked in bulk."""
+    """The answers of both clusters about the partitions of all requests."""
 
     source_leaders: Mapping[TopicPartition, PartitionLeader | CausewayError]
     target_leaders: Mapping[TopicPartition, PartitionLeader | CausewayError]
@@ -272,7 +272,7 @@ def _leaders(
             leaders[place] = DivergedError(
                 "resume",
                 str(place),
-                f"the {side} topic was deleted and made anew",
+                f"the {side} topic was deleted and recreated",
                 remedy="start with --adopt or --from to mirror the new one",
             )
         elif topic is None or partition is None or topic.error is not None:
