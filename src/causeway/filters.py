@@ -53,7 +53,7 @@ UNMIRRORABLE = frozenset(
 )
 
 
-class Rule(NamedTuple):
+class DecidingRule(NamedTuple):
     """The key of a file that decides on a name, and the pattern of its list; None if no pattern
     matches, or the key has no list."""
 
@@ -69,7 +69,7 @@ class TopicDecision:
     verdict: Verdict
     target_name: str | None
     reason: str
-    rule: Rule | None = None
+    rule: DecidingRule | None = None
     renamed: str | None = None
 
     @property
@@ -113,7 +113,7 @@ def excludes(patterns: Iterable[Pattern], name: str) -> bool:
 
 def by_name(
     name: str, include: Iterable[Pattern], exclude: Iterable[Pattern], key: str
-) -> tuple[Verdict, str, Rule]:
+) -> tuple[Verdict, str, DecidingRule]:
     """Whether `name` is asked for by `include`, the value of `key`, and not by `exclude`: MIRRORED,
     or why not, with a reason for people and the deciding rule. A name without an answer of a
     pattern in time is left out, whichever list has the pattern."""
@@ -123,25 +123,25 @@ def by_name(
             return _undecided(f"{key}.exclude", pattern)
         if answer:
             reason = f"excluded by {key}.exclude pattern {pattern.pattern}"
-            return Verdict.EXCLUDED, reason, Rule(f"{key}.exclude", pattern.pattern)
+            return Verdict.EXCLUDED, reason, DecidingRule(f"{key}.exclude", pattern.pattern)
     undecided = None
     for pattern in include:
         answer = pattern.matches(name)
         if answer:
-            return Verdict.MIRRORED, f"matched by {key}", Rule(key, pattern.pattern)
+            return Verdict.MIRRORED, f"matched by {key}", DecidingRule(key, pattern.pattern)
         if answer is None:
             undecided = pattern
     if undecided is not None:
         return _undecided(key, undecided)
-    return Verdict.NOT_INCLUDED, f"not matched by {key}", Rule(key)
+    return Verdict.NOT_INCLUDED, f"not matched by {key}", DecidingRule(key)
 
 
-def _undecided(key: str, pattern: Pattern) -> tuple[Verdict, str, Rule]:
+def _undecided(key: str, pattern: Pattern) -> tuple[Verdict, str, DecidingRule]:
     reason = (
         f"the {key} pattern {pattern.pattern} takes more than {TIME_LIMIT_S:g} s to match this name"
         " (without look-around, back-references and possessive quantifiers it would take none)"
     )
-    return Verdict.UNDECIDED, reason, Rule(key, pattern.pattern)
+    return Verdict.UNDECIDED, reason, DecidingRule(key, pattern.pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +220,7 @@ def not_begun(way_back: str) -> TopicDecision:
         verdict=Verdict.WAY_BACK,
         target_name=None,
         reason=f"{way_back} is a reverse link: `causeway failback` starts it, at a cut",
-        rule=Rule("causeway.way.back"),
+        rule=DecidingRule("causeway.way.back"),
     )
 
 
@@ -243,7 +243,7 @@ def decide_topic(
     Decides in MirrorMaker 2's order: the filter (or a heartbeats topic), internal topics, cycles.
     A `chosen` topic counts as named by `topics`; an excluded topic stays excluded.
     """
-    rule: Rule | None
+    rule: DecidingRule | None
     verdict, reason, rule = by_name(
         name, () if name in chosen else topics, topics_exclude, "topics"
     )
@@ -251,7 +251,7 @@ def decide_topic(
         verdict, reason, rule = Verdict.MIRRORED, CHOSEN, None
     heartbeats = verdict is not Verdict.MIRRORED and _is_heartbeats(name, policy)
     if heartbeats:
-        rule = Rule(HEARTBEATS_REPLICATION)
+        rule = DecidingRule(HEARTBEATS_REPLICATION)
         if not heartbeats_replication_enabled:
             return _left_out(Verdict.HEARTBEATS_OFF, f"{rule.key} is false", rule)
         reason = "a heartbeats topic"
@@ -276,13 +276,13 @@ def decide_topic(
                 f"its name says it came from {target_alias} ({how}): it would go in a circle",
             )
         if policy.leaves_out(name):
-            by = Rule(POLICY)
+            by = DecidingRule(POLICY)
             return _left_out(Verdict.INTERNAL, f"internal, says {policy.class_name}", by)
         return _named(name, source_alias, target_alias, policy, reason, rule)
     except PolicyFailedError as error:
-        return _left_out(Verdict.POLICY_FAILED, error.cause, Rule(POLICY))
+        return _left_out(Verdict.POLICY_FAILED, error.cause, DecidingRule(POLICY))
     except NoNameError as error:
-        return _left_out(Verdict.UNDECIDED, f"{error.cause} ({error.remedy})", Rule(RENAME))
+        return _left_out(Verdict.UNDECIDED, f"{error.cause} ({error.remedy})", DecidingRule(RENAME))
 
 
 def _is_heartbeats(name: str, policy: ReplicationPolicy) -> bool:
@@ -299,13 +299,13 @@ def _named(
     target_alias: str,
     policy: ReplicationPolicy,
     reason: str,
-    rule: Rule | None,
+    rule: DecidingRule | None,
 ) -> TopicDecision:
     """Of a topic that is to be mirrored. Raises NoNameError."""
     renamed = policy.renamed(name)
     target_name = policy.format_remote_topic(source_alias, name)
     text = None if renamed is None else renamed[1].rule
-    by = Rule(RENAME, text) if text else Rule(POLICY) if policy.custom else None
+    by = DecidingRule(RENAME, text) if text else DecidingRule(POLICY) if policy.custom else None
     if len(target_name) > MAX_TOPIC_LENGTH:
         return _left_out(
             Verdict.NAME_TOO_LONG,
@@ -336,9 +336,9 @@ def _internal(name: str, policy: ReplicationPolicy) -> TopicDecision:
     reason = "an internal topic of Kafka, Connect or a mirror"
     if replace(policy, internal_topics="kafka-4").is_internal_topic(name):
         return _left_out(Verdict.INTERNAL, reason)
-    by = Rule(INTERNAL_TOPICS)
+    by = DecidingRule(INTERNAL_TOPICS)
     return _left_out(Verdict.INTERNAL, f"{reason} by {by.key} = {policy.internal_topics}", by)
 
 
-def _left_out(verdict: Verdict, reason: str, rule: Rule | None = None) -> TopicDecision:
+def _left_out(verdict: Verdict, reason: str, rule: DecidingRule | None = None) -> TopicDecision:
     return TopicDecision(verdict=verdict, target_name=None, reason=reason, rule=rule)

@@ -20,7 +20,7 @@ from causeway.config.values import (
     SECONDS,
     SIDE,
     TEXT,
-    Kind,
+    ValueKind,
     choice,
     whole,
 )
@@ -31,7 +31,7 @@ class Key(NamedTuple):
     """One key of a file. `default`: as a file would have it; None if there is none."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
     default: str | None
     meaning: str
 
@@ -51,7 +51,7 @@ class Keys:
         return frozenset(each.name for each in cls.table().values())
 
 
-def key(name: str, kind: Kind, default: str | float | None, meaning: str) -> Any:
+def key(name: str, kind: ValueKind, default: str | float | None, meaning: str) -> Any:
     """A field of a table. The default is parsed as a file's text would be."""
     text = None if default is None else str(default)
     if isinstance(default, bool):

@@ -71,14 +71,14 @@ def freeze(settings: Any, *names: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """`parse` makes a value of a text. It raises ValueError with the expected form, or ConfigError.
     `schema`: the same values as JSON schema."""
 
     parse: Callable[[str], Any]
     schema: Mapping[str, Any] = field(default_factory=lambda: _STRING)
 
-    def then(self, convert: Callable[[Any], Any]) -> Kind:
+    def then(self, convert: Callable[[Any], Any]) -> ValueKind:
         """A kind that takes the same texts, and converts the parsed value."""
         return replace(self, parse=lambda text: convert(self.parse(text)))
 
@@ -90,7 +90,7 @@ def _boolean(text: str) -> bool:
     raise ValueError("true or false")
 
 
-def whole(low: int, high: int, allowed: int | None = None) -> Kind:
+def whole(low: int, high: int, allowed: int | None = None) -> ValueKind:
     """Whole numbers from `low` to `high`, and the number `allowed`."""
     expected = f"a whole number of at least {low}" if high >= INT_MAX else f"{low} to {high}"
     schema: dict[str, Any] = {"maximum": high, "minimum": low, "type": "integer"}
@@ -107,10 +107,10 @@ def whole(low: int, high: int, allowed: int | None = None) -> Kind:
                 return number
         raise ValueError(expected)
 
-    return Kind(parse, schema)
+    return ValueKind(parse, schema)
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> ValueKind:
     """One of `words`, in any case."""
     quoted = [f"'{word}'" for word in words]
     expected = f"{', '.join(quoted[:-1])} or {quoted[-1]}"
@@ -120,7 +120,7 @@ def choice(*words: str) -> Kind:
             return word
         raise ValueError(expected)
 
-    return Kind(parse, {"type": "string", "enum": list(words)})
+    return ValueKind(parse, {"type": "string", "enum": list(words)})
 
 
 def _principal(text: str) -> str:
@@ -167,21 +167,21 @@ def _address(text: str) -> str:
     raise ValueError("an address such as https://host/path")
 
 
-BOOL = Kind(_boolean, {"type": "boolean"})
+BOOL = ValueKind(_boolean, {"type": "boolean"})
 COUNT = whole(1, INT_MAX)
 SIZE = whole(0, INT_MAX)
 MILLIS = whole(1, LONG_MAX)
 SECONDS = whole(1, LONG_MAX)
 REPLICAS = whole(1, 32767, -1)
-RAW = Kind(str)  # blanks may be a part of the value
-TEXT = Kind(str.strip)
+RAW = ValueKind(str)  # blanks may be a part of the value
+TEXT = ValueKind(str.strip)
 SIDE = choice("source", "target")
 FORMAT = choice("json", "avro", "protobuf", "string", "binary")
-PATTERNS = Kind(compile_patterns)
-LIST = Kind(split_list)
-PRINCIPAL = Kind(_principal)
-TOKEN = Kind(_token).then(Secret)
-HEADER = Kind(_header).then(Secret)
-SECRET = Kind(str).then(Secret)
-PAUSED = Kind(_paused)
-ADDRESS = Kind(_address)
+PATTERNS = ValueKind(compile_patterns)
+LIST = ValueKind(split_list)
+PRINCIPAL = ValueKind(_principal)
+TOKEN = ValueKind(_token).then(Secret)
+HEADER = ValueKind(_header).then(Secret)
+SECRET = ValueKind(str).then(Secret)
+PAUSED = ValueKind(_paused)
+ADDRESS = ValueKind(_address)

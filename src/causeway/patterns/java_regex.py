@@ -50,7 +50,7 @@ def translate(pattern: str, flags: str = "") -> RegexTranslation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _OpenGroup:
     """An open group: the `flags` to go back to at its end, and whether it is `closed` to what
     follows: it only looks, or never gives back what it took."""
 
@@ -60,7 +60,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Translator(Scanner):
-    groups: list[_Group] = field(default_factory=list)
+    groups: list[_OpenGroup] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     captures: int = 0
     linear: bool = True
@@ -164,7 +164,7 @@ class _Translator(Scanner):
             raise self._refuse(f"the group {rest[:4]}… is not known, or not supported")
 
     def _open(self, text: str, length: int, *, closed: bool = False) -> None:
-        self.groups.append(_Group(self.flags, closed))
+        self.groups.append(_OpenGroup(self.flags, closed))
         self._emit(text, length)
 
     def _named_group(self, match: re.Match[str]) -> None:

@@ -291,7 +291,7 @@ def test_what_made_a_mirror_read_only_is_taken_away_and_nothing_else() -> None:
     found = lifts(before | set(added), ["A.orders"], link(READ_ONLY))
     assert found == (acl("DENY", "WRITE", "A.orders"),)
     assert lifts(before | set(added), ["A.orders"], link(BOTH)) == found
-    assert not lifts(before | set(added), ["A.orders"], link(PLAIN)), "the file is empty of it"
+    assert not lifts(before | set(added), ["A.orders"], link(PLAIN)), "the file does not mention it"
     assert not lifts(SecurityDisabled(cluster="B"), ["A.orders"], link(READ_ONLY))
 
 

@@ -16,7 +16,7 @@ from causeway.cluster import GroupListing
 from causeway.config import LinkSettings
 from causeway.control import Commits, LeftOutReason, groups
 from causeway.errors import CausewayError
-from causeway.filters import Rule, Verdict, by_name
+from causeway.filters import DecidingRule, Verdict, by_name
 from causeway.link_topics import PartitionProgress, TaskRecord
 from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
@@ -106,13 +106,13 @@ def explain(link: LinkSettings, group: str, facts: GroupFacts) -> Explanation:
     )
 
 
-def decide(link: LinkSettings, group: str) -> tuple[Verdict, str, Rule]:
+def decide(link: LinkSettings, group: str) -> tuple[Verdict, str, DecidingRule]:
     """What the file's filters say of it."""
     return by_name(group, link.control.groups, link.control.groups_exclude, "groups")
 
 
 def _by_file(
-    link: LinkSettings, group: str, verdict: Verdict, reason: str, rule: Rule
+    link: LinkSettings, group: str, verdict: Verdict, reason: str, rule: DecidingRule
 ) -> _Verdict | None:
     control = link.control
     if verdict is not Verdict.MIRRORED:

@@ -6,13 +6,20 @@ from collections.abc import Iterator, Sequence
 
 from causeway.config import PROVENANCE, SKIP_HEADER, LinkSettings, TransformSettings
 from causeway.errors import ConfigError
-from causeway.filters import POLICY, Rule, TopicDecision, Verdict, compile_patterns, excludes
+from causeway.filters import (
+    POLICY,
+    DecidingRule,
+    TopicDecision,
+    Verdict,
+    compile_patterns,
+    excludes,
+)
 from causeway.operate.explain.values import Fact, FileRule
 from causeway.patterns import Pattern
 from causeway.renames import KEY as RENAME
 
 
-def in_file(link: LinkSettings, rule: Rule | None) -> FileRule | None:
+def in_file(link: LinkSettings, rule: DecidingRule | None) -> FileRule | None:
     """`rule` with its place in the file."""
     if rule is None:
         return None

@@ -284,6 +284,6 @@ def test_what_becomes_of_each_record_names_its_key(tmp_path: Path) -> None:
 
     assert told(one, "each record") == [
         "left out if it has the header x-id (A->B.causeway.skip.header (line 7))",
-        "left out if it has been on B, as its headers tell, else marked as from A"
+        "left out if it has been on B, by its headers, else marked as from A"
         " (causeway.provenance (line 8))",
     ]
