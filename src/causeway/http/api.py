@@ -29,7 +29,6 @@ from causeway.status import (
     rank,
     rules_of,
     shaped,
-    totals,
 )
 
 VERSION = version("causeway")
@@ -305,7 +304,6 @@ def _overview(view: View) -> shapes.Overview:
 
 def _link_of(each: LinkView) -> shapes.Link:
     status = each.status
-    sums = totals(status, each.topics)
     return shaped(
         shapes.Link,
         status,
@@ -315,7 +313,7 @@ def _link_of(each: LinkView) -> shapes.Link:
         problems=len(status.problems),
         tasks_failing=sum(task.reason is not None for task in status.tasks),
         groups=sum(group.followed for group in status.groups),
-        **structs.asdict(sums),
+        **structs.asdict(each.totals),
     )
 
 

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from causeway.daemon.event_log import plain, said
 from causeway.http import shapes
 from causeway.http.views import SharedValue, View
-from causeway.status import totals
 
 _log = logging.getLogger("causeway.http")
 INTERVAL_S: Final = 5.0
@@ -52,7 +51,7 @@ class History:
             points = self._points.setdefault(name, deque(maxlen=_POINTS))
             if points and points[-1].at_ms >= view.now_ms:
                 continue
-            sums = totals(link.status, link.topics)
+            sums = link.totals
             points.append(
                 Point(
                     view.now_ms,

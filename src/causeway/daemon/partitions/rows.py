@@ -291,7 +291,7 @@ class Row:
 
     def status(self, now: float, now_ms: int, silent_since: int | None = None) -> PartitionStatus:
         """At `now` (monotonic), which is `now_ms`; `silent_since`: when the source last answered
-        (ms), None if it answers. Half a second for 100,000 rows on one core."""
+        (ms), None if it answers. 100,000 rows take 0.3 to 0.6 s of CPU."""
         # A lane does not report what did not change, so silence means that nothing moves.
         still = now - self.heard_at > 3.0
         progress, hold = self.progress, self.hold
