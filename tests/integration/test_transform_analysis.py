@@ -405,7 +405,7 @@ def test_what_no_record_can_have_is_refused_record_by_record(session: Any) -> No
         ("SELECT localtimestamp() AS timestamp FROM records", "depends on the time"),
         ("SELECT current_date() AS timestamp FROM records", "depends on the time"),
         ("SELECT 1000 * unix_timestamp() AS timestamp FROM records", "depends on the time"),
-        ("SELECT current_user() AS key FROM records", "by whom"),
+        ("SELECT current_user() AS key FROM records", "and the user"),
         ("SELECT reflect('java.util.UUID', 'randomUUID') AS key FROM records", "another result"),
         (
             "SELECT\n  aes_encrypt(value, secrets.K) AS value FROM records",
