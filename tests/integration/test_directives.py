@@ -267,7 +267,7 @@ def test_two_at_once(source: KafkaTools, target: KafkaTools, prefix: str) -> Non
         return DirectivePlan(changes=((wish.key, wish),))
 
     try:
-        with pytest.raises(ConflictError, match="somebody else"):
+        with pytest.raises(ConflictError, match="concurrent administrative request"):
             write_directives(target_cluster, mirror, amid)
         log = DirectiveLog(target_cluster, mirror.directives_topic)
         log.look()

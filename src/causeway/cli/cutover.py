@@ -111,8 +111,8 @@ def command(
     """Move topics to the target for good: consumers, producers, with proof that all is there.
 
     What was done is read off the clusters: a second call goes on where the first has ended. The
-    exit code is 7 where a person has to act first, or a fence was lifted because its time was over,
-    10 where somebody else is at it, 11 where --timeout was over.
+    exit code is 7 if a person has to act first, or a fence was lifted because its time was over,
+    10 if another cutover of the link runs, 11 if --timeout was over.
     """
     from causeway.operate.cutover import FirstMover, Wishes, cutover, result_json, undo_json
     from causeway.operate.cutover import undo as lift

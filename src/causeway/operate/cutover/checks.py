@@ -1,4 +1,4 @@
-"""What is looked at before anything is changed: rights, configs, disks, groups, who produces."""
+"""Checks before anything is changed: rights, configs, disks, groups, producers."""
 
 from __future__ import annotations
 

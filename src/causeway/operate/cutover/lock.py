@@ -41,8 +41,8 @@ T = TypeVar("T")
 
 
 def persist(write: Callable[[], T]) -> T:
-    """Tries again what writes directives and was crossed by another who did: a pause, say, or the
-    driver. For writes that decide by what stands then, so that a second one does no harm."""
+    """Repeats a write of directives that met a concurrent one: a pause, say, or the driver's. For
+    writes that decide by the directives at that time, so that a second one does no harm."""
     for tried in range(1, _TRIES):
         try:
             return write()
@@ -61,9 +61,9 @@ def _is_crossed(error: CausewayError) -> bool:
 
 
 class CutoverLock:
-    """Ours from `with` to its end. Raises ConflictError where it is somebody else's, also later, by
-    `check` and `writing`: nothing may be changed after that. `takes`: whoever has it, as an undo
-    waits for nobody."""
+    """Held from the start of a `with` block to its end. Raises ConflictError if another command
+    holds it, also later, by `check` and `writing`: nothing may be changed after that. `takes`: takes the
+    lock from any holder, because an undo does not wait."""
 
     def __init__(
         self, target: Cluster, link: LinkSettings, who: str, *, takes: bool = False
@@ -100,7 +100,7 @@ class CutoverLock:
             pass  # it is over by itself soon
 
     def check(self) -> None:
-        """Whether it is still ours."""
+        """Raises if the lock is lost, or was not renewed in time."""
         if self._lost is not None:
             raise self._lost
         if time.monotonic() > self._until:

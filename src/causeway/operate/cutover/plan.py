@@ -1,12 +1,12 @@
-"""From what the clusters say to the list of steps, and what is to be done now. Pure.
+"""Decides the list of steps from what the clusters say, and the next act. Pure.
 
     consumers first   check lag compare consumers fence drain groups verify promote           (back)
     producers first   check lag compare           fence drain groups verify promote consumers (back)
 
-Nothing is remembered: a step is done where the clusters say so. One that comes undone (somebody
-writes again) is the current one again. Without a fence, step `fence` is to wait until producers
-have stopped. Most is compared while producers are still at work, so that only the rest is left
-while nobody may write. What a promoted topic needed before its promotion counts as done.
+Nothing is remembered: a step is done if the clusters say so. A step that is undone (a producer
+writes again) becomes the current one again. Without a fence, step `fence` waits until producers
+have stopped. Most records are compared while producers still write, so that only the rest is left
+during the fence. The steps before the promotion of a promoted topic count as done.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _fence(look: Look, wishes: Wishes) -> StepFinding:
     if look.still_s < wishes.settle_s:
         text = _going_on(look) if look.appended else "waiting for the last records"
         ends = f"the fence is {lifted}"
-        return StepFinding(f"{text or 'somebody goes on'}; {ends}", Act.WAIT, who)
+        return StepFinding(f"{text or 'a producer goes on'}; {ends}", Act.WAIT, who)
     if left < _MARGIN_S:
         return StepFinding("its time is nearly over, and then it is lifted", Act.WAIT)
     return StepFinding(f"no producer writes any more; {lifted}, unless promoted before")

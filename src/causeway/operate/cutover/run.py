@@ -1,4 +1,4 @@
-"""A cutover, carried out: look, decide, do one thing, look again. No state but the clusters'."""
+"""Carries out a cutover: looks, decides, does one thing, looks again. Keeps no state of its own."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def cutover(
     clusters say that it stands; without `act` only shows that. `on_look` hears of each look.
 
     Waits up to `wait_s` for what takes its time, or a person. Raises ConfigError for names that are
-    unknown, with those like them, and wishes that cannot be; ConflictError where somebody else is
-    at it; CausewayError.
+    unknown, with those like them, and wishes that cannot be; ConflictError if another command cuts
+    the link over; CausewayError.
     """
     _refuse(wishes)
     with ExitStack() as stack:
@@ -231,8 +231,8 @@ class CutoverRun:
             and ((fence := look.fences.get(topic)) is None or not fence.there)
         ]
         if self._fenced.issuperset(lacking):
-            # Brokers are slow to hear of it, or somebody has taken the rule away by hand. To set it
-            # anew would put its end off, again and again.
+            # Brokers apply the rule late, or a person removed it by hand. Setting it again would
+            # postpone its end each time.
             self._rest()
             return
         if not observer.knows_clock:

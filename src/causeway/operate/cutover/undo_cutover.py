@@ -70,7 +70,7 @@ def undo(
                 CutoverLock(target, chosen, who or current_user(), takes=True) as lock,
                 lock.writing(),
             ):
-                # Whoever was at it may have gone on until now.
+                # The other command may have changed directives until now.
                 log.look()
                 found = fences.fences(log.directives, names or None)
                 held = _held(log.directives, names)
@@ -91,7 +91,7 @@ def undo(
 
 
 def under_way(standing: LinkDirectives, now_ms: int) -> CutoverDirective | None:
-    """The lock of somebody who is at a cutover of the link by now."""
+    """The lock of a command that cuts the link over at this time."""
     found = standing.get(CutoverDirective)
     return found if found is not None and found.until > now_ms else None
 

@@ -23,7 +23,7 @@ from causeway.records import CONTROL, HEADER, MAGIC, MAGIC_AT, NO_PRODUCER
 
 AGO_S: Final = 2.0  # so old are the ends that lag is measured by
 _RATE_S = 20.0  # over so long the lag's change is measured
-_NAMED_S = 10.0  # so long somebody who has written is named
+_NAMED_S = 10.0  # a producer is named for so long after its last write
 Ends = Mapping[TopicPartition, int]
 
 

@@ -1,8 +1,8 @@
-"""What a person asks of a running mirror: pause, resume, restart, throttle, step down.
+"""Writes requests of a running mirror: pause, resume, restart, throttle, step down.
 
-Each writes to the directives topic of its links on the target, so no driver needs to be reached, or
-to run: the leading one reads them there, and whoever leads next does too. Then it is waited for
-that driver's word in the progress topic that it has acted.
+Each writes to the directives topic of its links on the target. No driver needs to be reached, or to
+run: the leader reads them there, and so does the next leader. Then the request waits until the
+leader's progress topic says that it has acted.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class DirectiveOutcome:
     """Of one link. `action`: pause, resume, restart, throttle or step-down.
 
     `changed`: false where all was as asked for already, and `before` says since when and by whom:
-    what counted for the scope until now. `beside`: what somebody asked of parts of it, which goes
-    on. `driver`: who leads now, None where nobody does. `acted`: whether it has acted; None where
-    nobody waited. `refused`: why it cannot. `seen`: the scope's partitions after that. `error`: why
+    what counted for the scope until now. `beside`: requests about parts of it, which still
+    apply. `driver`: the leading driver, None if there is none. `acted`: whether it has acted; None
+    if the request did not wait. `refused`: why it cannot. `seen`: the scope's partitions after that. `error`: why
     nothing could be asked of the link; the others were asked.
     """
 
@@ -88,7 +88,7 @@ def pause(
     `who` is this user at this host unless given. `ahead`: the topic need not be there yet. Waits up
     to `wait_s` for the leading driver to have acted; None: not. A link whose target does not answer
     has an `error` in its outcome, and the others are paused. Raises ConfigError for a name that
-    is unknown, with those like it; ConflictError where somebody else acts at the same time;
+    is unknown, with those like it; ConflictError for a concurrent request;
     CausewayError.
     """
     wish = wish_of(PauseDirective, reason, who)
@@ -289,8 +289,7 @@ class DirectiveRequest:
     def write(
         self, wish: Directive, decide: Callable[[LinkDirectives], DirectivePlan]
     ) -> DirectivePlan:
-        """`wish`: what it is about. Raises ConflictError where somebody else acts at the same
-        time."""
+        """`wish`: what it is about. Raises ConflictError for a concurrent request."""
         self._wish = wish
         self._written = write_directives(self._target, self.link, decide)
         return self._written.plan

@@ -1,4 +1,4 @@
-"""Which links a person means, and whether they have the topic that was named."""
+"""Chooses the links that a request means, and checks that they have the named topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One link whose mirror, or that of a topic, is brought to its end.
+"""Ends the mirror of a link, or of a topic.
 
 What may still write to the mirror is a lane. It is certain that none does once the leading driver
 has said so, after its lanes had let go; or, where it says nothing, once the lead was taken from it:
@@ -117,10 +117,10 @@ class Ending:
     # -- writing ----------------------------------------------------------------------------------
 
     def begin(self, wish: EndDirective, wait_s: float, guard: Guard | None = None) -> bool:
-        """Has it stand that the mirror ends, and returns once no lane writes to it any more;
-        whether this call has changed anything. `guard` is asked in the very step that writes it,
-        and raises where it may not be. Raises ConflictError where somebody else acts at the same
-        time, NobodyLeadsError where a driver goes on in spite of it; CausewayError."""
+        """Records the end of the mirror, and returns when no lane writes to it any more. Returns
+        whether this call has changed anything. `guard` is called in the step that writes the end,
+        and raises to prevent it. Raises ConflictError for a concurrent request; NobodyLeadsError if
+        a driver goes on mirroring; CausewayError."""
 
         def decide(standing: LinkDirectives) -> DirectivePlan:
             if guard is not None:
@@ -218,7 +218,7 @@ class Ending:
 
     def _await_word(self, written: WrittenDirectives, wait_s: float) -> bool:
         """Whether the leading driver says in time that it has acted. Where none leads, what the
-        last one has said counts: whoever comes next reads of it first."""
+        last one has said counts: the next leader reads of it first."""
         deadline = time.monotonic() + wait_s
         while True:
             told = self.contents.directives
@@ -236,7 +236,7 @@ class Ending:
             self.read_on()
 
     def _take_lead(self, topic_id: str) -> None:
-        """From a driver that has not said that it acted, or from none. Whoever leads next hears
+        """From a driver that has not said that it acted, or from none. The next leader reads
         that there are directives, in the topic with that id: one that may not read them must not
         mirror."""
         if not self._progress.exists():

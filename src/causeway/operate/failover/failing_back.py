@@ -1,4 +1,4 @@
-"""Fail back: a mirror that has ended goes on, by way of one the other way round.
+"""Fails back: a mirror that has ended continues, after a reverse mirror has brought the records.
 
     A->B ended at its cut ─► what only A has: saved, or left ─► B->A begins at the cut
       ─► nothing lags ─► B->A promoted (its own cut) ─► A->B begins behind that cut

@@ -56,7 +56,7 @@ def failover(
     others end. A link to a cluster that is gone has nothing to end; if it is not the way back, it
     must be ended later (`late`). If a link fails, the others end all the same (`error`). If no link
     ends, it raises NobodyLeadsError if a driver goes on mirroring in spite of the directive,
-    ConflictError if somebody else acts at the same time; else CausewayError.
+    ConflictError for a concurrent request; else CausewayError.
     """
     quick = replace(settings, links=tuple(_hurried(each) for each in settings.links))
     wanted = Wanted(link, topic, None, ahead=False)
@@ -246,7 +246,7 @@ class LinkFailover:
 
     def _again(self, end: EndDirective) -> FailedOver:
         """It has ended: what is left are the groups that could not be committed then. No other is
-        looked at, as they may have been at work since, or set anew by somebody."""
+        looked at, as they may have been at work since, or been reset by a person."""
         before = self._left_by(end)
         if before is None:
             return self._ended(end)

@@ -1,4 +1,4 @@
-"""Where consumer groups go on, on the target, once a mirror has ended.
+"""Finds and commits the offsets of consumer groups on the target when a mirror ends.
 
 promote    the source tells where they stand: translated exactly, once nothing moves any more
 failover   it does not: their newest checkpoints tell, which the driver wrote every few seconds

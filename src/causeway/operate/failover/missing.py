@@ -1,4 +1,4 @@
-"""What the target lacks where a mirror ends now, as far as anybody knows.
+"""Finds the records that the target lacks if a mirror ends now.
 
 partition   has begun                         has not
 source ends: it has said so just now          all that it holds

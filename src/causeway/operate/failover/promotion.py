@@ -1,4 +1,4 @@
-"""Promote: a mirror ends with nothing left to copy, and its topics are for everybody to write.
+"""Promotes mirrors: a mirror ends when nothing is left to copy, and its topics become writable.
 
     nothing lags ─► held ─► nothing has come since ─► groups ─► cut ─► read-only lifted ─► done
                             else: held no more, and refused
@@ -55,8 +55,8 @@ def promote(
     PartitionsFailedError naming what lags, with the mirror going on as before, and the links that
     were promoted before it. Called again it goes on where it was, and changes nothing once it is
     done. Of several links, one that mirrors nothing is left (`left`). Raises ConfigError for
-    unknown names, and if no link that is meant mirrors anything; ConflictError where somebody else
-    acts at the same time; CausewayError.
+    unknown names, and if no link that is meant mirrors anything; ConflictError for a concurrent
+    request; CausewayError.
     """
     with clusters() as connect:
         chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "promote")

@@ -133,7 +133,7 @@ def begin(
 ) -> None:
     """Has `link` begin at `starts`, whatever ended it before. `wish`: a begin of the scope, with
     the end the other way in its `at`; `looked`: see Directive, by partition of the target; `ids` of
-    the topics of its source. Raises ConflictError, also where somebody else had it begin meanwhile;
+    the topics of its source. Raises ConflictError, also if a concurrent request started the link;
     CausewayError."""
     decide = partial(_plan, wish, _by_topic(starts), _by_topic(looked), ids)
     write_directives(target, link, decide)

@@ -1,4 +1,4 @@
-"""Records that lie on one side only, saved: to a file, or to a topic. Both can be gone on with."""
+"""Saves records that only one side has, to a file or a topic. An interrupted call can continue."""
 
 from __future__ import annotations
 

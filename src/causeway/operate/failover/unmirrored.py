@@ -87,7 +87,7 @@ def find_unmirrored(
 ) -> UnmirroredRecords:
     """`topics`: those that the ended link would mirror; of these, the ones with `cuts` are looked
     at. What has none was not mirrored at all, and is when the link goes on. A topic that
-    was made anew on either side holds nothing of the mirror there. Raises CausewayError;
+    was recreated on either side holds nothing of the mirror there. Raises CausewayError;
     ConfigError where the old source lacks a topic, or has lost records and it can't be told
     which; PartitionsFailedError where a transaction is open there."""
     topics = {name: topic for name, topic in topics.items() if name in cuts}
@@ -116,7 +116,7 @@ def find_unmirrored(
         topic, cut = topics[at.topic], cuts[at.topic]
         point = cut.point(at.partition)
         surely = True
-        # Of a target that was made anew, all that the old source has is only there.
+        # If the target was recreated, only the old source has its records.
         there = same_topic(cut.target_id, topic.target_id)
         if point is not None and there and same_topic(cut.source_id, topic.source_id):
             first = recovered.get(at, point.source)
@@ -241,7 +241,7 @@ def _where_it_ends(sides: Sides, at: TopicPartition, target: TopicPartition) -> 
             str(at),
             "the old source lost records that had been mirrored, and what it ends with is not "
             "found in one place of the target",
-            remedy="delete the topic on the old source and make it anew, empty: it is then "
+            remedy="delete the topic on the old source and recreate it, empty: it is then "
             "mirrored back as a whole",
         )
     return found
