@@ -62,7 +62,7 @@ def _is_crossed(error: CausewayError) -> bool:
 
 class CutoverLock:
     """Held from the start of a `with` block to its end. Raises ConflictError if another command
-    holds it, also later, by `check` and `writing`: nothing may be changed after that. `takes`: takes the
+    holds it, also later, by `check` and `writing`: nothing may be changed then. `takes`: takes the
     lock from any holder, because an undo does not wait."""
 
     def __init__(

@@ -53,8 +53,8 @@ class DirectiveOutcome:
     `changed`: false where all was as asked for already, and `before` says since when and by whom:
     what counted for the scope until now. `beside`: requests about parts of it, which still
     apply. `driver`: the leading driver, None if there is none. `acted`: whether it has acted; None
-    if the request did not wait. `refused`: why it cannot. `seen`: the scope's partitions after that. `error`: why
-    nothing could be asked of the link; the others were asked.
+    if the request did not wait. `refused`: why it cannot. `seen`: the scope's partitions after
+    that. `error`: why the link could not be asked; the others were asked.
     """
 
     link: str
