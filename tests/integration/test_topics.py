@@ -130,7 +130,7 @@ def test_too_few_brokers_and_names_the_brokers_refuse_are_said_per_topic(
 
     (problem,) = link.plan(replication_factor=2).problems
     planned = link.plan()
-    (foreseen,) = topic_changes.fitted(planned, link._target, "B").problems
+    (foreseen,) = topic_changes.as_target_takes(planned, link._target, "B").problems
     errors = topic_changes.apply(planned.changes, link._target)
 
     assert "needs 2 brokers, B has 1" in str(problem.error)

@@ -29,7 +29,7 @@ def standing(directives: Iterable[Directive]) -> Iterator[Text]:
         ThrottleDirective,
     )
 
-    directives = geo_topics.asked(directives)
+    directives = geo_topics.without_chosen(directives)
     ended = any(isinstance(each, EndDirective) and each.scope == THE_LINK for each in directives)
     for each in directives:
         if isinstance(each, BeginDirective):

@@ -1,4 +1,4 @@
-"""Access control lists, in bulk. Resources, operations and so on by the names of Kafka's enums."""
+"""Access control lists, in bulk. Resources and operations have the names of Kafka's enums."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """Which rules: None and ANY match all; the `pattern` MATCH takes whatever applies to `name`."""
+    """Which rules: None and ANY match all; the `pattern` MATCH takes all rules that apply to
+    `name`."""
 
     resource_type: str = "ANY"
     name: str | None = None
@@ -94,7 +95,7 @@ class SecurityDisabled:
 def describe_acls(
     cluster: ClusterClient, which: AclFilter = ANY_TOPIC, node_id: int | None = None
 ) -> frozenset[AclBinding] | SecurityDisabled:
-    """The rules there are, as broker `node_id` goes by (any one if None). Raises AuthorizationError
+    """The rules that broker `node_id` applies (any broker if None). Raises AuthorizationError
     without DESCRIBE on the cluster."""
     request = DescribeAclsRequest(
         resource_type_filter=_RESOURCE_TYPES.index(which.resource_type),
@@ -126,7 +127,7 @@ def describe_acls(
 
 
 def _name(names: tuple[str, ...], number: int) -> str:
-    """UNKNOWN for what a newer broker has."""
+    """The name; UNKNOWN for a number of a newer broker."""
     return names[number] if 0 <= number < len(names) else names[0]
 
 

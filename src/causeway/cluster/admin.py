@@ -39,8 +39,8 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """`value` is None where it is sensitive. `source`: Kafka's constant, as DYNAMIC_TOPIC_CONFIG.
-    `default`: nobody has set it, neither on the topic nor on the broker."""
+    """`value` is None if it is sensitive. `source`: Kafka's constant, as DYNAMIC_TOPIC_CONFIG.
+    `default`: set neither on the topic nor on the broker."""
 
     value: str | None
     source: str

@@ -1,4 +1,7 @@
-"""The rights that a cluster grants to this client, and the API versions of its brokers."""
+"""Brokers: API versions, disks, and the rights that the cluster grants to this client.
+
+Brokers give the figures of disks since Kafka 3.3 (KIP-827, DescribeLogDirs version 4).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ ASKED_AT_ONCE = 16  # brokers
 
 
 def cluster_rights(cluster: ClusterClient) -> frozenset[str] | None:
-    """Operations that we may do on the cluster itself, such as ALTER; all of them where it has no
-    authorizer. None where it does not tell."""
+    """Operations that we may do on the cluster itself, such as ALTER; all of them if it has no
+    authorizer. None if it does not say."""
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=True, max_version=apis.DESCRIBE_CLUSTER.highest
     )
@@ -43,7 +46,7 @@ def versions_of_brokers(cluster: ClusterClient, timeout_s: float | None = None) 
             with cluster.lease(node, Deadline(limit_s)) as connection:
                 return connection.versions
         except CausewayError:
-            return None  # another broker leads its partitions; a lane that needs it says why
+            return None  # another broker leads its partitions; a lane that needs it reports why
 
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         found = dict(zip(nodes, pool.map(ask, nodes), strict=True))
@@ -63,7 +66,7 @@ class Disk:
 
 def disks(cluster: ClusterClient) -> tuple[Disk, ...]:
     """Of all brokers that are up. Raises AuthorizationError without DESCRIBE on the cluster (before
-    Kafka 3.2 brokers tell of none then); CausewayError, also for a disk that has failed."""
+    Kafka 3.2 brokers list none then); CausewayError, also for a disk that has failed."""
     found = []
     for node in sorted(cluster.metadata([]).brokers):
         # Without topics: the sizes of logs are not asked for.
@@ -86,5 +89,5 @@ def disks(cluster: ClusterClient) -> tuple[Disk, ...]:
 
 
 def _known(size: int | None) -> int | None:
-    """Before version 4 there is no such field; -1 means that the broker could not find it out."""
+    """Before version 4 there is no such field; -1 means that the broker does not know."""
     return None if size is None or size < 0 else size

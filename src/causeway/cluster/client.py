@@ -36,7 +36,7 @@ from causeway.wire import (
 )
 
 # A topic that was just created is unknown to some brokers for a moment; one that does not exist
-# is unknown for good. So long is long enough to tell.
+# stays unknown for longer than this.
 UNKNOWN_TOPIC_GRACE_S = 5.0
 TOPICS_A_REQUEST = 2_000
 
@@ -84,7 +84,7 @@ class ClusterClient:
     def timeout_s(self) -> float:
         return self.settings.request_timeout_ms / 1000
 
-    # -- which cluster it is ----------------------------------------------------------------------
+    # -- the identity of the cluster --------------------------------------------------------------
 
     @property
     def cluster_id(self) -> str | None:
@@ -92,8 +92,8 @@ class ClusterClient:
         return self._pool.identity.cluster_id
 
     def expect(self, cluster_id: str) -> str:
-        """Refuse brokers of other clusters from now on, with an UnreachableError. Returns the id in
-        force: the id of the settings, or of an earlier call, wins."""
+        """Refuses brokers of other clusters from now on, with an UnreachableError. Returns the id
+        in force: the id of the settings, or of an earlier call, wins."""
         known = self._pool.identity.cluster_id
         counts = self._pool.identity.expect(cluster_id)
         if known not in (None, counts):
@@ -103,7 +103,7 @@ class ClusterClient:
                 self._brokers, self._controller, self._topics = {}, -1, {}
         return counts
 
-    # -- who is there -----------------------------------------------------------------------------
+    # -- brokers, leaders, coordinators -----------------------------------------------------------
 
     def bootstrap_check(self, timeout_s: float | None = None) -> ClusterMetadata:
         """Proves that the cluster can be reached with these settings; its brokers, no topics.
@@ -205,7 +205,7 @@ class ClusterClient:
         return Leader(partition.leader, partition.leader_epoch, *address)
 
     def forget(self, topics: Collection[str]) -> None:
-        """Their leaders are looked up again when next needed."""
+        """Has their leaders looked up again at the next use."""
         with self._lock:
             for topic in topics:
                 self._topics.pop(topic, None)
@@ -298,7 +298,7 @@ class ClusterClient:
         """A connection to a broker (any one if None, `last` last) for the length of a `with`
         block.
 
-        A fault inside the block closes it, and forgets what we knew of the cluster's layout.
+        A fault inside the block closes it, and forgets the leaders.
         """
         with self._lock:
             known = list(self._brokers.values())
@@ -337,7 +337,8 @@ class ClusterClient:
     # -- retries ----------------------------------------------------------------------------------
 
     def retry(self, deadline: Deadline, attempt: Callable[[], T]) -> T:
-        """Runs `attempt` until it works, raises what no retry heals, or time is over."""
+        """Runs `attempt` until it succeeds. Raises an error that is not retriable, or the last one
+        if time is over."""
         failures = 0
         while True:
             try:
@@ -356,9 +357,9 @@ class ClusterClient:
         unknown_topic_grace_s: float = UNKNOWN_TOPIC_GRACE_S,
         patience_s: float | None = None,
     ) -> dict[K, T | CausewayError]:
-        """Runs `attempt` on what is left of the items until each has a value or a final error. One
-        that still fails after `patience_s` (the request timeout) keeps its error: the others have
-        waited for it."""
+        """Runs `attempt` on the items that are left until each has a value or a final error. An
+        item that still fails after `patience_s` (the request timeout) keeps its error: the others
+        have waited for it."""
         deadline = Deadline(self.timeout_s)
         patience = deadline if patience_s is None else Deadline(patience_s)
         grace = Deadline(unknown_topic_grace_s)

@@ -1,4 +1,4 @@
-"""Consumer groups, in bulk: which there are, what they have committed, and committing for them."""
+"""Consumer groups, in bulk: lists them, reads their offsets, and commits for them."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ GROUPS_A_REQUEST = 500
 # A broker answers a connection's requests one at a time, and a commit waits for its replicas.
 COMMITTING_CONNECTIONS = 16
 FETCHING_CONNECTIONS = 16  # to a broker each
-# So long a group may keep the others waiting: its coordinator moves, or a transaction of its own
-# is about to commit offsets. What was read of the others grows old meanwhile.
+# How long the others wait for one group: its coordinator moves, or a transaction of its own is
+# about to commit offsets. The offsets of the others grow old meanwhile.
 PATIENCE_S = 5.0
 
 _COORDINATOR_NOT_AVAILABLE = 15
 _UNKNOWN_MEMBER_ID = 25
 _GROUP_ID_NOT_FOUND = 69
-# Codes of a partition in a commit's answer that speak of the whole group.
+# Codes of a partition in a commit's answer that are about the whole group.
 _OF_GROUP = frozenset((14, 15, 16, 22, 24, 25, 27, 30, 69, 82, 110, 113))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
     """`state` as Kafka has it: Empty, Stable, PreparingRebalance, …; `type`: classic, consumer,
-    share or streams; `protocol_type`: consumer, connect, …, or empty where no member ever joined
+    share or streams; `protocol_type`: consumer, connect, …, or empty if no member ever joined
     and offsets were only committed."""
 
     name: str
@@ -63,8 +63,8 @@ CommitResults = dict[TopicPartition, CausewayError | None]
 def list_groups(cluster: ClusterClient) -> dict[str, GroupListing]:
     """Every group that we may DESCRIBE, of any type.
 
-    A broker knows only the groups that it coordinates, so a list without one of them would be
-    wrong: raises a CausewayError where any cannot be asked.
+    A broker knows only the groups that it coordinates, so a list without one broker would be wrong:
+    raises a CausewayError if one cannot be asked.
     """
     deadline = Deadline(cluster.timeout_s)
     found: dict[str, GroupListing] = {}
@@ -92,7 +92,7 @@ def _list(cluster: ClusterClient, node_id: int, deadline: Deadline) -> dict[str,
 
 
 def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
-    """Everything that `group` has committed; nothing where there is no such group.
+    """Everything that `group` has committed; nothing if there is no such group.
 
     Waits for offsets that a transaction is about to commit. Raises AuthorizationError without
     DESCRIBE on the group, else CausewayError.
@@ -106,11 +106,11 @@ def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition
 def committed_offsets_of(
     cluster: ClusterClient, groups: Collection[str], patience_s: float = PATIENCE_S
 ) -> dict[str, Offsets | CausewayError]:
-    """Everything that each group has committed, on topics that we may DESCRIBE; nothing where there
+    """Everything that each group has committed, on topics that we may DESCRIBE; nothing if there
     is no such group.
 
-    A group that can't be told is waited for `patience_s`, and so is a broker that does not answer,
-    for each GROUPS_A_REQUEST that it is asked for; brokers are not waited for in turn. Where a
+    Waits `patience_s` for a group whose offsets are not known, and for a broker that does not
+    answer, for each GROUPS_A_REQUEST that it is asked for; waits for brokers in parallel. If a
     transaction is about to commit over an older offset, the group then answers
     UNSTABLE_OFFSET_COMMIT (88); a partition's first commit is seen once it is done.
     AuthorizationError without DESCRIBE on the group.
@@ -181,9 +181,9 @@ def _offsets(cluster: ClusterClient, group: str, answer: Any) -> Offsets | Cause
 def commit_offsets(
     cluster: ClusterClient, commits: Mapping[str, Mapping[TopicPartition, Committed]]
 ) -> dict[str, CommitResults | CausewayError]:
-    """Commits for groups that have no members, as an administrator. None: done.
+    """Commits for groups without members, as an administrator. None: done.
 
-    A group with members is left as it is and answers UNKNOWN_MEMBER_ID (25). AuthorizationError
+    A group with members stays unchanged and answers UNKNOWN_MEMBER_ID (25). AuthorizationError
     without READ on the group; for single partitions without READ on the topic. A commit whose
     answer got lost is not sent again: by then a consumer may have come, read on and gone. For the
     same reason none is tried for longer than PATIENCE_S.
@@ -221,7 +221,7 @@ def _commit(
     doubtful: dict[str, CausewayError],
     deadline: Deadline,
 ) -> dict[str, CommitResults | CausewayError]:
-    """Those whose answers got lost go to `doubtful`."""
+    """Groups whose answers got lost go to `doubtful`."""
     requests = [_commit_request(group, offsets) for group, offsets in commits.items()]
     try:
         with cluster.lease(node_id, deadline) as connection:
@@ -235,7 +235,7 @@ def _commit(
     results = {}
     for group, answer in zip(commits, answers, strict=True):
         found = _commit_results(cluster, group, answer)
-        # Also said where the write took too long, and may be done yet.
+        # The answer also if the write took too long, and may be done yet.
         if isinstance(found, BrokerError) and found.code == _COORDINATOR_NOT_AVAILABLE:
             doubtful[group] = found
         else:
@@ -352,7 +352,7 @@ def _in_bulk(
 
 
 def _share(deadline: Deadline, patience_s: float, groups: Sequence[str]) -> float:
-    """How long one broker may take to tell of `groups`: as in `once` at most half of the time,
+    """How long one broker may take to answer for `groups`: as in `once` at most half of the time,
     so that one frozen broker leaves the others some."""
     requests = math.ceil(len(groups) / GROUPS_A_REQUEST)
     return max(0.05, min(deadline.left(), deadline.seconds / 2, patience_s * requests))

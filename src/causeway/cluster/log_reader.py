@@ -1,4 +1,4 @@
-"""Reads logs from some offset on, where speed does not matter: what a lane would relay, or all."""
+"""Reads logs from an offset on, where speed does not matter: the relayed batches, or all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster says of itself: brokers, topics, partitions, leaders."""
+"""A cluster's metadata: brokers, topics, partitions, leaders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from causeway.wire import apis, broker_error, codes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """`leader` is -1 where there is none (then `error` says so); `leader_epoch` -1 if unknown."""
+    """`leader` is -1 if there is none (then `error` says so); `leader_epoch` -1 if unknown."""
 
     leader: int
     leader_epoch: int
@@ -26,7 +26,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """`topic_id`: 32 hex digits, zeros where the cluster gives none (it still runs by a protocol
+    """`topic_id`: 32 hex digits, zeros if the cluster gives none (it still runs by a protocol
     version before 2.8).
 
     `error`: the topic does not exist, or we may not see it; then there are no partitions.
@@ -50,8 +50,8 @@ class ClusterMetadata:
 
 
 class LeaderEpochs:
-    """The newest known leader epoch of each partition. A broker that names an older epoch has not
-    heard of the latest election: it was frozen, or is cut off. The leader that it names may no
+    """The newest known leader epoch of each partition. A broker that names an older epoch does not
+    know the latest election: it was frozen, or is cut off. The leader that it names may no
     longer lead, and that leader's log may be wrong. Kafka's own clients check this too (`Metadata`
     of Apache Kafka, KIP-320). Not thread-safe."""
 
@@ -94,7 +94,8 @@ def _outdated(one: PartitionMetadata, where: str, newest: int) -> PartitionMetad
 
 
 def metadata_request(topics: list[str] | None) -> Any:
-    """Of the brokers and the topics with these names; None: all topics. No topic is created."""
+    """A request for the brokers and the topics with these names; None: all topics. Creates no
+    topic."""
     return MetadataRequest(
         topics=topics
         if topics is None
@@ -106,7 +107,7 @@ def metadata_request(topics: list[str] | None) -> Any:
 
 
 def parse_metadata(response: Any, alias: str) -> ClusterMetadata:
-    """Of a MetadataResponse of version 10 or later."""
+    """Reads a MetadataResponse of version 10 or later."""
     return ClusterMetadata(
         cluster_id=response.cluster_id,
         brokers={broker.node_id: (broker.host, broker.port) for broker in response.brokers},

@@ -107,5 +107,5 @@ def _all(ask: Callable[[U], T], subjects: Sequence[U]) -> list[T]:
     try:
         return list(pool.map(ask, subjects))
     finally:
-        # After Ctrl-C nobody waits for them: they end as their clusters are closed.
+        # After Ctrl-C they are not waited for: they end as their clusters are closed.
         pool.shutdown(wait=False, cancel_futures=True)

@@ -5,11 +5,10 @@
     ALLOW ALL                                ALLOW READ
     anything else, LITERAL on the topic      the same
     PREFIXED, or LITERAL on `*`              - (they are about names, which differ on the target)
-    DENY that would stop Causeway itself,    - (a problem says so)
-    or might
+    DENY that stops, or may stop, Causeway   - (reported as a problem)
 
-Rules are only added. What the source no longer has stays on the target, as MirrorMaker 2 leaves it:
-nobody can tell whether a person wants it there by now.
+Rules are only added. A rule that the source no longer has stays on the target, as with MirrorMaker
+2: a person may want it there by now.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ class LeftOutAcl:
 
     @property
     def is_missed(self) -> bool:
-        """Whether somebody may want one like it on the target."""
-        return _is_of_many(self.acl) and not _is_allowed_write(self.acl)
+        """Whether a person may want a similar ACL on the target."""
+        return _is_about_names(self.acl) and not _is_allowed_write(self.acl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclPlan:
-    """`notes`: why there is nothing to do, where that is in order; `problems`: a person should
-    act."""
+    """`notes`: why there is nothing to do, if that is no problem; `problems`: for a person to
+    solve."""
 
     creates: tuple[AclBinding, ...] = ()
     left_out: tuple[LeftOutAcl, ...] = ()
@@ -64,7 +63,7 @@ class AclPlan:
 
 
 def observe(source: Cluster, target: Cluster, link: LinkSettings) -> ObservedAcls:
-    """Ask both clusters, the source only if its ACLs are copied.
+    """Asks both clusters, the source only if its ACLs are copied.
 
     Raises AuthorizationError without DESCRIBE on a cluster, else a CausewayError.
     """
@@ -75,8 +74,8 @@ def observe(source: Cluster, target: Cluster, link: LinkSettings) -> ObservedAcl
 
 
 def plan(observed: ObservedAcls, mirrored: Iterable[MirroredTopic], link: LinkSettings) -> AclPlan:
-    """Decide, without asking anybody: the same answer for the same observation, sorted. A topic of
-    the source may have several mirrors: those that a transform leads its records to as well."""
+    """Decides purely: the same answer for the same observation, sorted. A topic of the source may
+    have several mirrors, if a transform leads its records to further topics."""
     disabled = [
         f"{acls.cluster} has no authorizer, so no ACLs are copied"
         for acls in (observed.source, observed.target)
@@ -98,7 +97,9 @@ def plan(observed: ObservedAcls, mirrored: Iterable[MirroredTopic], link: LinkSe
                 left_out.append(LeftOutAcl(acl=acl, reason=reason))
             elif acl.pattern == "LITERAL" and acl.name in mirrors:
                 creates.update(_copy(acl, mirror) for mirror in mirrors[acl.name])
-        problems += [_stops_us(each.acl, link) for each in left_out if _hits_us(each.acl, link)]
+        problems += [
+            _denial_problem(each.acl, link) for each in left_out if _may_stop_us(each.acl, link)
+        ]
     if link.control.read_only_mirrors:
         denies, open_to_all = _read_only(chain(*mirrors.values()), observed.target | creates, link)
         creates |= denies
@@ -112,10 +113,10 @@ def plan(observed: ObservedAcls, mirrored: Iterable[MirroredTopic], link: LinkSe
 
 
 def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> str:
-    """Why an ACL is not copied that bears on one of the (sorted) topics; empty for any other."""
-    if not _bears_on_any(acl, mirrored):
+    """Why an ACL that applies to one of the (sorted) topics is not copied; else empty."""
+    if not _applies_to_any(acl, mirrored):
         return ""
-    if _is_of_many(acl):
+    if _is_about_names(acl):
         why = "only LITERAL ACLs on a topic are copied"
         if link.policy.chooses_names:
             return why  # these are about whole names: no prefix has all of them
@@ -123,11 +124,11 @@ def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> st
         return f"{why}; on {link.target.alias} it would be PREFIXED {prefix!r}"
     if _is_allowed_write(acl):
         return "a mirror is written by its mirror only"
-    return "it would stop Causeway itself, or might" if _hits_us(acl, link) else ""
+    return "it would stop Causeway itself, or may stop it" if _may_stop_us(acl, link) else ""
 
 
-def _is_of_many(acl: AclBinding) -> bool:
-    """Whether it is about names, not about one topic."""
+def _is_about_names(acl: AclBinding) -> bool:
+    """Whether the ACL is about names, not about one topic."""
     return acl.pattern == "PREFIXED" or acl.name == "*"
 
 
@@ -135,7 +136,7 @@ def _is_allowed_write(acl: AclBinding) -> bool:
     return acl.permission == "ALLOW" and acl.operation == "WRITE"
 
 
-def _bears_on_any(acl: AclBinding, topics: Sequence[str]) -> bool:
+def _applies_to_any(acl: AclBinding, topics: Sequence[str]) -> bool:
     if acl.name == "*" and acl.pattern == "LITERAL":
         return bool(topics)
     at = bisect_left(topics, acl.name)  # the first that begins so, if any does
@@ -144,9 +145,9 @@ def _bears_on_any(acl: AclBinding, topics: Sequence[str]) -> bool:
     return topics[at] == acl.name or (acl.pattern == "PREFIXED" and topics[at].startswith(acl.name))
 
 
-def _hits_us(acl: AclBinding, link: LinkSettings) -> bool:
-    """DELETE apart, Causeway needs to do all that can be denied on its mirrors. Where nobody has
-    said who it is, anybody may be."""
+def _may_stop_us(acl: AclBinding, link: LinkSettings) -> bool:
+    """Whether a denial stops, or may stop, Causeway, which needs every operation on its mirrors
+    except DELETE. If its principal is not known, it may be any."""
     if (
         acl.permission != "DENY"
         or acl.operation == "DELETE"
@@ -154,13 +155,13 @@ def _hits_us(acl: AclBinding, link: LinkSettings) -> bool:
         or acl.name == "*"
     ):
         return False
-    ourselves = _ourselves(link)
+    ourselves = _own_principals(link)
     return acl.principal == EVERYBODY or ourselves is None or acl.principal in ourselves
 
 
-def _ourselves(link: LinkSettings) -> frozenset[str] | None:
-    """Our principals on the target: what the file says, else the users that we log in as. None
-    where only the broker knows what it makes of a certificate or a token."""
+def _own_principals(link: LinkSettings) -> frozenset[str] | None:
+    """Our principals on the target: those of the file, else the users that we log in as. None if
+    only the broker knows the principal of a certificate or a token."""
     if link.control.principal is not None:
         return frozenset({link.control.principal})
     clients = (link.target, link.target_admin)
@@ -176,19 +177,19 @@ def _user(client: ClientSettings) -> str | None:
     return client.sasl.username
 
 
-def _stops_us(acl: AclBinding, link: LinkSettings) -> CausewayError:
-    if acl.principal != EVERYBODY and _ourselves(link) is None:
+def _denial_problem(acl: AclBinding, link: LinkSettings) -> CausewayError:
+    if acl.principal != EVERYBODY and _own_principals(link) is None:
         return ConfigError(
             "copy ACL",
             f"{acl} to {link.target.alias}",
             "that may be Causeway itself",
-            remedy="say in causeway.principal who Causeway is there",
+            remedy="set causeway.principal to the principal of Causeway there",
         )
     return ConfigError(
         "copy ACL",
         f"{acl} to {link.target.alias}",
         "it would stop Causeway itself from mirroring the topic",
-        remedy="deny it on the target to those principals who are meant",
+        remedy="deny it on the target to single principals instead",
     )
 
 
@@ -200,8 +201,8 @@ def _copy(acl: AclBinding, mirror: str) -> AclBinding:
 def _read_only(
     mirrors: Iterable[str], acls: Collection[AclBinding], link: LinkSettings
 ) -> tuple[set[AclBinding], list[CausewayError]]:
-    """A DENY for whoever else some ACL lets write to a mirror, and the ACLs that cannot be
-    countered so: a DENY for all would stop Causeway too, since a DENY beats every ALLOW."""
+    """A DENY for each other principal that an ACL lets write to a mirror, and the ACLs that let
+    everybody write: a DENY for all would stop Causeway, too, since a DENY beats every ALLOW."""
     allowing = _ByName(a for a in acls if a.permission == "ALLOW" and a.operation in _WRITES)
     denying = _ByName(
         a for a in acls if a.permission == "DENY" and a.operation in _WRITES and a.host == "*"
@@ -209,10 +210,10 @@ def _read_only(
     denies: set[AclBinding] = set()
     open_to_all: set[AclBinding] = set()
     for mirror in mirrors:
-        barred = {acl.principal for acl in denying.bearing_on(mirror)}
+        barred = {acl.principal for acl in denying.that_apply_to(mirror)}
         if EVERYBODY in barred:
             continue
-        writers = list(allowing.bearing_on(mirror))
+        writers = list(allowing.that_apply_to(mirror))
         open_to_all.update(acl for acl in writers if acl.principal == EVERYBODY)
         denies.update(
             AclBinding(
@@ -230,9 +231,11 @@ def _read_only(
     return denies, [_open_to_all(acl, link) for acl in sorted(open_to_all, key=str)]
 
 
-def lifts(acls: Acls, mirrors: Iterable[str], link: LinkSettings) -> tuple[AclBinding, ...]:
-    """Those of the target's `acls` that make these topics read-only, as `plan` would add them:
-    without them, whom some ACL lets write may do so. Sorted; none unless the file asks for it."""
+def read_only_denials(
+    acls: Acls, mirrors: Iterable[str], link: LinkSettings
+) -> tuple[AclBinding, ...]:
+    """The denials among the target's `acls` that make these topics read-only, as `plan` would add
+    them. Sorted; none unless the file asks for read-only mirrors."""
     if isinstance(acls, SecurityDisabled) or not link.control.read_only_mirrors:
         return ()
     names = set(mirrors)
@@ -248,8 +251,8 @@ def lifts(acls: Acls, mirrors: Iterable[str], link: LinkSettings) -> tuple[AclBi
     return tuple(sorted(ours & denies, key=str))
 
 
-def lift(denies: Collection[AclBinding], target: Cluster) -> None:
-    """Takes them away, so that others may write. Raises the first CausewayError."""
+def remove_denials(denies: Collection[AclBinding], target: Cluster) -> None:
+    """Deletes the denials, so that others may write. Raises the first CausewayError."""
     answers = target.delete_acls(denies) if denies else {}
     for error in {} if isinstance(answers, SecurityDisabled) else answers.values():
         if error is not None:
@@ -258,11 +261,11 @@ def lift(denies: Collection[AclBinding], target: Cluster) -> None:
 
 def _open_to_all(acl: AclBinding, link: LinkSettings) -> CausewayError:
     return ConfigError(
-        "make mirrors read-only in spite of ACL",
+        "make mirrors read-only against ACL",
         f"{acl} on {link.target.alias}",
-        f"it lets everybody write, and to deny that to everybody would stop"
-        f" {link.control.principal or 'Causeway'} too: a DENY beats every ALLOW",
-        remedy="put ACLs that name principals in its place",
+        f"it lets everybody write, and a DENY for everybody would stop"
+        f" {link.control.principal or 'Causeway'}, too: a DENY beats every ALLOW",
+        remedy="replace it by ACLs that name principals",
     )
 
 
@@ -274,7 +277,7 @@ class _ByName:
         for acl in acls:
             self._found[acl.pattern, acl.name].append(acl)
 
-    def bearing_on(self, topic: str) -> Iterator[AclBinding]:
+    def that_apply_to(self, topic: str) -> Iterator[AclBinding]:
         keys = [("LITERAL", topic), ("LITERAL", "*")]
         keys += [("PREFIXED", topic[:length]) for length in range(len(topic) + 1)]
         for key in keys:
@@ -284,7 +287,7 @@ class _ByName:
 def apply(
     creates: Collection[AclBinding], target: Cluster
 ) -> dict[AclBinding, CausewayError | None]:
-    """Add `creates` in bulk; the result names each with its error, or None where it is done."""
+    """Adds `creates` in bulk; the result has the error of each, or None if it is done."""
     try:
         answers = target.create_acls(creates)
     except CausewayError as error:

@@ -1,12 +1,12 @@
-"""Names on the target that a topic cannot have, since another one has them.
+"""Finds names on the target that a topic cannot have, since another topic has them.
 
-    orders, orders-old ─► sales     two topics, one name: the one that has it keeps it; while none
-                                    has, neither gets it, as nobody has said which is meant
-    orders ─► sales, which is there and has records, but none of this topic's
+    orders, orders-old ─► sales     two topics, one name: the topic that has the name keeps it; if
+                                    none has it, neither gets it, since it is not clear which one
+    orders ─► sales, which exists and has records, but none of this topic
 
-The policies of MirrorMaker 2 make neither; rules and policies of one's own do. A topic that is
-there and is empty is taken: somebody has made it for the mirror, or a driver died right after.
-By any of them a topic may be its own mirror, where both aliases are one cluster's.
+The policies of MirrorMaker 2 make no such names; rename rules and custom policies may. An empty
+topic that exists is used: a person created it for the mirror, or a driver died after creating it.
+With each policy a topic may be its own mirror, if both aliases are one cluster.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Begun = Mapping[str, frozenset[str]]  # by source topic, the target topics that 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
     """`rivals`: by target name, the source topics that would all have it; `used`: names that rules
-    make, of topics that are there and have or had records; `itself`: source topics that would be
-    mirrored onto themselves, as both aliases are one cluster's; `endless`: source topics whose
+    make, of topics that exist and have or had records; `itself`: source topics that would be
+    mirrored onto themselves, since both aliases are one cluster; `endless`: source topics whose
     mirrors would be mirrored again, for the same reason."""
 
     rivals: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Names:
 
 
 def begun_by(partitions: Iterable[PartitionProgress]) -> dict[str, frozenset[str]]:
-    """By source topic, its target topics in the progress topic, without those of transforms."""
+    """The target topics of each source topic in the progress topic, without those of transforms."""
     found: dict[str, frozenset[str]] = {}
     for progress in partitions:
         own = frozenset(outlet.topic for outlet in progress.outlets if outlet.routed is None)
@@ -104,14 +104,14 @@ def _is_same(topic: TopicMetadata, mirror: TopicMetadata | None) -> bool:
 def refusal(
     topic: str, decision: TopicDecision, names: Names, begun: Begun, link: LinkSettings
 ) -> ConfigError | None:
-    """Why `topic` cannot be mirrored under the name that was decided on; None where it can."""
+    """Why `topic` cannot be mirrored under the decided name; None if it can."""
     target, alias = str(decision.target_name), link.target.alias
     if topic in names.itself:
         cause = f"{target} on {alias} is this topic itself"
         if decision.renamed is not None:
             return _taken(topic, cause, link)
         clusters = f"{link.source.alias} and {alias} are one cluster"
-        remedy = f"{clusters}: mend {alias}.bootstrap.servers, or let {POLICY} give another name"
+        remedy = f"{clusters}: correct {alias}.bootstrap.servers, or give another name by {POLICY}"
         return ConfigError("mirror", f"{topic} of {link.source.alias}", cause, remedy=remedy)
     if topic in names.endless:
         return ConfigError(

@@ -1,4 +1,4 @@
-"""Topic configs: a mirror's follow its source's, by MirrorMaker 2's rules; drift is put right.
+"""Topic configs: a mirror's follow its source's, by MirrorMaker 2's rules; drift is corrected.
 
     set on the source           ->  the same on the mirror
     a default on the source     ->  none on the mirror (with use.defaults.from=source: its value)
@@ -46,7 +46,7 @@ class ConfigPlan:
 
 
 def observe(source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic]) -> ObservedConfigs:
-    """Ask both clusters about topics that are there on both, in bulk.
+    """Asks both clusters about topics that exist on both, in bulk.
 
     Raises a CausewayError only where a cluster as a whole cannot be asked.
     """
@@ -60,7 +60,7 @@ def observe(source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic])
 def plan(
     observed: ObservedConfigs, mirrored: Iterable[MirroredTopic], link: LinkSettings
 ) -> ConfigPlan:
-    """Decide, without asking anybody: the same answer for the same observation, sorted by topic."""
+    """Decides purely: the same answer for the same observation, sorted by topic."""
     changes: list[SyncConfigs] = []
     problems: list[TopicProblem] = []
     for topic in sorted(mirrored, key=lambda each: (each.source, each.target)):
@@ -84,7 +84,7 @@ def plan(
 def _wanted(
     source: Mapping[str, ConfigEntry], target: Mapping[str, ConfigEntry], link: LinkSettings
 ) -> dict[str, str | None]:
-    """What differs on the mirror from what it should be."""
+    """The configs of the mirror to change."""
     copied = topic_configs.copied(source, link.config_properties_exclude, link.use_defaults_from)
     in_force = topic_configs.effective(target)
     wanted: dict[str, str | None] = {
@@ -116,8 +116,8 @@ def _unknown(name: str, topic: MirroredTopic, link: LinkSettings) -> CausewayErr
 def apply(
     changes: Iterable[SyncConfigs], target: Cluster
 ) -> dict[SyncConfigs, Mapping[str, CausewayError]]:
-    """Carry out `changes` in bulk; the result names each with the error of each config that was
-    not set. One config that the target refuses does not keep the others from being set."""
+    """Applies `changes` in bulk; the result has the error of each config that was not set. A config
+    that the target refuses does not keep the others from being set."""
     changes = list(changes)
     try:
         errors = topic_changes.alter_configs(

@@ -1,14 +1,14 @@
-"""Fences: topics of the source that nobody may write to any more, so that their mirrors can reach
-an end.
+"""Fences: deny every write to topics of the source, so that their mirrors can reach an end.
 
-    set     record it, with its end ─► DENY WRITE for everybody on the source
-    lift    take the DENY away ─► take the record back
-    shared  there is one DENY where two links of a source fence a topic: it stands as long as either
-            needs it. The record of who set it names it; who lifts that one hands it over
+    set     record the fence, with its end ─► DENY WRITE for everybody on the source
+    lift    delete the DENY ─► delete the record
+    shared  two links of a source that fence a topic share one DENY, which stays as long as either
+            needs it. The record of the link that set it names it; the link that lifts its fence
+            hands the DENY over to the other
 
-The record, a directive, comes first and goes last: what is on the source and is ours always stands
-there, so whoever looks can lift it, also when those who set it are gone. A rule that was there
-before is somebody else's: the record does not name it, and it is left alone.
+The record, a directive, is written first and deleted last: each of our rules on the source has a
+record, so any process can lift it, also if the process that set it is gone. The record does not
+name a rule that was there before, and that rule stays.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from causeway.model import ENDED
 DENY_WRITE: Final = FenceAcl("DENY", "WRITE", EVERYBODY, "*")
 _WRITES = ("WRITE", "ALL")
 _PROMOTING_MS = 120_000  # as long as a promotion takes, groups and all
-_SHARER_S: Final = 5.0  # so long the target of another link is waited for
+_SHARER_S: Final = 5.0  # the wait for the target of another link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencePlan:
-    """`acls`: what each topic gets; none where everybody is denied already. `problems`: why a topic
-    cannot be fenced."""
+    """`acls`: the rules for each topic; none if everybody is denied already. `problems`: why a
+    topic cannot be fenced."""
 
     acls: dict[str, tuple[FenceAcl, ...]]
     problems: dict[str, CausewayError]
 
 
 def plan(acls: Acls, topics: Iterable[str], alias: str, *, open_by_default: bool) -> FencePlan:
-    """How to fence `topics` of the cluster `alias`, which has these `acls`. `open_by_default`: it
-    lets, or may let, everybody do what no ACL is about."""
+    """Plans fences for `topics` of the cluster `alias`, which has these `acls`. `open_by_default`:
+    it allows, or may allow, everything that no ACL is about."""
     found: dict[str, tuple[FenceAcl, ...]] = {}
     problems: dict[str, CausewayError] = {}
     for topic in topics:
@@ -66,13 +66,13 @@ def plan(acls: Acls, topics: Iterable[str], alias: str, *, open_by_default: bool
             problems[topic] = PrerequisiteError(
                 "fence",
                 f"{topic} on {alias}",
-                "the cluster has no authorizer, so nobody can be kept from writing",
+                "the cluster has no authorizer, so no producer can be kept from writing",
                 remedy="stop the producers by hand, and cut over without --fence: it waits until "
                 "the topic stands still, and names who goes on",
             )
         elif denies_writes(acls, topic):
             found[topic] = ()
-        elif open_by_default and not any(_bears_on(acl, topic) for acl in acls):
+        elif open_by_default and not any(_applies_to(acl, topic) for acl in acls):
             problems[topic] = ConfigError(
                 "fence",
                 f"{topic} on {alias}",
@@ -86,20 +86,20 @@ def plan(acls: Acls, topics: Iterable[str], alias: str, *, open_by_default: bool
     return FencePlan(acls=found, problems=problems)
 
 
-def _bears_on(acl: AclBinding, topic: str) -> bool:
+def _applies_to(acl: AclBinding, topic: str) -> bool:
     if acl.pattern == "PREFIXED":
         return topic.startswith(acl.name)
     return acl.name in ("*", topic)
 
 
 def denies_writes(acls: Acls, topic: str) -> bool:
-    """Whether nobody may write to `topic`, but super users."""
+    """Whether only super users may write to `topic`."""
     return not isinstance(acls, SecurityDisabled) and any(
         acl.permission == "DENY"
         and acl.operation in _WRITES
         and acl.principal == EVERYBODY
         and acl.host == "*"
-        and _bears_on(acl, topic)
+        and _applies_to(acl, topic)
         for acl in acls
     )
 
@@ -107,7 +107,7 @@ def denies_writes(acls: Acls, topic: str) -> bool:
 def fences(
     standing: LinkDirectives, topics: Collection[str] | None = None
 ) -> dict[str, FenceDirective]:
-    """Those that stand, by topic: all, or of these `topics`."""
+    """The recorded fences, by topic: all, or those of `topics`."""
     return {
         each.scope.topic: each
         for each in standing.all(FenceDirective)
@@ -134,8 +134,8 @@ def _more_ms(standing: LinkDirectives, fence: FenceDirective) -> float:
 
 
 def refuse_lifted(standing: LinkDirectives, topics: Iterable[str], now_ms: int) -> None:
-    """Raises PartitionsFailedError where one of these fences stands no more, or has had its time:
-    producers go on, or will before the mirror has ended."""
+    """Raises PartitionsFailedError if one of these fences is lifted or over: producers go on, or
+    will before the mirror has ended."""
     there = fences(standing)
     for topic in sorted(topics):
         if topic not in there or there[topic].until <= now_ms:
@@ -157,9 +157,9 @@ def set_up(
     wishes: Sequence[FenceDirective],
     sharers: Collection[Sharer] = (),
 ) -> None:
-    """Has these fences recorded and set. One that stands gets the new end, and keeps what it has
-    set; where a sharer has set the rule, its fence is over no earlier. Raises ConflictError;
-    CausewayError, and then what was set is recorded: it can be lifted, and is once its time is
+    """Records and sets these fences. An existing fence gets the new end, and keeps the rules that
+    it has set; if a sharer has set the rule, its fence ends no earlier. Raises ConflictError;
+    CausewayError: then the rules that were set are recorded, and are lifted once their time is
     over."""
     ends = {str(each.scope.topic): each.until for each in wishes if not each.acls}
     _change(sharers, ends, lambda topic, fence: _prolonged(fence, ends[topic]))
@@ -193,9 +193,9 @@ def _change(
     topics: Collection[str],
     change: Callable[[str, FenceDirective], FenceDirective | None],
 ) -> set[str]:
-    """Has the fences that sharers have of `topics` changed, each by the first that has one to
-    change; which they were. A sharer whose target does not answer soon, or hides that from us, is
-    passed over: its cutover goes by what the source's brokers say in any case."""
+    """Changes the fences that sharers have of `topics`, each at the first sharer that has one to
+    change; returns their topics. Leaves out a sharer whose target does not answer soon, or hides
+    its directives: its cutover goes by the answers of the source's brokers in any case."""
     done: set[str] = set()
     for target, link in sharers:
         left = set(topics) - done
@@ -230,10 +230,10 @@ def lift(
     found: Collection[FenceDirective],
     sharers: Collection[Sharer] = (),
 ) -> dict[str, CausewayError | None]:
-    """Takes these fences away, as they were read; by topic, the error of one that stays. One that
-    somebody has renewed meanwhile stays recorded, for him to set again; a rule that a sharer still
-    needs stays on the source, and is that one's from now on. Raises ConflictError, and
-    CausewayError where a cluster cannot be asked; to try again does no harm."""
+    """Lifts these fences, as they were read; returns the error of each that stays, by topic. A
+    fence that was renewed meanwhile stays recorded, and its owner sets it again; a rule that a
+    sharer still needs stays on the source, and belongs to that sharer from now on. Raises
+    ConflictError, and CausewayError if a cluster cannot be asked; may be repeated."""
     if not found:
         return {}
     rules = {str(fence.scope.topic): fence.acls for fence in found if fence.acls}
@@ -282,8 +282,8 @@ def bindings(fence: FenceDirective) -> list[AclBinding]:
 def wish(
     topic: str, acls: tuple[FenceAcl, ...], *, who: str, now_ms: int, until_ms: int
 ) -> FenceDirective:
-    """A fence that is set now, at `now_ms` by the clock of this machine. It is over at `until_ms`
-    by the clock of the leading driver, which lifts it."""
+    """A fence set at `now_ms`, by the clock of this machine. It is over at `until_ms`, by the clock
+    of the leading driver, which lifts it."""
     return FenceDirective(
         scope=Scope(topic),
         who=who,

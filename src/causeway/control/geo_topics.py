@@ -1,12 +1,10 @@
-"""Topics that people have a link mirror while it runs, besides those of its file. Pure but for
-`learn`.
+"""Chosen topics: topics that a link mirrors by request while it runs, besides those of its file.
 
-    mirror  a topic is chosen; taken back, it is mirrored no more, and its mirror stays
-    origin  the source's name stands for the cluster with this id; for another, nothing is chosen
+    mirror  a topic is chosen; after `remove` it is not mirrored any more, and its mirror stays
+    origin  the source's name means the cluster with this id; for another cluster nothing is chosen
 
-They stand among the link's directives: whoever leads it finds them where he finds its pauses. A
-link acts on them where its settings say so (`geo`): who may write to the target alone must not
-decide what leaves the source.
+They are among the link's directives, as its pauses are. A link acts on them only if its settings
+allow it (`geo`): a user with access to the target alone must not decide what leaves the source.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ from causeway.link_topics import (
 KINDS = frozenset({DirectiveKind.MIRROR, DirectiveKind.ORIGIN})
 _WITH_IT = frozenset({DirectiveKind.MIRROR, DirectiveKind.PAUSE, DirectiveKind.THROTTLE})
 _SHOWN = 3
-_WHY_NOT = "topics were chosen"  # how each reason begins that a driver gives for not doing so
+_WHY_NOT = "topics were chosen"  # the start of each reason why a driver does not mirror them
 
 
 def chosen(standing: LinkDirectives) -> dict[str, Directive]:
-    """Who chose each topic, by its name on the source."""
+    """The directive that chose each topic, by its name on the source."""
     return {
         each.scope.topic: each
         for each in standing.by_key.values()
@@ -42,7 +40,7 @@ def chosen(standing: LinkDirectives) -> dict[str, Directive]:
 
 
 def begun(standing: LinkDirectives) -> frozenset[str]:
-    """The topics that a way back was told to begin with."""
+    """The topics with which a reverse link begins."""
     return frozenset(
         scope.topic
         for kind, scope in standing.by_key
@@ -51,18 +49,18 @@ def begun(standing: LinkDirectives) -> frozenset[str]:
 
 
 def origin(standing: LinkDirectives) -> OriginDirective | None:
-    """Whose cluster the source's name stands for, once somebody has said so."""
+    """The directive that says which cluster the source's name means, if there is one."""
     return standing.get(OriginDirective)
 
 
-def asked(directives: Iterable[Directive]) -> tuple[Directive, ...]:
-    """Without what is chosen: pauses, limits and the like."""
+def without_chosen(directives: Iterable[Directive]) -> tuple[Directive, ...]:
+    """The directives without chosen topics: pauses, limits and similar."""
     return tuple(each for each in directives if each.kind not in KINDS)
 
 
 def why_not(standing: LinkDirectives, link: LinkSettings, cluster: str | None) -> str | None:
-    """Why `link` does not act on what is chosen; None where it does, or nothing is. `cluster`: the
-    id of its source."""
+    """Why `link` does not mirror the chosen topics; None if it does, or there are none. `cluster`:
+    the id of its source."""
     names = sorted(chosen(standing))
     if not names:
         return None
@@ -82,26 +80,26 @@ def why_not(standing: LinkDirectives, link: LinkSettings, cluster: str | None) -
 
 
 def not_known(error: CausewayError) -> str:
-    """Why a link does not act on what is chosen while it cannot ask its source who it is."""
+    """Why a link does not mirror the chosen topics while its source's id is not known."""
     return f"{_WHY_NOT}, and it is not known for which cluster: {error}"
 
 
 def is_why_not(reason: str | None) -> bool:
-    """Whether what a driver says of its directives is one of these."""
+    """Whether a driver's note on its directives is one of these reasons."""
     return reason is not None and reason.startswith(_WHY_NOT)
 
 
 def plan_mirror(standing: LinkDirectives, wishes: Iterable[Directive]) -> DirectivePlan:
-    """To have topics mirrored, each by a wish of kind MIRROR or ORIGIN. What stands already stays
-    as it is: who came first, and when."""
+    """Chooses topics, each by a directive of kind MIRROR or ORIGIN. An existing directive stays as
+    it is, with its author and time."""
     return DirectivePlan(
         changes=tuple((wish.key, wish) for wish in wishes if wish.key not in standing.by_key)
     )
 
 
 def plan_leave(standing: LinkDirectives, topics: Collection[str]) -> DirectivePlan:
-    """To have `topics` mirrored no more. Their pauses and limits go with them: they are not to
-    surprise who chooses the topic again."""
+    """Stops mirroring `topics`. Deletes their pauses and limits, too: they would surprise the user
+    who chooses the topic again."""
     leaving = chosen(standing).keys() & set(topics)
     changes: list[DirectiveChange] = [
         (key, None) for key in standing.by_key if key[0] in _WITH_IT and key[1].topic in leaving
@@ -110,14 +108,14 @@ def plan_leave(standing: LinkDirectives, topics: Collection[str]) -> DirectivePl
 
 
 def plan_forget(standing: LinkDirectives) -> DirectivePlan:
-    """To have nothing chosen any more, and the source's name free for another cluster."""
+    """Removes all chosen topics, and frees the source's name for another cluster."""
     leave = plan_leave(standing, chosen(standing)).changes
     named = origin(standing)
     return DirectivePlan(changes=(*leave, *(() if named is None else ((named.key, None),))))
 
 
 def names(standing: LinkDirectives, link: LinkSettings) -> frozenset[str]:
-    """The topics that `link` mirrors as people want it so."""
+    """The topics that `link` mirrors by request."""
     if link.geo:
         return frozenset(chosen(standing))
     return begun(standing) if link.way_back else frozenset()

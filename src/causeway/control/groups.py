@@ -1,9 +1,9 @@
-"""Consumer groups of one link: which are followed, their checkpoints, their commits on the target.
+"""Consumer groups of one link: the followed groups, their checkpoints and commits on the target.
 
 Pure; the caller asks and writes:
 
     list of groups ─► choose ─► their commits ─► follow ─► translate ─┬─► checkpoints
-                                                                      └─► commits, if nobody reads
+                                                                      └─► commits, without members
 
 Translated offsets, checkpoints and commits name partitions as the target does: what a transform
 makes of a partition may go to several, and several may feed one.
@@ -29,13 +29,13 @@ Commits = Mapping[TopicPartition, Committed]
 # Protocol types of groups that read topics; empty where no member ever joined.
 _CONSUMERS = ("consumer", "streams", "")
 _IDLE = ("Empty", "Dead")  # states without members
-ENDED = "the mirrors of all its topics have ended, and it got its places when they did"
+ENDED = "the mirrors of all its topics have ended, and its offsets were committed then"
 HELD_BACK = "held back at"  # begins the reason of a commit that ends before an unread record
 
 
 class TranslatedOffset(NamedTuple):
-    """Where a group goes on in a target partition: at `downstream`, since it stands at `upstream`
-    on the source. `certain`: the record is there. `alone`: one source partition decides."""
+    """A group's offset in a target partition: `downstream`, for `upstream` on the source.
+    `certain`: the record is there. `alone`: one source partition decides."""
 
     upstream: int
     downstream: int
@@ -73,12 +73,12 @@ class LeftOutReason(StrEnum):
 
 
 def reads_topics(listed: GroupListing) -> bool:
-    """Whether its offsets are those of a consumer."""
+    """Whether the group's offsets are those of a consumer."""
     return listed.protocol_type in _CONSUMERS
 
 
 def has_members(listed: GroupListing) -> bool:
-    """Whether somebody may commit for it."""
+    """Whether the group has members, who may commit."""
     return listed.state not in _IDLE
 
 
@@ -115,8 +115,8 @@ class CommitPlan:
 
 def choose(listing: Mapping[str, GroupListing], link: LinkSettings) -> ChosenGroups:
     """The groups that the file asks for, sorted: those of consumers that `groups` selects and
-    `groups.exclude` does not. A list leaves out what we may not see, so those that the file names
-    outright are among them also where it lacks them: asking for their offsets tells why."""
+    `groups.exclude` does not. A list leaves out groups that we may not see, so a group that the
+    file names outright counts even if the list lacks it: asking for its offsets shows why."""
     groups: list[str] = []
     left_out: list[LeftOutGroup] = []
     for name, listed in sorted((_named(link) | dict(listing)).items()):
@@ -129,7 +129,7 @@ def choose(listing: Mapping[str, GroupListing], link: LinkSettings) -> ChosenGro
 
 
 def _named(link: LinkSettings) -> dict[str, GroupListing]:
-    """The groups that the file names outright, as if nothing more were known of them."""
+    """The groups that the file names outright, without state and type."""
     texts = (pattern.pattern.replace("\\.", ".") for pattern in link.control.groups)
     return {
         text: GroupListing(name=text, state="", type="", protocol_type="")
@@ -160,9 +160,9 @@ def follow(
     link: LinkSettings,
     ended: Collection[TopicPartition] = (),
 ) -> Followed:
-    """Of what the chosen groups have committed on the source: all that this link has to do with,
-    that is topics which it mirrors, and topics that came from its target. `ended`: partitions whose
-    mirror was promoted or failed over; groups got their places when that happened."""
+    """The commits of the chosen groups on topics of this link: topics that it mirrors, and topics
+    that came from its target. `ended`: partitions whose mirror was promoted or failed over; the
+    offsets of groups were committed then."""
     ours: dict[str, bool] = {}
     commits: dict[str, Commits] = {}
     left_out: list[LeftOutGroup] = []
@@ -200,12 +200,12 @@ def _concerns(topic: str, link: LinkSettings) -> bool:
 def checkpoints(
     translated: Translated, last: Mapping[tuple[str, TopicPartition], Checkpoint]
 ) -> list[Checkpoint]:
-    """Those to write now. `last`: the newest ones written, by group and partition of the target.
+    """The checkpoints to write now. `last`: the newest written ones, by group and target partition.
 
     MirrorMaker 2's rule: the first of a partition; then where the group went back on the source,
-    or on on the target. So downstream offsets only go back if the group itself did; or where the
-    last one is proven wrong, because the target was made anew, or by whoever wrote it. Where
-    several source partitions decide, only the place tells that the group went back.
+    or forward on the target. So downstream offsets go back only if the group itself did; or if the
+    last one is proven wrong, because the target was recreated, or by its writer. If several source
+    partitions decide, only the target offset shows that the group went back.
     """
     wanted = []
     for group, stands in translated.items():
@@ -243,9 +243,9 @@ def commits(
     link: LinkSettings,
     unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] | None = None,
 ) -> CommitPlan:
-    """What to commit on the target, whose `listing` of groups, commits (`there`) and log ends these
-    are. Only for groups without members, and only where a partition has no commit or an older one;
-    never past the end of what is mirrored, nor past a record that the group has not read
+    """The commits for the target, which has these groups (`listing`), commits (`there`) and log
+    ends. Only for groups without members, and only if a partition has no commit or an older one;
+    never past the end of the mirrored records, nor past a record that the group has not read
     (`unread`, by group).
     """
     wanted: dict[str, Commits] = {}
@@ -306,5 +306,5 @@ def _commits_of(
         return left_out(LeftOutReason.HELD_BACK, "; ".join(reasons))
     return wanted or left_out(
         LeftOutReason.UP_TO_DATE,
-        f"on {alias} it stands where it does on {link.source.alias}, or further on",
+        f"on {alias} it is as far as on {link.source.alias}, or further",
     )

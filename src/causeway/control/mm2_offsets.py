@@ -5,9 +5,9 @@
     value   {"offset":41}            the last source offset copied
 
 Connect finds a position by the bytes of its key, and Kafka compacts by partition: so both must be
-as Connect makes them, the members in this order, the partition by the hash of the key. What we
-write says so in a member of its own, which MirrorMaker 2 passes over: so we can tell whether it has
-mirrored since.
+as Connect makes them, the members in this order, the partition by the hash of the key. Our entries
+have a member of their own, which MirrorMaker 2 ignores: it shows whether MirrorMaker 2 has mirrored
+since.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from causeway.model import TopicPartition
 _OURS = {"writer": "causeway"}
 
 
-def book_of(
+def positions_of(
     link: LinkSettings, target: Cluster, admin: Cluster | None = None
 ) -> MirrorMakerOffsets:
-    """Where the link's are, or were."""
+    """The positions of MirrorMaker 2 for the link."""
     log = TopicLog(target, topic_of(link), admin=admin)
     source, *others = link.control.mm2_aliases or (link.source.alias, "")
     return MirrorMakerOffsets(log, source, link.control.mm2_connector, others)
@@ -41,7 +41,7 @@ def topic_of(link: LinkSettings) -> str:
 
 
 class Copied(NamedTuple):
-    """The last source offset copied, by MirrorMaker 2's book; whether the entry is `ours`."""
+    """The last source offset copied, by an entry of MirrorMaker 2; `ours`: we wrote the entry."""
 
     offset: int
     ours: bool
@@ -65,7 +65,7 @@ class UnconfirmedCopy(Copied):
 
 
 class MirrorMakerOffsets:
-    """Of one source cluster, by its alias. Not thread-safe."""
+    """The positions of one source cluster, by its alias. Not thread-safe."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class MirrorMakerOffsets:
         self._connector = connector
         self._aliases = (source, *others)
         self._written: dict[TopicPartition, int] = {}
-        self._mended = False
+        self._is_fixed = False
 
     def read(self) -> dict[TopicPartition, Copied]:
         """Each partition's entry; empty if MirrorMaker 2 never ran. An entry of another connector
@@ -109,9 +109,9 @@ class MirrorMakerOffsets:
         return next(iter(entries.values())) if len(entries) == 1 else None
 
     def forget(self) -> None:
-        """Others may have written since."""
+        """Forgets the written positions: others may have written since."""
         self._written.clear()
-        self._mended = False
+        self._is_fixed = False
 
     def is_there(self) -> bool:
         """Whether MirrorMaker 2 ever ran. Raises CausewayError."""
@@ -126,7 +126,8 @@ class MirrorMakerOffsets:
         self._append(values, lambda at: self._written.update({at: due[at]}))
 
     def remove(self, places: Collection[TopicPartition]) -> None:
-        """Our own entries of them. Raises CausewayError, once what can be written is."""
+        """Deletes our own entries of them. Raises CausewayError after writing all that can be
+        written."""
         ours = [
             at
             for at, copied in self.read().items()
@@ -142,9 +143,9 @@ class MirrorMakerOffsets:
         count = self._topic.partitions() if values else 0
         if not count:
             return
-        if not self._mended:
+        if not self._is_fixed:
             self._topic.keep_compacted(partitions=None)
-            self._mended = True
+            self._is_fixed = True
         shares: dict[int, dict[TopicPartition, KeyValue]] = {}
         for at, value in values.items():
             key = _dump([self._connector, _place(at, self._source)])

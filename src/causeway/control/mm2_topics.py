@@ -111,7 +111,7 @@ def _partition(at: TopicPartition) -> bytes:
 
 
 class _RecordReader:
-    """Takes values off the front of a record's key or value. Bytes after the last are passed over,
+    """Reads values from the start of a record's key or value. Ignores bytes after the last value,
     as Kafka's readers do."""
 
     def __init__(self, data: bytes, what: str) -> None:
@@ -172,7 +172,7 @@ class Heartbeats:
         try:
             self._topic.append([beat.encode()])
         except CausewayError:
-            self._there = False  # somebody may have deleted it
+            self._there = False  # it may have been deleted
             raise
 
 
@@ -194,13 +194,12 @@ class OffsetSyncs:
 
     @property
     def wants_all(self) -> bool:
-        """Whether the next `write` is to know of all partitions, not just of those that moved."""
+        """Whether the next `write` needs all partitions, not only those that moved."""
         return not self._there or time.monotonic() - self._flushed_at >= FLUSH_S
 
     def write(self, newest: Mapping[TopicPartition, Newest], *, flush: bool) -> None:
-        """`newest`: of each source partition that has mirrored any, where all are to be written
-        that have anything new (`flush`); else of those that moved since the last call. Raises
-        CausewayError."""
+        """Writes offset syncs. `newest`: with `flush` of each source partition with mirrored
+        records, else of those that moved since the last call. Raises CausewayError."""
         if not self._there:
             self._topic.ensure(self._replication_factor)
             self._there = True

@@ -1,6 +1,7 @@
 """Open transactions: how much they hold back, and why a last stable offset does not move.
-Readers of committed data see nothing of what lies behind an open transaction, neither a mirror nor
-its lag."""
+
+Readers of committed data, a mirror among them, see no record behind an open transaction.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 
 Ends = dict[TopicPartition, OffsetAt | CausewayError]
-HELD_MS: Final = 60_000  # a transaction may take so long before it is worth a word
+HELD_MS: Final = 60_000  # a transaction that takes longer is reported
 
 
 class Held(NamedTuple):
-    """`stable`: the last stable offset. `since_ms`: how long it has been seen to stand; or, if
-    `dated`, how long ago the record there is dated, which may be any event's time."""
+    """`stable`: the last stable offset. `since_ms`: for how long it has not moved; or, if `dated`,
+    the age of the record there by its own timestamp, which may be any event's time."""
 
     stable: int
     high_watermark: int
@@ -50,7 +51,7 @@ def known_ends(
     read_committed: bool,
     patience_s: float | None = None,
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """As `both_ends`: end and high watermark, of the partitions whose brokers told both."""
+    """As `both_ends`: end and high watermark, of the partitions whose brokers answered both."""
     ends, tops = both_ends(source, places, read_committed=read_committed, patience_s=patience_s)
     return {
         at: (end.offset, top.offset)
@@ -68,7 +69,7 @@ def _higher(
 
 
 def explain(source: Cluster, held: Mapping[TopicPartition, Held]) -> dict[TopicPartition, str]:
-    """What a person should know of each: the transaction that it waits for, where we may ask."""
+    """The reason for each partition: the transaction that it waits for, if we may ask."""
     if not held:
         return {}
     transactions = open_transactions(source, list(held))

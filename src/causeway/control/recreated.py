@@ -15,7 +15,7 @@ def why_another(progress: PartitionProgress, topic: MirroredTopic) -> str | None
     text, `{}` is for the offset before which everything is mirrored."""
     if not same_topic(progress.topic_id, topic.source_id):
         return (
-            f"{topic.source} was deleted and made anew at the source after offset {{}} was "
+            f"{topic.source} was deleted and recreated on the source after offset {{}} was "
             f"mirrored ({ACT})"
         )
     if (before := other_name(progress, topic)) is not None:
@@ -24,7 +24,7 @@ def why_another(progress: PartitionProgress, topic: MirroredTopic) -> str | None
             f"{topic.target} by now ({ACT})"
         )
     if not all(same_topic(o.topic_id, topic.target_id) for o in own_outlets(progress)):
-        return f"{topic.target} was deleted and made anew at the target ({ACT})"
+        return f"{topic.target} was deleted and recreated on the target ({ACT})"
     return None
 
 

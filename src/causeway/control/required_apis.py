@@ -1,4 +1,4 @@
-"""Kafka's APIs that a link needs of its brokers, in which versions, why, and the loss without each.
+"""The APIs of Kafka that a link needs: versions, use, and the consequence if one is missing.
 
 `causeway plan` and `causeway run` ask every broker which APIs it has. docs/reference/brokers.md has
 the same table for people who choose a broker.
@@ -214,7 +214,7 @@ NEEDS: Final = (
         side="target",
         apis=(apis.CREATE_PARTITIONS,),
         use="new partitions of source topics",
-        without="new partitions of a source topic are not mirrored until somebody adds them to "
+        without="new partitions of a source topic are not mirrored until they are added to "
         "the mirror",
     ),
     ApiNeed(

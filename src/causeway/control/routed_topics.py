@@ -1,7 +1,7 @@
-"""Topics that transforms lead to: under which name, and what the target needs for them.
+"""Topics that transforms route records to: their names, and what the target needs for them.
 
-Such a topic has the configs and ACLs of the source's topic of its name, where that is mirrored
-itself; else those of the topic whose records are led there, the first by name of several.
+Such a topic has the configs and ACLs of the source topic of its name, if that is mirrored itself;
+else those of the topic whose records are routed there, the first by name of several.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from causeway.control.topics import Change, ObservedTopics
 from causeway.errors import CausewayError
 from causeway.model import NO_TOPIC_ID
 
-_READY_S = 30.0  # so long a new topic may need until its partitions have leaders
+_READY_S = 30.0  # the wait until the partitions of a new topic have leaders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteNeed:
-    """`base`: the source topic whose records are led there; `partitions`: those wanted."""
+    """`base`: the source topic whose records are routed there; `partitions`: those wanted."""
 
     base: str
     partitions: frozenset[int]
@@ -38,16 +38,17 @@ class RoutedTopic:
 
 
 def target_of(name: str, link: LinkSettings) -> str:
-    """The name on the target of what a transform calls `name`, as on the source. Raises RouteError
-    where records may not go there; it does not quote the name, which comes from a record."""
+    """The target name of the topic that a transform calls `name`, as on the source. Raises
+    RouteError if records may not go there; it does not quote the name, which comes from a
+    record."""
     return Routes.of(link).target_of(name)
 
 
 def make_ready(
     needs: Mapping[str, RouteNeed], source: Cluster, target: Cluster, link: LinkSettings
 ) -> dict[str, RoutedTopic | CausewayError]:
-    """Has the target ready for topics, by their names as on the source: makes those that it lacks,
-    and adds partitions. Each that is not ready has an error.
+    """Prepares the target for topics, by their names as on the source: creates missing topics, and
+    adds partitions. Each topic that is not ready has an error.
 
     Raises a CausewayError only where a cluster as a whole cannot be asked.
     """
@@ -84,7 +85,7 @@ def make_ready(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedRoutes:
-    """`bases`: by name as on the source, the source topic that it takes after."""
+    """`bases`: the source topic whose configs each topic has, by its name as on the source."""
 
     observed: ObservedTopics
     bases: Mapping[str, TopicMetadata]
@@ -153,7 +154,7 @@ def _plan(
 
 
 def _await(wanted: Mapping[str, int], target: Cluster) -> dict[str, str | CausewayError]:
-    """The ids of topics, once the partition of each (and all before it) have leaders."""
+    """The ids of topics, once the wanted partition of each, and all before it, have leaders."""
     found: dict[str, str | CausewayError] = {}
     deadline = time.monotonic() + _READY_S
     while left := wanted.keys() - found.keys():

@@ -1,4 +1,9 @@
-"""The changes of a topic plan: checks which the target would refuse, and carries them out."""
+"""The changes of a topic plan: checks which the target would refuse, and applies them.
+
+A broker refuses a whole topic for one config (INVALID_CONFIG): a name that it does not know, a
+value outside its bounds, or `remote.storage.enable` if the cluster has no tiered storage. Then the
+mirror is kept without the refused configs, and a note names them.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +27,8 @@ from causeway.errors import BrokerError, CausewayError
 from causeway.wire import codes
 
 
-def fitted(planned: TopicPlan, target: Cluster, alias: str) -> TopicPlan:
-    """`planned` as the target, cluster `alias`, would carry it out; creates nothing.
+def as_target_takes(planned: TopicPlan, target: Cluster, alias: str) -> TopicPlan:
+    """`planned` as the target, cluster `alias`, would apply it; creates nothing.
 
     A topic that the target would not create is a problem. A config that it refuses is left out,
     with a note. Only the target knows: its policies, our permissions, names that collide, bounds.
@@ -55,7 +60,7 @@ def fitted(planned: TopicPlan, target: Cluster, alias: str) -> TopicPlan:
 
 
 def without(planned: TopicPlan, errors: Mapping[Change, CausewayError]) -> TopicPlan:
-    """The plan, with a problem for each change that cannot be carried out."""
+    """The plan, with a problem for each change that cannot be applied."""
     failed = {change.topic: error for change, error in errors.items()}
     return TopicPlan(
         mirrored=tuple(topic for topic in planned.mirrored if topic.target not in failed),
@@ -73,7 +78,7 @@ def without(planned: TopicPlan, errors: Mapping[Change, CausewayError]) -> Topic
 
 
 def apply(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayError | None]:
-    """Carry out `changes` in bulk; the result names each with its error, or None if it is done.
+    """Applies `changes` in bulk; the result has the error of each, or None if it is done.
 
     Idempotent: a topic that another driver created meanwhile counts as done. Leaves out the
     configs of a new topic that the target refuses. One item's error never keeps the others from
@@ -95,7 +100,7 @@ def apply(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayEr
 def _create(
     changes: list[CreateTopic], target: Cluster, *, validate_only: bool = False
 ) -> tuple[dict[Change, CausewayError | None], dict[CreateTopic, CreateTopic]]:
-    """The answer to each change, and those changes that were carried out with fewer configs."""
+    """The answer to each change, and the changes that were applied with fewer configs."""
 
     def create(batch: list[CreateTopic]) -> Mapping[str, CausewayError | None]:
         new = [_new(change) for change in batch]
@@ -162,8 +167,8 @@ PAUSED: Final = "paused"
 
 
 def without_changes_if_paused(plan: TopicPlan, link: LinkSettings) -> TopicPlan:
-    """`plan` without its changes where the file pauses the link: topics whose mirrors are there are
-    mirrored as far as these go, others are left out."""
+    """`plan` without its changes if the file pauses the link, as MirrorMaker 2 does: existing
+    mirrors keep their partitions, and topics without a mirror are left out."""
     if not link.records_paused:
         return plan
     before = {each.topic: each.before for each in plan.changes if isinstance(each, GrowTopic)}

@@ -1,9 +1,12 @@
 """Configs of a mirrored topic: those copied from the source, and the limits it needs.
 
-Pure. A mirror must take every batch as it lies on the source: its size, its timestamps (which a
-target's clock may find too old or too new) and its codec (another `compression.type` would make
-the target's broker pack every batch anew). And its log must have batches that know their producer,
-which only an old broker's setting denies.
+A mirror must take every batch as it is on the source: its size, its timestamps (which a target's
+clock may find too old or too new) and its codec (with another `compression.type` the target's
+broker would compress every batch again). And the batches of its log must have producer ids, which
+only an old broker's setting prevents.
+
+Versions of Kafka differ in their configs, and a broker refuses a topic with one that it does not
+know. No request lists the names; but each existing topic has all of them.
 """
 
 from __future__ import annotations
@@ -43,13 +46,13 @@ LIMIT_NAMES: Final = (
     *TIMESTAMP_LIMITS,
 )
 
-# What a person is told of each, where a plan sets it.
+# The reason that a plan shows for each.
 _ANY_AGE: Final = "a mirror takes records as they are, however old or far ahead their times are"
 REASONS: Final[Mapping[str, str]] = {
     MAX_MESSAGE_BYTES: "a mirror takes batches as big as the source's",
     COMPRESSION_TYPE: "a mirror takes batches as they were packed",
     TIMESTAMP_TYPE: "a mirror keeps the times that its records have on the source",
-    MESSAGE_FORMAT: "a mirror's batches tell who wrote them, by which none comes twice",
+    MESSAGE_FORMAT: "a mirror's batches have producer ids, so that none comes twice",
     **dict.fromkeys(TIMESTAMP_LIMITS, _ANY_AGE),
 }
 
@@ -82,7 +85,7 @@ def copied(
 
 
 def topic_defaults(broker: Mapping[str, ConfigEntry]) -> dict[str, str]:
-    """What a topic without configs of its own would have, of the names limits are computed from."""
+    """The configs, of those that limits are computed from, of a topic without own configs."""
     return {
         topic_name: broker[broker_name].value or ""
         for broker_name, topic_name in BROKER_DEFAULTS.items()
@@ -91,17 +94,17 @@ def topic_defaults(broker: Mapping[str, ConfigEntry]) -> dict[str, str]:
 
 
 def effective(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
-    """A topic's values as they are in force, whether its own or its broker's."""
+    """A topic's values in force, its own or its broker's."""
     return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
 
 def needed(
     source: Mapping[str, str], target: Mapping[str, str], names: Collection[str] | None = None
 ) -> dict[str, str]:
-    """What must be set on the mirror so that it takes everything `source` holds.
+    """The configs to set on the mirror so that it takes everything that `source` has.
 
-    Both are values in force; `names`: the configs that the target knows, as far as anybody can say.
-    Where no value of the target is known (no right to describe its brokers), all limits are set,
+    Both are values in force; `names`: the configs that the target knows, None if not known. If no
+    value of the target is known (no right to describe its brokers), all limits are set,
     timestamp limits by the `names`, or else by those the source knows. Values that are wide enough
     already are left alone, so the result is empty for a mirror in order.
     """
@@ -129,10 +132,10 @@ def left_to_others(
     target: Mapping[str, str],
     exclude: Sequence[Pattern],
 ) -> dict[str, str]:
-    """Of what is `needed` on a topic that is there and that others may write to as well: what stays
-    as it is all the same, each with what follows, for people. How a topic keeps its records is its
-    owners' to say, and so is what `exclude` names. What it takes is widened, which harms nobody.
-    `target`: values in force."""
+    """The `needed` configs that are not set on an existing topic that others may write to, each
+    with the consequence. The owners decide how a topic keeps its records, and about configs that
+    `exclude` names. The limits of what the topic takes are widened, which does no harm. `target`:
+    values in force."""
     stays = {}
     for name in needed:
         value = f"{name}={target.get(name, '(default)')} stays"
@@ -165,14 +168,14 @@ def _number(value: str | None, otherwise: int) -> int:
         return otherwise
 
 
-_OTHERS = 10  # who may not describe so many will hardly describe the next
+_OTHERS = 10  # a client that may not describe these will hardly describe the next one
 
 
 def known_configs(
     target: Cluster, link: LinkSettings, there: Collection[str], mirrors: Sequence[str]
 ) -> frozenset[str] | None:
-    """Those that a new topic on the target may have; None where nobody can say. `there`: topics of
-    the target; `mirrors`: those of them that we surely may describe, for others have to do.
+    """The configs that a new topic on the target may have; None if not known. `there`: topics of
+    the target; `mirrors`: those that we surely may describe, asked first.
 
     Raises a CausewayError only where the cluster as a whole cannot be asked."""
     others = [name for name in (link.progress_topic, *sorted(there)[:_OTHERS]) if name in there]
@@ -184,13 +187,13 @@ def known_configs(
 
 
 def default_configs(target: Cluster, broker: int) -> dict[str, str]:
-    """What a new topic has of the configs that limits are computed from."""
+    """The configs of a new topic that limits are computed from."""
     try:
         return topic_defaults(target.broker_configs(broker))
     except CausewayError as error:
         if error.retriable:
             raise
-        return {}  # not ours to see: every limit is then set on the topic itself
+        return {}  # not allowed: every limit is then set on the topic itself
 
 
 def unknown_configs(
@@ -199,8 +202,8 @@ def unknown_configs(
     names: Collection[str] | None,
     alias: str,
 ) -> dict[str, str]:
-    """Those of `configs` that are none of the `names` which cluster `alias` knows (None: nobody can
-    say), each with what to tell a person: nothing of a mere default of the source's."""
+    """The `configs` that cluster `alias` does not know by its `names` (None: not known), each with
+    a note; the note is empty for a default of the source."""
     if names is None:
         return {}
     return {

@@ -1,7 +1,7 @@
 """Topics of one link: what is mirrored, under which name, and what the target needs for it.
 
-`observe` asks both clusters, `plan` decides purely; `topic_changes.apply` carries a plan out item
-by item. `causeway plan` is the same code without it.
+`observe` asks both clusters, `plan` decides purely; `topic_changes.apply` applies a plan item by
+item. `causeway plan` is the same code without `apply`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from causeway.wire import codes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedTopics:
-    """What both clusters said. Config values are in force (a topic's own or its broker's)."""
+    """The answers of both clusters. Config values are in force (a topic's own or its broker's)."""
 
     source_topics: Mapping[str, TopicMetadata]
     source_configs: Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
@@ -36,7 +36,7 @@ class ObservedTopics:
     target_configs: Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
     target_defaults: Mapping[str, str]  # empty where we may not describe the target's brokers
     target_brokers: int
-    target_names: frozenset[str] | None = None  # the configs that it knows, if anybody can say
+    target_names: frozenset[str] | None = None  # the configs that it knows; None: not known
     target_without_ids: bool = False
     names: collisions.Names = field(default_factory=collisions.Names)
 
@@ -52,7 +52,7 @@ class MirroredTopic:
     target_id: str | None  # None: to be created
     target_partitions: int  # once the changes are made
     max_message_bytes: int  # of the target, once the changes are made
-    notes: tuple[str, ...] = ()  # what a person should know of the target, such as what stays
+    notes: tuple[str, ...] = ()  # about the target, such as configs that stay
     # How records go (daemon/partitions/routing.py): where keys decide, and to how many of the
     # target's partitions they have gone until now.
     by_key: bool = False
@@ -95,7 +95,8 @@ Change = CreateTopic | GrowTopic | AlterTopicConfigs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProblem:
-    """Something a person should mend. A topic in `TopicPlan.mirrored` is mirrored all the same."""
+    """An error for a person to solve. A topic in `TopicPlan.mirrored` is mirrored in spite of
+    it."""
 
     topic: str  # on the source
     error: CausewayError
@@ -112,11 +113,11 @@ class TopicPlan:
 def observe(
     source: Cluster, target: Cluster, link: LinkSettings, only: Collection[str] | None = None
 ) -> ObservedTopics:
-    """Ask both clusters, in a few bulk requests however many topics there are; `only`: of the
-    source's, those with these names.
+    """Asks both clusters, in a few bulk requests for any number of topics; `only`: the source's
+    topics with these names.
 
-    Raises a CausewayError only where a cluster as a whole cannot be asked; errors of single topics
-    stand in the result.
+    Raises a CausewayError only if a cluster as a whole cannot be asked; the result has the errors
+    of single topics.
     """
     source_topics = visible_topics(source, link) if only is None else topics_named(source, only)
     target_metadata = target.metadata(None)
@@ -159,7 +160,7 @@ def observe(
 def plan(
     observed: ObservedTopics, link: LinkSettings, begun: collisions.Begun = MappingProxyType({})
 ) -> TopicPlan:
-    """Decide, without asking anybody: the same answer for the same observation, sorted by topic.
+    """Decides purely: the same answer for the same observation, sorted by topic.
     `begun`: what the progress topic says, see control/collisions.py."""
     mirrored: list[MirroredTopic] = []
     left_out: list[LeftOut] = []
@@ -193,7 +194,8 @@ def plan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Of one topic. `mirrored` is None where it can't be; then `errors` say why."""
+    """The plan for one topic. `mirrored` is None if it cannot be mirrored; then `errors` say
+    why."""
 
     mirrored: MirroredTopic | None = None
     changes: tuple[Change, ...] = ()
@@ -203,7 +205,7 @@ class Decision:
 def plan_topic(
     topic: TopicMetadata, target: str, observed: ObservedTopics, link: LinkSettings, partitions: int
 ) -> Decision:
-    """What `target` needs to take the records of `topic`, in so many partitions."""
+    """Plans `target` for the records of `topic`, in so many partitions."""
     if topic.error is not None:
         return Decision(errors=(topic.error,))
     if topic.topic_id == NO_TOPIC_ID:
@@ -279,7 +281,7 @@ def _plan_existing(
     altered: dict[str, str] = {}
     entries = observed.target_configs.get(existing.name, {})
     if isinstance(entries, CausewayError):
-        # Without a look at its limits nothing is changed; a batch refused by them will say so.
+        # Its limits are not known, so nothing is changed; a batch beyond them gets an error.
         errors = (*errors, entries)
     else:
         in_force = topic_configs.effective(entries)
@@ -328,7 +330,7 @@ _ANOTHER_NAME = "name it in topics.exclude, or give it another name by causeway.
 
 
 def without_id(topic: str, alias: str) -> CausewayError:
-    """A topic of the same name that is created later could not be told from this one."""
+    """The error for a topic without id: it cannot be told from a recreated one."""
     return BrokerError(
         "mirror",
         f"{topic} on {alias}",
@@ -350,14 +352,14 @@ def _too_few_brokers(target: str, brokers: int, link: LinkSettings) -> CausewayE
 
 
 def visible_topics(source: Cluster, link: LinkSettings) -> dict[str, TopicMetadata]:
-    """All topics, with those that the file names outright and that the source keeps from us, each
-    with its error. Raises CausewayError."""
+    """All topics of the source. A topic that the file names outright and that we may not see has an
+    error. Raises CausewayError."""
     found = dict(source.metadata(None).topics)
     return found | _hidden(source, link, found)
 
 
 def topics_named(cluster: Cluster, names: Collection[str]) -> dict[str, TopicMetadata]:
-    """Those of `names` that are there, or kept from us, each with its error. Raises
+    """The topics of `names` that exist; one that we may not see has an error. Raises
     CausewayError."""
     found = cluster.metadata(sorted(names)).topics if names else {}
     return {name: topic for name, topic in found.items() if not _is_missing(topic)}
@@ -371,7 +373,7 @@ def _is_missing(topic: TopicMetadata) -> bool:
 def _hidden(
     source: Cluster, link: LinkSettings, visible: Mapping[str, TopicMetadata]
 ) -> dict[str, TopicMetadata]:
-    """A list of all topics leaves out what we may not see, so they have to be asked for by name."""
+    """A list of all topics leaves out topics that we may not see, so they are asked for by name."""
     texts = {pattern.pattern.replace("\\.", ".") for pattern in link.topics}
     texts |= link.chosen.names
     wanted = [text for text in sorted(texts) if is_legal_name(text) and text not in visible]

@@ -71,7 +71,7 @@ def status_of(
             return _without_source(link, target, contents, str(error))
         observed = topics.observe(source, target, link, only)
     planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
-    planned = topic_changes.fitted(planned, target, link.target.alias)
+    planned = topic_changes.as_target_takes(planned, target, link.target.alias)
     if only is not None:
         contents.partitions = _of_topics(contents, only)
     # By now: a broker that hangs may keep us waiting longer below than a lease lasts.

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from causeway.cluster import AclBinding, SecurityDisabled
 from causeway.config import ClientSettings, ControlSettings, LinkSettings, SaslSettings
 from causeway.control import AclPlan, MirroredTopic
-from causeway.control.acls import EVERYBODY, ObservedAcls, apply, lift, lifts, observe, plan
+from causeway.control.acls import (
+    EVERYBODY,
+    ObservedAcls,
+    apply,
+    observe,
+    plan,
+    read_only_denials,
+    remove_denials,
+)
 from causeway.errors import CausewayError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
@@ -288,11 +296,11 @@ def test_what_made_a_mirror_read_only_is_taken_away_and_nothing_else() -> None:
     before = frozenset([*writes, *others[:2], *others[3:]])
     added = decide([], before, READ_ONLY, ["orders", "pay"]).creates
     assert {each.name for each in added} == {"A.orders", "A.pay"}
-    found = lifts(before | set(added), ["A.orders"], link(READ_ONLY))
+    found = read_only_denials(before | set(added), ["A.orders"], link(READ_ONLY))
     assert found == (acl("DENY", "WRITE", "A.orders"),)
-    assert lifts(before | set(added), ["A.orders"], link(BOTH)) == found
-    assert not lifts(before | set(added), ["A.orders"], link(PLAIN)), "the file does not mention it"
-    assert not lifts(SecurityDisabled(cluster="B"), ["A.orders"], link(READ_ONLY))
+    assert read_only_denials(before | set(added), ["A.orders"], link(BOTH)) == found
+    assert not read_only_denials(before | set(added), ["A.orders"], link(PLAIN)), "the file does not mention it"
+    assert not read_only_denials(SecurityDisabled(cluster="B"), ["A.orders"], link(READ_ONLY))
 
 
 def test_a_rule_that_stays_is_told_of() -> None:
@@ -301,8 +309,8 @@ def test_a_rule_that_stays_is_told_of() -> None:
             return {each: UnreachableError("delete ACL", "B") for each in which}
 
     with pytest.raises(UnreachableError):
-        lift([acl("DENY", "WRITE", "A.orders")], Target())  # type: ignore[arg-type]
-    lift([], Target())  # type: ignore[arg-type]
+        remove_denials([acl("DENY", "WRITE", "A.orders")], Target())  # type: ignore[arg-type]
+    remove_denials([], Target())  # type: ignore[arg-type]
 
 
 def test_the_source_is_asked_only_if_its_acls_are_copied() -> None:

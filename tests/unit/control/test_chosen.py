@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from causeway.control.geo_topics import (
-    asked,
     chosen,
     is_why_not,
     not_known,
@@ -14,6 +13,7 @@ from causeway.control.geo_topics import (
     plan_leave,
     plan_mirror,
     why_not,
+    without_chosen,
 )
 from causeway.errors import UnreachableError
 from causeway.link_topics import (
@@ -93,5 +93,5 @@ def test_a_link_acts_only_where_it_may_and_only_for_its_own_source() -> None:
 def test_what_is_chosen_is_no_pause_or_limit() -> None:
     pause = PauseDirective(scope=ORDERS, who="anna@ops", at=1)
     standing = after(wish(DirectiveKind.MIRROR, ORDERS), wish(DirectiveKind.ORIGIN), pause)
-    assert asked(standing) == (pause,)
+    assert without_chosen(standing) == (pause,)
     assert plan_directive(standing, pause.replace(paused=False)).before == pause

@@ -281,7 +281,9 @@ def test_a_busy_topic_without_transactions_is_not_said_to_hold_records(
     plan = TopicPlan(mirrored=(TOPIC,), changes=(), left_out=(), problems=())
     monkeypatch.setattr("causeway.control.topics.observe", lambda *_: NOTHING)
     monkeypatch.setattr("causeway.control.topics.plan", lambda *_: plan)
-    monkeypatch.setattr("causeway.control.topic_changes.fitted", lambda planned, *_: planned)
+    monkeypatch.setattr(
+        "causeway.control.topic_changes.as_target_takes", lambda planned, *_: planned
+    )
     monkeypatch.setattr(from_clusters, "ProgressTopic", Topic)
     monkeypatch.setattr(from_clusters, "active_directives", lambda *_: ActiveDirectives())
     monkeypatch.setattr(lag, "timestamps_at", lambda *_: {})

@@ -323,7 +323,7 @@ class Claimer:
             self._copied = self._book().read()
 
     def _book(self) -> MirrorMakerOffsets:
-        return mm2_offsets.book_of(self._link, self._sides.target)
+        return mm2_offsets.positions_of(self._link, self._sides.target)
 
     def _adopt(self, topic: MirroredTopic, partition: int, adopt: Adopt) -> Begin | Stop:
         source = TopicPartition(topic.source, partition)

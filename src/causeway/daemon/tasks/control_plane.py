@@ -75,7 +75,7 @@ class ControlPlane:
         )
         self._syncs = self._offset_syncs()
         self._groups = Groups(link, sides, self.translator, term, registry)
-        self._mirror_maker = mm2_offsets.book_of(link, sides.target, sides.target_admin)
+        self._mirror_maker = mm2_offsets.positions_of(link, sides.target, sides.target_admin)
         self.tasks = tuple(self._wanted())
 
     def _wanted(self) -> Iterator[Task]:

@@ -234,7 +234,7 @@ class LinkFailover:
         known = self._remembered()
         failures = last_groups.commit(self._target, known.plan)
         lifted = self._lifts()
-        acls.lift(lifted, self._target)
+        acls.remove_denials(lifted, self._target)
         left = known.left(failures)
         ending.finish(State.FAILED_OVER, {}, done=True, groups=left)
         return {
@@ -337,4 +337,4 @@ class LinkFailover:
         mirrors = {
             outlet.topic for each in self._ending.progress().values() for outlet in each.outlets
         }
-        return acls.lifts(self._target.describe_acls(), mirrors, self.link)
+        return acls.read_only_denials(self._target.describe_acls(), mirrors, self.link)

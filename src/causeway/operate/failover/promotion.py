@@ -146,7 +146,7 @@ class LinkPromotion:
             groups, ahead = (), {}
             ending.finish(State.PROMOTED, {}, done=False, wait_s=wait_s)
         lifted = self._lifts()
-        acls.lift(lifted, self._sides.target_admin)
+        acls.remove_denials(lifted, self._sides.target_admin)
         ending.finish(State.PROMOTED, {}, done=True)
         cuts = cuts_of(ending.standing, self._scope)
         return self._promoted(
@@ -255,7 +255,7 @@ class LinkPromotion:
         mirrors = {
             outlet.topic for each in self._ending.progress().values() for outlet in each.outlets
         }
-        return acls.lifts(self._sides.target_admin.describe_acls(), mirrors, self._link)
+        return acls.read_only_denials(self._sides.target_admin.describe_acls(), mirrors, self._link)
 
 
 def _partitions_of(topics_: Iterable[MirroredTopic]) -> list[TopicPartition]:

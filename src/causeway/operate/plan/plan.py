@@ -204,7 +204,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
     planned = topic_changes.without_changes_if_paused(planned, link)
     planned = topic_changes.without(planned, _lost(planned, contents, link))
-    planned = topic_changes.fitted(planned, target, link.target.alias)
+    planned = topic_changes.as_target_takes(planned, target, link.target.alias)
     there = {name: len(topic.partitions) for name, topic in observed.target_topics.items()}
     return LinkPlan(
         link=link,

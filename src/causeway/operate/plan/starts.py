@@ -175,7 +175,7 @@ def _taken_up(decision: Decision) -> tuple[How, int | None]:
 def _copied(sides: Sides, link: LinkSettings) -> Mapping[TopicPartition, Copied]:
     if not link.control.mm2_offsets:
         return {}
-    return mm2_offsets.book_of(link, sides.target).read()
+    return mm2_offsets.positions_of(link, sides.target).read()
 
 
 def _progress_lost(
