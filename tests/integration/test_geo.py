@@ -143,7 +143,7 @@ def test_what_is_chosen_again_but_was_made_anew_meanwhile_stops(
         pair.fill(topic, 10)
         topics.add_topics(pair.link, [topic], wait_s=PATIENCE_S)
         found = run.await_state(topic, State.STOPPED, 2)
-        assert "was deleted and made anew at the source" in str(found.reason)
+        assert "was deleted and recreated on the source" in str(found.reason)
         assert pair.arrived(topic) == 100
     (found_,) = pair.standing().values()
     assert found_.state == "stopped"

@@ -270,6 +270,6 @@ def test_a_target_made_anew_and_an_unknown_name(ground: Ground) -> None:
         ["the target topic does not exist"],
     )
     ground.target.create_topic(mirror)
-    assert "made anew at the target" in _said(ground.verify("limits-anew"))[0]
+    assert "recreated on the target" in _said(ground.verify("limits-anew"))[0]
     with pytest.raises(ConfigError, match="like it: limits-anew"):
         verify(ground.settings, topics=["limits-new"])

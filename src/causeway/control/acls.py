@@ -264,7 +264,7 @@ def _open_to_all(acl: AclBinding, link: LinkSettings) -> CausewayError:
         "make mirrors read-only against ACL",
         f"{acl} on {link.target.alias}",
         f"it lets everybody write, and a DENY for everybody would stop"
-        f" {link.control.principal or 'Causeway'}, too: a DENY beats every ALLOW",
+        f" {link.control.principal or 'Causeway'} too: a DENY beats every ALLOW",
         remedy="replace it by ACLs that name principals",
     )
 

@@ -226,7 +226,7 @@ def test_an_acl_for_everybody_cannot_be_countered() -> None:
     (problem,) = planned.problems
     assert str(open_to_all) in str(problem)
     assert "User:causeway too: a DENY beats every ALLOW" in str(problem)
-    assert "put ACLs that name principals in its place" in problem.remedy
+    assert "replace it by ACLs that name principals" in problem.remedy
 
 
 operations = st.sampled_from(["READ", "WRITE", "ALL", "DESCRIBE", "DELETE"])

@@ -159,8 +159,8 @@ def test_a_shared_target_begins_unless_its_progress_was_lost() -> None:
 @pytest.mark.parametrize(
     ("known", "topic", "offsets", "words", "adopted_start"),
     [
-        (progress(topic_id="cc" * 16), TOPIC, BEGUN, "made anew at the source", 3),
-        (progress(), replace(TOPIC, target_id="dd" * 16), BEGUN, "made anew at the target", 100),
+        (progress(topic_id="cc" * 16), TOPIC, BEGUN, "recreated on the source", 3),
+        (progress(), replace(TOPIC, target_id="dd" * 16), BEGUN, "recreated on the target", 100),
         (progress(), replace(TOPIC, target="sales"), BEGUN, "calls its mirror sales by now", 100),
         (
             progress(state=State.STOPPED, reason="30 records were deleted"),

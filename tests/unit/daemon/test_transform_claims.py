@@ -64,7 +64,7 @@ def test_the_same_transform_goes_on_and_leads_where_it_did() -> None:
     assert not is_other(TOPIC, known)
     assert why_another(known, TOPIC) is None
     anew = why_another(known, replace(TOPIC, target_id="dd" * 16))
-    assert "made anew at the target" in (anew or "")
+    assert "recreated on the target" in (anew or "")
 
 
 @pytest.mark.parametrize(("before", "now"), [("old", "new"), (None, "new"), ("old", None)])

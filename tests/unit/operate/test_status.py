@@ -166,8 +166,8 @@ def test_a_source_made_anew_or_truncated_is_seen_before_a_driver_sees_it() -> No
     truncated = judge(PROGRESS.replace(position=200), driver=None)
 
     assert {one.state for one in (anew, other_target, truncated)} == {State.STOPPED}
-    assert "made anew at the source" in (anew.reason or "")
-    assert "made anew at the target" in (other_target.reason or "")
+    assert "recreated on the source" in (anew.reason or "")
+    assert "recreated on the target" in (other_target.reason or "")
     assert "truncated" in (truncated.reason or "")
     assert truncated.lag_records == 0
 

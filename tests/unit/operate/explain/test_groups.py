@@ -218,4 +218,4 @@ def test_a_group_that_others_records_hold_back(tmp_path: Path) -> None:
 def test_a_group_whose_mirrors_have_ended_is_not_synced_any_more(tmp_path: Path) -> None:
     one = explain(tmp_path, replace(FACTS, ended=frozenset({ORDERS})))
     assert (one.code, one.done) == ("ended", True)
-    assert "got its places when they did" in one.answer
+    assert "its offsets were committed then" in one.answer
