@@ -1,6 +1,6 @@
 """Asks one cluster: topics, groups, offsets, ACLs, producers, transactions."""
 
-from causeway.cluster import parallel, transactions
+from causeway.cluster import transactions
 from causeway.cluster.acls import ANY_TOPIC, AclBinding, AclFilter, SecurityDisabled
 from causeway.cluster.admin import (
     BROKER_MESSAGE_FORMAT,
@@ -12,7 +12,16 @@ from causeway.cluster.admin import (
 )
 from causeway.cluster.brokers import Disk, cluster_rights, disks, versions_of_brokers
 from causeway.cluster.client import GROUP, TRANSACTION, ClusterClient, Leader
-from causeway.cluster.cluster import Cluster
+from causeway.cluster.cluster import (
+    ANSWER_S,
+    Cluster,
+    Connect,
+    ask_each,
+    clusters,
+    reach,
+    silent_clusters,
+    silent_clusters_of,
+)
 from causeway.cluster.groups import CommitResults, Committed, GroupListing
 from causeway.cluster.log_reader import (
     Content,
@@ -24,7 +33,6 @@ from causeway.cluster.log_reader import (
 )
 from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.cluster.offsets import EARLIEST, LATEST, FetchedPartition, OffsetAt, bytes_an_offset
-from causeway.cluster.parallel import Connect, clusters
 from causeway.cluster.pool import moved_remedy, one_cluster
 from causeway.cluster.producers import (
     REMEMBERED_S,
@@ -40,6 +48,7 @@ from causeway.cluster.producers import (
 from causeway.cluster.transactions import Transaction
 
 __all__ = [
+    "ANSWER_S",
     "ANY_TOPIC",
     "BROKER_MESSAGE_FORMAT",
     "EARLIEST",
@@ -72,6 +81,7 @@ __all__ = [
     "TopicMetadata",
     "Transaction",
     "active_producers",
+    "ask_each",
     "bytes_an_offset",
     "cluster_rights",
     "clusters",
@@ -85,9 +95,11 @@ __all__ = [
     "offsets_at",
     "one_cluster",
     "open_transactions",
-    "parallel",
     "raw_batches",
+    "reach",
     "relayed",
+    "silent_clusters",
+    "silent_clusters_of",
     "transactional_ids",
     "transactions",
     "value_of",

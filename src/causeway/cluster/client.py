@@ -158,7 +158,7 @@ class ClusterClient:
     ) -> tuple[ClusterMetadata, bool, Address]:
         """One broker's metadata, whether any of it is out of date, and the broker's address."""
         with self.lease(None, deadline, last=last) as connection:
-            response = connection.call(request, _patience_s(deadline))
+            response = connection.call(request, deadline.share_s())
             address = connection.host, connection.port
         found = parse_metadata(response, self.settings.alias)
         with self._lock:
@@ -270,9 +270,8 @@ class ClusterClient:
     def controller_once(self, request: Any, deadline: Deadline) -> Any:
         """One attempt, at the controller (with KRaft, at any broker)."""
         with self._lock:
-            controller = self._controller
-            known = controller in self._brokers
-        if not known:
+            controller = self._controller if self._controller in self._brokers else None
+        if controller is None:
             controller = self._ask_metadata([], deadline).controller
         return self.once(request, controller if controller >= 0 else None, deadline)
 
@@ -281,7 +280,7 @@ class ClusterClient:
         if node_id is not None:
             self.heed_quota(node_id, request.API_KEY, deadline)
         with self.lease(node_id, deadline) as connection:
-            answer = connection.call(request, _patience_s(deadline))
+            answer = connection.call(request, deadline.share_s())
         if node_id is not None:
             self.quotas.note(node_id, request.API_KEY, answer)
         return answer
@@ -395,8 +394,3 @@ class ClusterClient:
         if deadline.left() < pause + worthwhile or self._closed.is_set():
             return False
         return not self._closed.wait(pause)
-
-
-def _patience_s(deadline: Deadline) -> float:
-    """Half of the time, so that one frozen broker leaves time to ask another."""
-    return max(0.05, min(deadline.left(), deadline.seconds / 2))

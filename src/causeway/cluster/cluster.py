@@ -1,14 +1,31 @@
-"""A blocking client of one cluster. Thread-safe.
+"""A blocking client of one cluster, and clusters opened for one command. Thread-safe.
 
 Every call retries what a retry may heal (a broker that is down, a leader that moved) with backoff,
 until the settings' request timeout is over. Bulk calls answer item by item: a value, or the error
-of that item; they raise only where the cluster as a whole cannot be asked.
+of that item; they raise only if the cluster as a whole cannot be asked.
+
+A command asks its clusters at the same time: a cluster that does not answer delays no other, and
+several such clusters take no longer than one.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Final, TypeVar
+
 from causeway.cluster import acls, admin, groups, offsets, producers
 from causeway.cluster.client import ClusterClient
+from causeway.config import ClientSettings, LinkSettings
+from causeway.errors import CausewayError, UnreachableError
+
+ANSWER_S: Final = 10.0  # how long to wait for a cluster
+_AT_ONCE: Final = 16
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Cluster(ClusterClient):
@@ -39,3 +56,92 @@ class Cluster(ClusterClient):
     knows_transactional_id = producers.knows_transactional_id
     last_sequences = producers.last_sequences
     produce_batch = producers.produce_batch
+
+
+class Connect:
+    """Gives equal client settings the same Cluster, however many links name it. Thread-safe."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._lock = threading.Lock()
+        self._open: list[tuple[ClientSettings, Cluster]] = []
+
+    def __call__(self, settings: ClientSettings) -> Cluster:
+        with self._lock:
+            for known, cluster in self._open:
+                if known == settings:
+                    return cluster
+            cluster = Cluster(settings)
+            self._stack.callback(cluster.close)
+            self._open.append((settings, cluster))
+            return cluster
+
+
+@contextmanager
+def clusters() -> Iterator[Connect]:
+    """Closes the clusters that were opened inside at the end."""
+    with ExitStack() as stack:
+        yield Connect(stack)
+
+
+def reach(connect: Connect, client: ClientSettings, patience_s: float = ANSWER_S) -> Cluster:
+    """A cluster that answers. Raises UnreachableError if none of its brokers does within
+    `patience_s`, or the client's own shorter time; AuthenticationError."""
+    cluster = connect(client)
+    cluster.bootstrap_check(min(patience_s, client.request_timeout_ms / 1000))
+    return cluster
+
+
+def silent_clusters(links: Iterable[LinkSettings], connect: Connect) -> dict[str, UnreachableError]:
+    """Which clusters of `links` do not answer, by alias, and why."""
+    return silent_clusters_of(
+        (client for link in links for client in (link.source_admin, link.target_admin)), connect
+    )
+
+
+def silent_clusters_of(
+    wanted: Iterable[ClientSettings], connect: Connect, patience_s: float = ANSWER_S
+) -> dict[str, UnreachableError]:
+    """Which clusters do not answer within `patience_s`, by alias, and why. It asks all of them at
+    the same time; of several clients of one cluster it takes the last one."""
+    clients = {client.alias: client for client in wanted}
+
+    def tried(client: ClientSettings) -> CausewayError | None:
+        try:
+            reach(connect, client, patience_s)
+        except CausewayError as error:
+            return error
+        return None
+
+    found = zip(clients, _all(tried, list(clients.values())), strict=True)
+    return {alias: error for alias, error in found if isinstance(error, UnreachableError)}
+
+
+def ask_each(
+    links: Sequence[LinkSettings], ask: Callable[[LinkSettings], T]
+) -> list[T | CausewayError]:
+    """What `ask` finds of each link, or why it cannot. Raises the first one's error where it can of
+    none."""
+
+    def asked(link: LinkSettings) -> T | CausewayError:
+        try:
+            return ask(link)
+        except CausewayError as error:
+            return error
+
+    found = _all(asked, links)
+    errors = [one for one in found if isinstance(one, CausewayError)]
+    if errors and len(errors) == len(found):
+        raise errors[0]
+    return found
+
+
+def _all(ask: Callable[[U], T], subjects: Sequence[U]) -> list[T]:
+    if len(subjects) <= 1:
+        return [ask(one) for one in subjects]
+    pool = ThreadPoolExecutor(min(_AT_ONCE, len(subjects)))
+    try:
+        return list(pool.map(ask, subjects))
+    finally:
+        # After Ctrl-C they are not waited for: they end as their clusters are closed.
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -352,7 +352,5 @@ def _in_bulk(
 
 
 def _share(deadline: Deadline, patience_s: float, groups: Sequence[str]) -> float:
-    """How long one broker may take to answer for `groups`: as in `once` at most half of the time,
-    so that one frozen broker leaves the others some."""
-    requests = math.ceil(len(groups) / GROUPS_A_REQUEST)
-    return max(0.05, min(deadline.left(), deadline.seconds / 2, patience_s * requests))
+    """How long one broker may take to answer for `groups`."""
+    return deadline.share_s(patience_s * math.ceil(len(groups) / GROUPS_A_REQUEST))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from causeway.cluster import Connect, clusters, parallel
+from causeway.cluster import Connect, ask_each, clusters
 from causeway.config import LinkSettings, Settings, unknown
 from causeway.errors import (
     CausewayError,
@@ -157,7 +157,7 @@ def _look(
 ) -> Waiting:
     retention_s = settings.run.deleted_topics_retention_s
     only = None if topic is None else {topic}
-    looked = parallel.each(list(links), lambda link: status_of(link, connect, retention_s, only))
+    looked = ask_each(list(links), lambda link: status_of(link, connect, retention_s, only))
     found = []
     for each in looked:
         if isinstance(each, CausewayError):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, Connect, OffsetAt, clusters, parallel
+from causeway.cluster import EARLIEST, LATEST, Cluster, Connect, OffsetAt, ask_each, clusters, reach
 from causeway.config import LinkSettings, Settings
 from causeway.control import Held, TopicPlan, collisions, open_transactions, topic_changes, topics
 from causeway.errors import CausewayError, UnreachableError
@@ -33,9 +33,7 @@ def status(settings: Settings, only: Collection[str] | None = None) -> tuple[Lin
     that error if no target answers."""
     retention_s = settings.run.deleted_topics_retention_s
     with clusters() as connect:
-        found = parallel.each(
-            settings.links, lambda link: status_of(link, connect, retention_s, only)
-        )
+        found = ask_each(settings.links, lambda link: status_of(link, connect, retention_s, only))
     return tuple(
         _link_status(link, error=one) if isinstance(one, CausewayError) else one
         for link, one in zip(settings.links, found, strict=True)
@@ -53,7 +51,7 @@ def status_of(
     with ThreadPoolExecutor(1) as pool:
         reaching = pool.submit(parallel.reach, connect, link.target_admin)
         try:
-            source = parallel.reach(connect, link.source_admin)
+            source = reach(connect, link.source_admin)
         except UnreachableError as error:
             target = reaching.result()
             return _without_source(link, target, contents_of(link, target, only), str(error))
@@ -66,7 +64,7 @@ def status_of(
     contents = recognise(link, connect, reading.result())
     if source.cluster_id != answered:  # another cluster has answered
         try:
-            parallel.reach(connect, link.source_admin)
+            reach(connect, link.source_admin)
         except UnreachableError as error:
             return _without_source(link, target, contents, str(error))
         observed = topics.observe(source, target, link, only)

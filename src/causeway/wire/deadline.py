@@ -7,6 +7,7 @@ throttles that one too.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from typing import Any, Final
@@ -35,6 +36,11 @@ class Deadline:
 
     def left(self) -> float:
         return max(0.0, self._at - time.monotonic())
+
+    def share_s(self, most_s: float = math.inf) -> float:
+        """How long to wait for one broker: at most half of the time, so that a frozen broker leaves
+        time to ask another, and at most `most_s`."""
+        return max(0.05, min(self.left(), self.seconds / 2, most_s))
 
     def passed(self) -> bool:
         return time.monotonic() >= self._at

@@ -74,7 +74,7 @@ class TokenSource:
 
     def _ask(self, timeout_s: float) -> dict[str, Any]:
         opener = urllib.request.build_opener(
-            _RefuseRedirects(), urllib.request.HTTPSHandler(context=self._context())
+            _SameHostOnly(), urllib.request.HTTPSHandler(context=self._context())
         )
         try:
             request = self._request()
@@ -160,7 +160,7 @@ class TokenSource:
         return kind("get a token from", url, cause, remedy=remedy, retriable=retriable)
 
 
-class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
+class _SameHostOnly(urllib.request.HTTPRedirectHandler):
     """A redirect would carry the client's secret to another host."""
 
     def redirect_request(self, *_args: object, **_kwargs: object) -> None:

@@ -13,7 +13,7 @@ import pytest
 from causeway.cli import lists
 from causeway.cli import status as shown
 from causeway.cli.common import console
-from causeway.cluster import parallel
+from causeway.cluster import ask_each, reach, silent_clusters
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.errors import AuthenticationError, UnreachableError
 from causeway.link_topics import EventRecord
@@ -65,14 +65,14 @@ def test_all_are_asked_at_once() -> None:
         barrier.wait(30)
         return each.name
 
-    assert parallel.each((THERE, BACK), ask) == ["A->B", "B->A"]
-    assert parallel.each((), ask) == []
+    assert ask_each((THERE, BACK), ask) == ["A->B", "B->A"]
+    assert ask_each((), ask) == []
 
 
 def test_silent_clusters_are_waited_for_once_and_at_once() -> None:
     cluster = AtOnce(Barrier(2))
 
-    found = parallel.silent((THERE, BACK), cast(Any, lambda _: cluster))
+    found = silent_clusters((THERE, BACK), cast(Any, lambda _: cluster))
 
     assert found == {"A": AWAY, "B": AWAY}
 
@@ -82,7 +82,7 @@ def test_who_is_not_let_in_is_not_silent() -> None:
         def bootstrap_check(self, _: float) -> None:
             raise AuthenticationError("log in")
 
-    assert parallel.silent((THERE,), cast(Any, lambda _: Refusing())) == {}
+    assert silent_clusters((THERE,), cast(Any, lambda _: Refusing())) == {}
 
 
 def test_a_link_s_clusters_are_reached_at_once() -> None:
@@ -98,7 +98,7 @@ def test_a_client_s_own_shorter_timeout_is_kept() -> None:
             assert timeout_s == 2
 
     client = ClientSettings(alias="A", bootstrap=(("a", 1),), request_timeout_ms=2000)
-    parallel.reach(cast(Any, lambda _: Hurried()), client)
+    reach(cast(Any, lambda _: Hurried()), client)
 
 
 def test_a_link_that_cannot_be_asked_says_so_and_the_other_is_shown(

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import NamedTuple
 
-from causeway.cluster import Connect, parallel
+from causeway.cluster import ANSWER_S, Connect, silent_clusters_of
 from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.control import Sharer
 from causeway.errors import CausewayError, ConfigError, UnreachableError
@@ -68,7 +68,7 @@ def choose_answering(
     connect: Connect,
     action: str,
     *,
-    patience_s: float = parallel.ANSWER_S,
+    patience_s: float = ANSWER_S,
 ) -> Answering:
     """As `choose`, without the links whose clusters do not answer. It waits for all clusters at the
     same time: for the targets, and for the sources if a topic may need them. If there are several
@@ -76,13 +76,13 @@ def choose_answering(
     be asked."""
     links = _named(settings, wanted, action)
     if len(links) == 1:
-        patience_s = parallel.ANSWER_S
+        patience_s = ANSWER_S
     clients = []
     if wanted.topic is not None and not wanted.ahead:
         clients += [each.source_admin for each in links]
     # Of a cluster that is both, the target's patience counts: without its target, a link is left.
     clients += [each.target_admin for each in links]
-    silent = parallel.silent_of(clients, connect, patience_s)
+    silent = silent_clusters_of(clients, connect, patience_s)
     left: dict[str, CausewayError] = {
         each.name: silent[each.target_admin.alias]
         for each in links

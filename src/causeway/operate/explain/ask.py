@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import partial as bound
 from typing import Final
 
-from causeway.cluster import clusters, parallel
+from causeway.cluster import clusters, silent_clusters
 from causeway.config import LinkSettings, Settings, links_of
 from causeway.errors import ConfigError
 from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
@@ -40,7 +40,7 @@ def explain(
     kinds = [kind] if kind is not None else list(Kind)
     possible = _possible(name, kinds)
     with clusters() as connect:
-        away = parallel.silent(links, connect)
+        away = silent_clusters(links, connect)
         found = [Known(each, settings, connect, away) for each in links]
         subjects = [each for one in possible for each in _subjects(one, name, found)]
         if not subjects:

@@ -116,7 +116,7 @@ def _asking(
     sources = [each.source_admin for each in settings.links if wanted.link in (None, each.name)]
     pool = ThreadPoolExecutor(1)
     try:
-        asking = pool.submit(parallel.silent_of, sources, connect, SOURCE_S)
+        asking = pool.submit(silent_clusters_of, sources, connect, SOURCE_S)
         yield lambda alias: asking.result().get(alias)
     finally:
         pool.shutdown(wait=False)  # it ends as the clusters are closed

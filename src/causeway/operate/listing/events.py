@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from causeway.cluster import Connect, clusters, parallel
+from causeway.cluster import Connect, clusters, reach
 from causeway.config import LinkSettings, Settings, links_of
 from causeway.link_topics import EventRecord, ProgressTopic
 from causeway.operate.listing.list_filter import Listed, fits, listed, refuse_unknown
@@ -49,7 +49,7 @@ def events(
 
 
 def _of_link(link: LinkSettings, connect: Connect) -> Iterator[EventLine]:
-    progress = ProgressTopic(parallel.reach(connect, link.target_admin), link.progress_topic)
+    progress = ProgressTopic(reach(connect, link.target_admin), link.progress_topic)
     if progress.exists():
         found = progress.read().events
         yield from (EventLine(link=link.name, event=found[number]) for number in sorted(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from causeway.cluster import Connect, clusters, parallel
+from causeway.cluster import Connect, clusters, silent_clusters
 from causeway.config import LinkSettings, Settings, links_of
 from causeway.errors import CausewayError
 from causeway.operate.explain.groups import CODES
@@ -26,7 +26,7 @@ def groups(
     refuse_unknown("list groups", "code", codes, CODES)
     chosen = links_of(settings, link, "list groups")
     with clusters() as connect:
-        away = parallel.silent(chosen, connect)
+        away = silent_clusters(chosen, connect)
         return listed(
             chosen,
             lambda link: (

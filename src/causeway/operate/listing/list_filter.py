@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
-from causeway.cluster import parallel
+from causeway.cluster import ask_each
 from causeway.config import LinkSettings, unknown
 from causeway.errors import CausewayError
 
@@ -23,7 +23,7 @@ def listed(
     links: tuple[LinkSettings, ...], ask: Callable[[LinkSettings], Iterable[T]]
 ) -> Listed[T]:
     """What `ask` finds of the links, asked side by side. Raises CausewayError where none can be."""
-    found = parallel.each(links, lambda link: tuple(ask(link)))
+    found = ask_each(links, lambda link: tuple(ask(link)))
     return Listed(
         tuple(line for one in found if not isinstance(one, CausewayError) for line in one),
         tuple(

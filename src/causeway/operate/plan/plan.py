@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from causeway.cluster import Cluster, Connect, clusters, parallel
+from causeway.cluster import Cluster, Connect, clusters, reach, silent_clusters
 from causeway.config import LinkSettings, Settings
 from causeway.control import (
     AclPlan,
@@ -121,7 +121,7 @@ def plan(settings: Settings, told: Told = lambda _: None) -> Plan:
     checks = transforms.check(settings, told)
     with clusters() as connect:
         told("asking which clusters answer")
-        silent = parallel.silent(settings.links, connect)
+        silent = silent_clusters(settings.links, connect)
         links = []
         for link in settings.links:
             told(f"asking the clusters of {link.name}")
@@ -197,9 +197,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     contents = log.read() if has_run else ProgressContents()
     identity.settle(sides, link, contents.clusters)
     for client in (link.source_admin, link.target_admin):
-        parallel.reach(
-            connect, client
-        )  # within seconds, as one that is another cluster's is asked again
+        reach(connect, client)  # within seconds, as one that is another cluster's is asked again
     observed = topics.observe(source, target, link)
     planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
     planned = topic_changes.without_changes_if_paused(planned, link)
