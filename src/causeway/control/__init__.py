@@ -2,15 +2,14 @@
 
 from causeway.control import (
     acls,
+    claim_checks,
     collisions,
     configs,
     fences,
     geo_topics,
     groups,
-    losses,
     mm2_offsets,
     open_transactions,
-    recreated,
     required_apis,
     routed_topics,
     topic_changes,
@@ -18,6 +17,7 @@ from causeway.control import (
     topics,
 )
 from causeway.control.acls import AclPlan
+from causeway.control.claim_checks import OnDataLoss
 from causeway.control.configs import ConfigPlan, SyncConfigs
 from causeway.control.fences import DENY_WRITE, FencePlan, Sharer
 from causeway.control.groups import (
@@ -31,7 +31,6 @@ from causeway.control.groups import (
     TranslatedOffset,
     UnreadRecord,
 )
-from causeway.control.losses import OnDataLoss
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets, UnconfirmedCopy
 from causeway.control.mm2_topics import Checkpoint, Heartbeats, OffsetSync, OffsetSyncs
 from causeway.control.open_transactions import Ends, Held
@@ -93,15 +92,14 @@ __all__ = [
     "UnconfirmedCopy",
     "UnreadRecord",
     "acls",
+    "claim_checks",
     "collisions",
     "configs",
     "fences",
     "geo_topics",
     "groups",
-    "losses",
     "mm2_offsets",
     "open_transactions",
-    "recreated",
     "required_apis",
     "routed_topics",
     "topic_changes",

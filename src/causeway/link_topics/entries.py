@@ -117,7 +117,7 @@ class PartitionProgress(Value, kw_only=True):
     since when the source lacks the topic, see daemon/partitions/deleted.py; `begun`: the directive
     by which it was claimed, see link_topics/directives.py.
 
-    `first_copy_end`, `loss`, `lost`, `acknowledged`: see control/losses.py. The first is
+    `first_copy_end`, `loss`, `lost`, `acknowledged`: see control/claim_checks.py. The first is
     the source's end when the claim was made. `loss` says why a partition stopped. `lost` counts
     the source offsets that were passed over because they were lost; `acknowledged`: how many of
     them a person has acknowledged."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import ClusterMetadata, TopicMetadata
-from causeway.control.recreated import is_over
+from causeway.control.claim_checks import is_over
 from causeway.daemon.partitions.deleted import Deleted, judge
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.registry import Registry

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from causeway.control import losses
+from causeway.control import claim_checks
 from causeway.daemon.lanes.tracked import Standing
 from causeway.daemon.partitions import claims
 from causeway.daemon.partitions.claims import claim, decide
@@ -57,8 +57,8 @@ def claimed(*, sequence: int = 0, first_copy_end: int = 500, **changes: Any) -> 
 def test_what_is_lost_in_the_first_copy_is_passed_over(
     before: PartitionProgress, passes: bool
 ) -> None:
-    assert losses.passes(before, "stop") is passes
-    assert losses.passes(before, "continue") is (before.loss is not None)
+    assert claim_checks.passes(before, "stop") is passes
+    assert claim_checks.passes(before, "continue") is (before.loss is not None)
 
 
 def test_the_pairs_behind_a_loss_have_the_same_sequences() -> None:
@@ -74,20 +74,20 @@ def test_the_pairs_behind_a_loss_have_the_same_sequences() -> None:
     before = claimed(sequence=7, first_copy_end=-1, lost=5)
     before = before.replace(outlets=(*before.outlets, ahead))
 
-    after = losses.passed(before, 130)
+    after = claim_checks.passed(before, 130)
 
     assert [outlet.pair for outlet in after.outlets] == [(130, 60, 7), (200, 10, 3)]
     assert [outlet.producer_id for outlet in after.outlets] == [5, 6]
     assert (after.position, after.state, after.reason) == (130, State.WAITING, None)
     assert (after.loss, after.lost, after.acknowledged) == (None, 45, 0)
-    adopted = losses.passed(before, 130, adopted_end=300)
+    adopted = claim_checks.passed(before, 130, adopted_end=300)
     assert (adopted.lost, adopted.acknowledged, adopted.first_copy_end) == (45, 45, 300)
-    assert losses.passed(claimed(), 130).lost == 0, "a first copy begins later"
+    assert claim_checks.passed(claimed(), 130).lost == 0, "a first copy begins later"
 
 
 def test_a_first_copy_that_was_passed_over_may_lose_more_before_it_begins() -> None:
-    after = losses.passed(claimed(first_copy_end=100), 130)
-    assert losses.passes(after.replace(loss=Loss(130, 150, "deleted")), "stop")
+    after = claim_checks.passed(claimed(first_copy_end=100), 130)
+    assert claim_checks.passes(after.replace(loss=Loss(130, 150, "deleted")), "stop")
 
 
 @pytest.mark.parametrize(("first_copy_end", "acknowledged"), [(100, 2), (None, 7)])
@@ -138,11 +138,11 @@ def test_a_restart_alone_does_not_pass_over_a_loss(source: int, noticed: bool) -
 def test_damage_stops_until_a_person_says_otherwise() -> None:
     """Nothing tells that no other replica has the records."""
     for before in (claimed(loss=DAMAGED), claimed(sequence=7, loss=DAMAGED)):
-        assert not losses.passes(before, "continue")
+        assert not claim_checks.passes(before, "continue")
         over = decide(TOPIC, 0, before, BEGUN, CONTINUE, ADOPT)
         assert isinstance(over, PassOver)
         assert (over.to, over.adopted) == (95, True)
-        after = losses.passed(before, over.to, adopted_end=300)
+        after = claim_checks.passed(before, over.to, adopted_end=300)
         assert (after.lost, after.acknowledged, after.first_copy_end) == (5, 5, 500)
         assert after.outlets[0].pair.source == 95
         assert after.leader_epoch == -1, "the records before may be of an earlier leader epoch"

@@ -10,7 +10,7 @@ import pytest
 
 from causeway.config import Secret, TransformSettings
 from causeway.control import Transforms
-from causeway.control.recreated import why_another
+from causeway.control.claim_checks import why_another
 from causeway.daemon.partitions import claiming, discovery
 from causeway.daemon.partitions.claiming import Claimer, Taken
 from causeway.daemon.partitions.claims import decide, transform_change

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causeway.control import MirroredTopic, recreated
+from causeway.control import MirroredTopic, claim_checks
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.decisions import Begin, Offsets, Stop, Wish
 from causeway.link_topics import ClaimStart, PartitionProgress
@@ -41,7 +41,8 @@ def decide(
     if ended and not wish.acts and (progress is None or not progress.outlets):
         return Stop(
             reason=f"a mirror the other way, of {topic.target} to {topic.source}, has ended: what "
-            f"that brought would come back; `causeway failback` begins behind it ({recreated.ACT})"
+            "that brought would come back; `causeway failback` begins behind it "
+            f"({claim_checks.ACT})"
         )
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from causeway.control import recreated
+from causeway.control import claim_checks
 from causeway.daemon.partitions import claims, routing
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.rows import Row
@@ -23,10 +23,10 @@ def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tu
             reason = claims.target_deleted(row.progress, row.topic)
         elif now is None:
             continue
-        elif why := recreated.why_another(row.progress, now):
+        elif why := claim_checks.why_another(row.progress, now):
             reason = why
         elif routing.is_other(now, row.progress) and not routing.keys_stay(now):
-            reason = f"{routing.why_keys_move(now)} ({recreated.ACT})"
+            reason = f"{routing.why_keys_move(now)} ({claim_checks.ACT})"
         else:
             continue
         reasons.append((row, reason))

@@ -12,9 +12,8 @@ from causeway.control import (
     MirroredTopic,
     MirrorMakerOffsets,
     Transforms,
-    losses,
+    claim_checks,
     mm2_offsets,
-    recreated,
 )
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import after_failback, claims, discovery, routing
@@ -310,8 +309,10 @@ class Claimer:
         self, topic: MirroredTopic, over: PassOver, place: Offsets, known: MapRecords
     ) -> Row:
         before = over.progress
-        after = losses.passed(before, over.to, adopted_end=place.end if over.adopted else None)
-        about = losses.about(before, over.to, adopted=over.adopted)
+        after = claim_checks.passed(
+            before, over.to, adopted_end=place.end if over.adopted else None
+        )
+        about = claim_checks.about(before, over.to, adopted=over.adopted)
         _log.warning("passed over what is lost", extra={"link": self._link.name, **about})
         several = self._transforms.may_multiply(topic.source)
         maps = offset_maps_of(after, known, multiplied=several)
@@ -333,7 +334,9 @@ class Claimer:
         )
         start = adopt.start if start is None else start
         if start is None:
-            remedy = "start with --from TIMESTAMP" if self.wish_of(source).adopt else recreated.ACT
+            remedy = (
+                "start with --from TIMESTAMP" if self.wish_of(source).adopt else claim_checks.ACT
+            )
             return Stop(
                 reason=f"{adopt.reason}, and the target's last records are not found in one place "
                 f"of the source ({remedy})"

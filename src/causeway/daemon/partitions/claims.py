@@ -19,7 +19,7 @@
     progress, and another transform than it was for    begin right behind what was mirrored, if that
     (or none)                                          is one place for all outlets; else stop
     stopped by a loss that may be passed over, or      go on behind it, with the same producer ids
-    that a person acknowledges (see losses.py)
+    that a person acknowledges (see control/claim_checks.py)
     stopped, and a person says --from TIMESTAMP        begin again there
     stopped, and a person says --adopt                 begin after the record that the target ends
                                                        with; if it can't be found, where it stopped
@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from causeway.config import LinkSettings
-from causeway.control import Copied, MirroredTopic, UnconfirmedCopy, losses, recreated
+from causeway.control import Copied, MirroredTopic, UnconfirmedCopy, claim_checks
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.decisions import (
     Adopt,
@@ -80,7 +80,7 @@ def decide(
         return _decide_new(
             topic, targets, offsets, link, alone, wish, copied, progress_lost, transform
         )
-    if (change := transform_change(progress, transform)) and not recreated.why_another(
+    if (change := transform_change(progress, transform)) and not claim_checks.why_another(
         progress, topic
     ):
         return _begin_behind(topic, progress, offsets, targets, wish, change)
@@ -129,13 +129,13 @@ def _pass_over(
     loss = progress.loss
     if loss is None or wish.start_from is not None:
         return None
-    if recreated.why_another(progress, topic) or routing.is_other(topic, progress):
+    if claim_checks.why_another(progress, topic) or routing.is_other(topic, progress):
         return None
     known = _with_ids(progress, topic)
     if wish.adopt:
         # More may be lost by now.
         return PassOver(progress=known, to=max(loss.to, offsets.log_start), adopted=True)
-    if losses.passes(progress, link.on_data_loss):
+    if claim_checks.passes(progress, link.on_data_loss):
         return PassOver(progress=known, to=loss.to, adopted=False)
     return None
 
@@ -214,7 +214,7 @@ def _decide_new(
         if not wish.adopt:
             return Stop(
                 reason=f"{reason}, and the source ends at {offsets.high_watermark}: it was "
-                f"truncated or made anew ({recreated.ACT})"
+                f"truncated or made anew ({claim_checks.ACT})"
             )
     ours = alone or progress_lost or copied is not None
     if written and ours and wish.start_from is None:
@@ -226,7 +226,7 @@ def _decide_new(
             reason += ": this link has mirrored before, and its progress topic was lost"
         if not wish.adopt:
             known = link.sole_writer or progress_lost or copied is not None
-            return Stop(reason=f"{reason} ({recreated.ACT if known else _asks(topic)})")
+            return Stop(reason=f"{reason} ({claim_checks.ACT if known else _asks(topic)})")
         if transform is not None:
             return Stop(reason=f"{reason}, and a transform made it (start with --from TIMESTAMP)")
         if len(targets) == 1:
@@ -263,15 +263,15 @@ def _reason_to_stop(topic: MirroredTopic, progress: PartitionProgress) -> str | 
     if (
         progress.state is State.STOPPED
         and _UNDER_WAY not in reason
-        and recreated.RENAMED not in reason
+        and claim_checks.RENAMED not in reason
     ):
         return reason
-    if anew := recreated.why_another(progress, topic):
+    if anew := claim_checks.why_another(progress, topic):
         return anew.format(progress.position)
-    if (unnoticed := losses.unnoticed(progress)) is not None:
+    if (unnoticed := claim_checks.unnoticed(progress)) is not None:
         return unnoticed
     if routing.is_other(topic, progress) and not routing.keys_stay(topic):
-        return f"{routing.why_keys_move(topic)} ({recreated.ACT})"
+        return f"{routing.why_keys_move(topic)} ({claim_checks.ACT})"
     return None
 
 
@@ -282,11 +282,11 @@ def deleted(topic: str) -> str:
 
 def target_deleted(progress: PartitionProgress, topic: MirroredTopic) -> str:
     """The reason of a partition whose target is not there."""
-    if recreated.other_name(progress, topic) is not None and (
-        anew := recreated.why_another(progress, topic)
+    if claim_checks.other_name(progress, topic) is not None and (
+        anew := claim_checks.why_another(progress, topic)
     ):
         return anew.format(progress.position)
-    return f"{topic.target} was deleted at the target ({recreated.ACT})"
+    return f"{topic.target} was deleted at the target ({claim_checks.ACT})"
 
 
 def _with_ids(progress: PartitionProgress, topic: MirroredTopic) -> PartitionProgress:
@@ -313,7 +313,7 @@ def claim(
     """The progress of a partition that begins; `producers` has (id, epoch) by target partition;
     `transform`: the identity of its transform; `before`: its progress so far; `taken_over`: the
     target's records are a copy of the source that another tool has made."""
-    earlier = {} if before is None else {o.partition: o for o in recreated.own_outlets(before)}
+    earlier = {} if before is None else {o.partition: o for o in claim_checks.own_outlets(before)}
     lost, goes_on = 0 if before is None else before.lost, begin.first_copy_end
     return PartitionProgress(
         topic=topic.source,

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from causeway.control import recreated
+from causeway.control import claim_checks
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import discovery
 from causeway.daemon.partitions.claiming import Claimer
@@ -53,7 +53,7 @@ def judge(
     over = {
         at: progress
         for at, progress in known.items()
-        if at not in noted and recreated.is_over(progress, now_ms, retention_s)
+        if at not in noted and claim_checks.is_over(progress, now_ms, retention_s)
     }
     return Changes(noted=noted, over=over)
 

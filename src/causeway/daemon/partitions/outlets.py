@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from causeway.cluster import LATEST, OffsetAt
 from causeway.config import LinkSettings, RouteError
-from causeway.control import MirroredTopic, RoutedTopic, RouteNeed, recreated, routed_topics
+from causeway.control import MirroredTopic, RoutedTopic, RouteNeed, claim_checks, routed_topics
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, routing
 from causeway.daemon.partitions.discovery import Sides
@@ -59,7 +59,7 @@ def bereft(progress: PartitionProgress, lost: Collection[str]) -> str | None:
     for outlet in progress.outlets:
         if outlet.routed is not None and outlet.topic in lost:
             what = f"{outlet.topic}, to which its transform leads,"
-            return f"{what} was deleted at the target ({recreated.ACT})"
+            return f"{what} was deleted at the target ({claim_checks.ACT})"
     return None
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from causeway.control import Held, OnDataLoss, losses
+from causeway.control import Held, OnDataLoss, claim_checks
 from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.daemon.partitions.readings import IDLE, Readings
 from causeway.daemon.partitions.rows import AT_REST, NOT_WRITTEN, Row
@@ -19,7 +19,7 @@ _MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked
 
 
 class Registry(Readings):
-    """Thread-safe. `link` names it in logs; `on_data_loss`: see losses.py."""
+    """Thread-safe. `link` names it in logs; `on_data_loss`: see control/claim_checks.py."""
 
     def __init__(self, link: str, on_data_loss: OnDataLoss = "stop") -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class Registry(Readings):
                 self._moved[row.progress.source] = row
                 if row.wants:
                     self.wanted.set()
-                if row.progress.state is State.STOPPED and losses.passes(
+                if row.progress.state is State.STOPPED and claim_checks.passes(
                     row.progress, self._on_data_loss
                 ):
                     row.pass_over()

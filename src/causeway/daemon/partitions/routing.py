@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from causeway.config import LinkSettings
-from causeway.control import MirroredTopic, recreated
+from causeway.control import MirroredTopic, claim_checks
 from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import NO_TOPIC_ID, Pair, State, TopicPartition
 
@@ -132,4 +132,4 @@ def among_others(progress: PartitionProgress, led: Collection[TopicPartition]) -
 
 
 def _fed(progress: PartitionProgress) -> frozenset[int]:
-    return frozenset(outlet.partition for outlet in recreated.own_outlets(progress))
+    return frozenset(outlet.partition for outlet in claim_checks.own_outlets(progress))

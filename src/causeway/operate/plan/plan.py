@@ -23,9 +23,9 @@ from causeway.control import (
     TopicProblem,
     Transforms,
     acls,
+    claim_checks,
     collisions,
     configs,
-    recreated,
     required_apis,
     topic_changes,
     topics,
@@ -279,7 +279,7 @@ def _lost(
             "mirror to",
             f"{change.topic} on {link.target.alias}",
             "the topic was mirrored before and is gone",
-            remedy=recreated.ACT,
+            remedy=claim_checks.ACT,
         )
         for change in planned.changes
         if isinstance(change, CreateTopic) and change.topic in begun

@@ -14,7 +14,7 @@ from typing import Any
 
 from causeway.cluster import ConfigEntry, Connect
 from causeway.config import LinkSettings, Settings, links_of, unknown
-from causeway.control import MirroredTopic, collisions, recreated, with_treatments
+from causeway.control import MirroredTopic, claim_checks, collisions, with_treatments
 from causeway.control import topics as planning
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.assigning import assignment, steps_of
@@ -173,7 +173,7 @@ class _Link:
             text = f"nothing of it is mirrored yet{f': {why}' if why else ''}"
             yield self._nothing(at, topic.target, Why.NOT_MIRRORED, text)
             return
-        anew = recreated.why_another(progress, topic)
+        anew = claim_checks.why_another(progress, topic)
         if anew is not None or topic.target_id is None:
             text = anew.format(progress.position) if anew else "the target topic does not exist"
             yield self._nothing(at, topic.target, Why.TOPIC, text)
@@ -199,7 +199,7 @@ class _Link:
         of_topic = [one for at in places if (one := known.get(at)) is not None and one.outlets]
         if topic.target_id is None or not self._link.sole_writer or not of_topic:
             return ()
-        anew = any(recreated.why_another(one, topic) is not None for one in of_topic)
+        anew = any(claim_checks.why_another(one, topic) is not None for one in of_topic)
         if anew or any(one.transform is not None or one.state in ENDED for one in of_topic):
             return ()
         numbers = self._observed.target_topics[topic.target].partitions
