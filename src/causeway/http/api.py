@@ -211,7 +211,9 @@ def router(
         """What people asked for, and what stands until it is taken back: pauses and limits."""
         view = _checked(await views.newest(), link)
         every = view.statuses(link)
-        found = [(each.name, one) for each in every for one in geo_topics.without_chosen(each.directives)]
+        found = [
+            (each.name, one) for each in every for one in geo_topics.without_chosen(each.directives)
+        ]
         return _cut(view, found, offset, limit, lambda each: _directive(*each))
 
     @api.get("/transforms", **shapes.answers(shapes.Page[shapes.Transform]))

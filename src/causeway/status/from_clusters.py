@@ -49,7 +49,7 @@ def status_of(
     """The status of one link; `only`: of these topics of its source. Raises CausewayError if its
     target cannot be asked."""
     with ThreadPoolExecutor(1) as pool:
-        reaching = pool.submit(parallel.reach, connect, link.target_admin)
+        reaching = pool.submit(reach, connect, link.target_admin)
         try:
             source = reach(connect, link.source_admin)
         except UnreachableError as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 from causeway.cluster import OffsetAt
 from causeway.config import LinkSettings, TransformSettings
-from causeway.control import MirroredTopic, ObservedTopics, losses, recreated
+from causeway.control import MirroredTopic, ObservedTopics, claim_checks
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics import (
     Hold,
@@ -86,10 +86,10 @@ def partition_status(
     if progress is None and facts.by_file is not None and state is not NO_DRIVER:
         state, reason = State.PAUSED, f"{facts.by_file}; not begun"
     if reason is None and progress is not None and facts.target_end is not None:
-        reason = losses.why_incomplete(progress, facts.target_end, facts.source_first)
+        reason = claim_checks.why_incomplete(progress, facts.target_end, facts.source_first)
     if isinstance(end, CausewayError) and reason is None:
         reason = str(end)
-    lost = losses.note(progress) if progress else None
+    lost = claim_checks.note(progress) if progress else None
     reason = "; ".join(filter(None, (reason, facts.held, lost))) or None
     if facts.ended is not None:  # then it does not matter what a driver does
         state, reason = facts.ended
@@ -105,7 +105,7 @@ def partition_status(
         lag_records=left,
         lag_ms=lag.lag_ms(left, stamp, now_ms),
         lost=progress.lost if progress else 0,
-        unacknowledged=losses.unacknowledged(progress) if progress else 0,
+        unacknowledged=claim_checks.unacknowledged(progress) if progress else 0,
         noted_ms=progress.written_at if progress else None,
         **_by_topic(link, tp.topic),
     )
@@ -130,15 +130,15 @@ def _state(
         return (State.WAITING, "not begun") if running else (NO_DRIVER, "not begun")
     if progress.state == State.STOPPED:
         return State.STOPPED, progress.reason
-    if another := recreated.why_another(progress, topic):
+    if another := claim_checks.why_another(progress, topic):
         return State.STOPPED, another.format(progress.position)
     if progress.outlets and topic.target_id is None:
-        return State.STOPPED, f"the target topic is gone ({recreated.ACT})"
+        return State.STOPPED, f"the target topic is gone ({claim_checks.ACT})"
     # The last stable offset may lie lower: MirrorMaker 2 copies open transactions, too.
     if top is not None and top < progress.position:
         return State.STOPPED, (
             f"the source was truncated: it ends at {top}, below the position "
-            f"{progress.position} ({recreated.ACT})"
+            f"{progress.position} ({claim_checks.ACT})"
         )
     if not running:
         # The state is out of date, but why it failed is still worth knowing.
@@ -165,7 +165,7 @@ def deleted_partitions(
         )
         for _, progress in sorted(contents.partitions.items(), key=lambda item: item[0])
         if progress.topic not in observed.source_topics
-        and not recreated.is_over(progress, now_ms, retention_s)
+        and not claim_checks.is_over(progress, now_ms, retention_s)
     )
 
 

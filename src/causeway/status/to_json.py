@@ -122,7 +122,7 @@ def _link(each: LinkStatus) -> _Link:
         ],
         transforms=[_transform(one) for one in each.transforms],
         treatments=[shaped(_Treatment, one) for one in each.treatments],
-        directives=[directive_as_json(one) for one in geo_topics.asked(each.directives)],
+        directives=[directive_as_json(one) for one in geo_topics.without_chosen(each.directives)],
         problems=list(each.problems),
         notes=[_Note(target_topic=topic, note=note) for topic, note in each.notes],
     )

@@ -308,14 +308,14 @@ class Row:
             state=progress.state,
             reason=progress.reason
             or (hold.reason if hold and held_ms else None)
-            or losses.note(progress),
+            or claim_checks.note(progress),
             source_end=_known(progress.source_end),
             high_watermark=_known(self.high_watermark),
             mirrored_to=_known(progress.position),
             lag_records=left,
             lag_ms=lag.lag_ms(behind, progress.first_unmirrored, now_ms, silent_since),
             lost=progress.lost,
-            unacknowledged=losses.unacknowledged(progress),
+            unacknowledged=claim_checks.unacknowledged(progress),
             transform=None if self.transform is None else self.transform.name,
             lane=self.lane,
             first=self.first,

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster import parallel
 from causeway.config import RunSettings, Settings
 from causeway.errors import ConfigError
 from causeway.operate.explain import ask
@@ -59,7 +58,7 @@ def _clusters(monkeypatch: pytest.MonkeyPatch) -> None:
         yield None
 
     monkeypatch.setattr(ask, "clusters", clusters)
-    monkeypatch.setattr(parallel, "silent", lambda *_: {})
+    monkeypatch.setattr(ask, "silent_clusters", lambda *_: {})
     monkeypatch.setattr(ask, "Known", Known)
 
 
