@@ -299,7 +299,9 @@ def test_what_made_a_mirror_read_only_is_taken_away_and_nothing_else() -> None:
     found = read_only_denials(before | set(added), ["A.orders"], link(READ_ONLY))
     assert found == (acl("DENY", "WRITE", "A.orders"),)
     assert read_only_denials(before | set(added), ["A.orders"], link(BOTH)) == found
-    assert not read_only_denials(before | set(added), ["A.orders"], link(PLAIN)), "the file does not mention it"
+    assert not read_only_denials(before | set(added), ["A.orders"], link(PLAIN)), (
+        "the file does not mention it"
+    )
     assert not read_only_denials(SecurityDisabled(cluster="B"), ["A.orders"], link(READ_ONLY))
 
 
