@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from causeway.cluster import AclBinding, Cluster, Connect, clusters, 
+from causeway.cluster import AclBinding, Cluster, Connect, clusters, silent_clusters_of
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import acls
 from causeway.errors import CausewayError, ConfigError
