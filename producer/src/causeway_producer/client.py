@@ -10,10 +10,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import starmap
 from operator import length_hint
-from typing import Any, NamedTuple
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka import KafkaException
@@ -26,13 +25,8 @@ Call = tuple[str, bytes | None, bytes | None, int, Any, None, int, list[Any]]
 _END_TIMEOUT_S = 30.0
 
 
-class Answer(NamedTuple):
-    """To these records of a copy, by the message of the last one."""
-
-    copy: Copy
-    positions: Sequence[int]
-    error: Any
-    message: Any
+Answer = tuple[Copy, Sequence[int], Any, Any]
+"""To these records of a copy: an error or None, and the message of the last record."""
 
 
 class SideClient:
@@ -48,10 +42,6 @@ class SideClient:
 
     def __bool__(self) -> bool:
         return True
-
-    def callback(self, copy: Copy, positions: Sequence[int]) -> Any:
-        """For the last of these records, which are handed over in this order."""
-        return partial(self._answered, copy, positions)
 
     def hand(self, calls: Sequence[Call]) -> tuple[int, Any]:
         """How many calls it took, and the error of the first that it did not take; None if all were
@@ -95,5 +85,6 @@ class SideClient:
             return self._producer.list_topics(timeout=timeout)
         return self._producer.list_topics(topic, timeout)
 
-    def _answered(self, copy: Copy, positions: Sequence[int], error: Any, message: Any) -> None:
-        self._answers.append(Answer(copy, positions, error, message))
+    def answered(self, copy: Copy, positions: Sequence[int], error: Any, message: Any) -> None:
+        """The callback of the last of these records, which are handed over in this order."""
+        self._answers.append((copy, positions, error, message))

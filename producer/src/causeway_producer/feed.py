@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message
@@ -143,7 +144,7 @@ class Feed:
         calls: list[Call] = []
         copies: list[tuple[Copy, int]] = []
         lasts: dict[Copy, tuple[int, list[int]]] = {}
-        identity = hub.spool.identity
+        identity, answered = hub.spool.identity, client.answered
         for record, headers in zip(chunk.records, chunk.headers(identity), strict=True):
             position, number, timestamp, key, value, _ = record
             partition = hub.partitions[number]
@@ -156,7 +157,7 @@ class Feed:
                 self._skip(position)
                 continue
             alone = each or not copy.known_until
-            callback = client.callback(copy, (position,)) if alone else None
+            callback = partial(answered, copy, (position,)) if alone else None
             calls.append(
                 (
                     partition.topic, value, key, partition.partition, callback, None,
@@ -170,7 +171,7 @@ class Feed:
                 lasts[copy] = (len(calls) - 1, positions)
         for copy, (at, positions) in lasts.items():
             call = calls[at]
-            calls[at] = (*call[:4], client.callback(copy, positions), *call[5:])
+            calls[at] = (*call[:4], partial(answered, copy, positions), *call[5:])
         self._calls, self._copies = calls, copies
 
     def _found(self, copy: Copy, record: Record) -> None:

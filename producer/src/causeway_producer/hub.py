@@ -149,26 +149,36 @@ class Hub:
         return self._policy == "any" or index == self.primary or self._fails_over
 
     def answered(
-        self, index: int, copy: Copy, positions: Sequence[int], message: Any, now: float
+        self,
+        index: int,
+        copy: Copy,
+        answers: Sequence[tuple[Copy, Sequence[int], None, Any]],
+        now: float,
     ) -> None:
-        """A side acknowledged these records by one answer, with the message of the last."""
-        last = positions[-1]
-        copy.there = copy.heard = last
-        self.acknowledged[index] += len(positions)
+        """A side acknowledged records of a copy: positions, and the message of the last one."""
+        _, positions, _, message = answers[-1]
+        copy.there = copy.heard = positions[-1]
         # None if the broker took it for a repetition and has forgotten its offset.
         if (offset := message.offset()) is not None:
             copy.offset = offset + 1
         if copy.known_until < now + KNOWN_S / 2:
             young = message.timestamp()[1] / 1000 > time.time() - KNOWN_S
             copy.known_until = now + KNOWN_S if young else OLD_RECORDS
+        self.acknowledged[index] += sum([len(answer[1]) for answer in answers])
         partition = copy.partition
-        if len(positions) == 1 and partition.waits(last) and self.speaks(index):
-            if index == self.primary:
-                partition.answers[last] = message
-            else:
-                partition.answers.setdefault(last, message)
+        if self.speaks(index) and partition.waits(positions[-1]):
+            reported, undecided = partition.reported, partition.undecided
+            heard = {
+                answer[1][0]: answer[3]
+                for answer in answers
+                if len(answer[1]) == 1 and (answer[1][0] > reported or answer[1][0] in undecided)
+            }
+            if index != self.primary:
+                heard |= partition.answers  # what the primary side, or the first one, has said
+            partition.answers.update(heard)
         if self.on_side_delivery is not None:
-            self.tell_side(index, None, message)
+            for answer in answers:
+                self.tell_side(index, None, answer[3])
 
     def refuse(self, index: int, copy: Copy, position: int, error: Any, message: Any) -> None:
         """A side refused a record for good. All before it in the partition are there."""

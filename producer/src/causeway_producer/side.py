@@ -22,7 +22,7 @@ from causeway_producer.client import Answer, SideClient
 from causeway_producer.cluster import LookBack
 from causeway_producer.errors import OF_TOPICS, REFUSALS, SettingsError, TopicError, as_kafka_error
 from causeway_producer.feed import Fed, Feed
-from causeway_producer.hub import DualPartition, Hub
+from causeway_producer.hub import Copy, Hub
 from causeway_producer.journal import JournalCursor
 from causeway_producer.options import SideOptions
 from causeway_producer.spool import Place
@@ -129,12 +129,18 @@ class Side:
     def _note(self, answers: Sequence[Answer]) -> None:
         """After an error the client sends no more. Which of the records that follow have arrived is
         not known until the logs were read."""
+        noted: dict[Copy, list[Answer]] = {}
+        for answer in answers:
+            if answer[2] is None:
+                if (some := noted.get(answer[0])) is None:
+                    some = noted[answer[0]] = []
+                some.append(answer)
         now = time.monotonic()
-        changed: dict[DualPartition, None] = {}
+        for copy, some in noted.items():
+            self._hub.answered(self._index, copy, some, now)
+            self._hub.deliver(copy.partition)
         for copy, positions, error, message in answers:
             if error is None:
-                self._hub.answered(self._index, copy, positions, message, now)
-                changed[copy.partition] = None
                 continue
             if error.code() in REFUSALS and positions[-1] == self._feed.alone:
                 self._feed.refuse(copy, error, message)
@@ -142,8 +148,6 @@ class Side:
             elif error.code() in REFUSALS:
                 self._feed.suspect(positions)
             self._not_written(copy.partition.topic, error)
-        for partition in changed:
-            self._hub.deliver(partition)
 
     def _not_written(self, topic: str, error: Any) -> None:
         if error.code() in OF_TOPICS:
