@@ -154,7 +154,7 @@ def test_certificates_that_do_not_fit(secured: Secured, tmp_path: Path) -> None:
         (settings(secured, "TLS", "SSL", tls=TlsSettings()), "not trusted.*truststore"),
         (
             settings(secured, "TLS", "SSL", host="127.0.0.1"),
-            "is not for 127.0.0.1.*by a name that is",
+            "is not for 127.0.0.1.*by a name in",
         ),
         (settings(secured, "MTLS", "SSL", tls=mutual(secured, tmp_path)), "our certificate"),
     ]
