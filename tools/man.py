@@ -17,7 +17,7 @@ from typing import Any
 import typer
 
 from causeway import __version__
-from causeway.cli import exit_codes, mirror_maker
+from causeway.cli import commands, mirror_maker
 from causeway.cli.main import app
 
 _MIRROR_MAKER = "kafka-mirror-maker"
@@ -80,7 +80,7 @@ def _mirror_maker() -> Iterator[str]:
 
 
 def _exit_codes() -> Iterator[str]:
-    for code, text in exit_codes.of_all().items():
+    for code, text in commands.all_exit_codes().items():
         yield from _entry(str(code), text)
 
 

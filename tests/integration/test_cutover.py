@@ -178,7 +178,7 @@ def test_the_command_shows_all_steps_fences_producers_and_undoes_it(
         assert "1 producer in the last hour" in shown.out
         assert "% of each disk free on B" in " ".join(shown.out.split())
         assert "deny WRITE on 1 topic, lifted after 5 min" in shown.out
-        assert "nothing was changed; call it again with --yes to do it" in shown.err
+        assert "nothing was changed; repeat the command with --yes to change it" in shown.err
         assert not is_fenced(mirror, topic)
         assert not recorded(mirror)
 

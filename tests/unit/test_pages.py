@@ -17,7 +17,7 @@ import typer
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from causeway.cli import exit_codes, mirror_maker
+from causeway.cli import commands, mirror_maker
 from causeway.cli.main import app
 
 ROOT = Path(__file__).parents[2]
@@ -149,7 +149,7 @@ def test_the_site_has_every_page() -> None:
 def test_the_reference_lists_every_exit_code() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     rows = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
-    assert [int(row) for row in rows] == list(exit_codes.IN_SHORT)
+    assert [int(row) for row in rows] == list(commands.IN_SHORT)
 
 
 def test_the_readme_fits_a_front_page() -> None:

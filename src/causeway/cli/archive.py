@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import FileArgument, load
+from causeway.cli.common import load
+from causeway.cli.options import FileArgument
 from causeway.cli.words import printable
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ TopicOption = Annotated[
 ]
 
 
-def command(
+def archive(
     file: FileArgument,
     to: Annotated[
         str,
@@ -59,28 +60,78 @@ def command(
     ] = False,
 ) -> int:
     """Write what topics hold to Parquet, by topic and day. Run again, it goes on where it ended."""
-    from causeway.operate.archive.archive import archive
+    from causeway.operate.archive.archive import archive as write
 
-    archive(
+    write(
         load(file),
         file,
         to,
         alias=cluster,
         link=link,
-        patterns=patterns_of(topic),
+        patterns=_patterns(topic),
         allow_loss=allow_loss,
-        say=say,
+        say=_say,
     )
     return 0
 
 
-def patterns_of(topics: list[str] | None) -> tuple[Pattern, ...]:
+def restore(
+    file: FileArgument,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="Folder that `causeway archive` wrote to.",
+            show_default=False,
+        ),
+    ],
+    cluster: Annotated[
+        str,
+        typer.Option("--cluster", metavar="ALIAS", help="Where to write to.", show_default=False),
+    ],
+    topic: TopicOption = None,
+    into_existing: Annotated[
+        bool,
+        typer.Option(
+            "--into-existing",
+            help="Add to topics that hold other records already; what is there is not compared.",
+        ),
+    ] = False,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "--replication-factor", help="Of topics that are made; -1: the cluster's default."
+        ),
+    ] = -1,
+) -> int:
+    """Write an archive's records back: key, value, headers, time and partition, in order, once.
+
+    Ended in the middle, however, it goes on where it was when it is run again.
+    """
+    from causeway.operate.archive.restore import restore as write_back
+
+    done = write_back(
+        load(file),
+        file,
+        source,
+        alias=cluster,
+        patterns=_patterns(topic),
+        into_existing=into_existing,
+        replication_factor=replication_factor,
+        say=_say,
+    )
+    _say(f"{sum(each.records for each in done)} records of {len(done)} topics are on {cluster}")
+    return 0
+
+
+def _patterns(topics: list[str] | None) -> tuple[Pattern, ...]:
     """Raises ConfigError."""
     from causeway.patterns import compile_pattern
 
     return tuple(compile_pattern(text)[0] for text in topics or ())
 
 
-def say(line: str) -> None:
+def _say(line: str) -> None:
     """A line of progress, at once also where output is piped."""
     typer.echo(printable(line))

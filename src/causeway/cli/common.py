@@ -11,38 +11,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from causeway.cli.guard import warn
-from causeway.cli.streams import is_unicode
+from causeway.cli.guard import is_unicode, warn
 from causeway.cli.words import printable, printable_json
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
     from causeway.config import Settings
-
-FileArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help="A MirrorMaker 2 property file, a causeway.yaml, or a KafkaMirrorMaker2 resource of"
-        " Strimzi (its Secrets: --secrets DIR).",
-        show_default=False,
-    ),
-]
-ClustersOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--clusters",
-        metavar="ALIAS,…",
-        help="Only the flows and heartbeats into these clusters, like MirrorMaker 2's --clusters.",
-        show_default=False,
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 def load(path: Path, *, quiet: bool = False) -> Settings:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli import times
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
-from causeway.cli.confirm import DryRunOption, YesOption, unconfirmed
+from causeway.cli.common import console, load, print_json
+from causeway.cli.guard import unconfirmed
+from causeway.cli.options import TIME, DryRunOption, FileArgument, JsonOption, YesOption, seconds
 from causeway.cli.words import count, duration, printable, printable_lines
 from causeway.errors import ConfigError, PartitionsFailedError
 
@@ -60,8 +60,8 @@ def command(
         float,
         typer.Option(
             "--fence-for",
-            metavar=times.METAVAR,
-            parser=times.seconds,
+            metavar=TIME,
+            parser=seconds,
             help="Lift the fence after this, if not promoted before. Default: 5m.",
             show_default=False,
         ),
@@ -95,8 +95,8 @@ def command(
         float,
         typer.Option(
             "--timeout",
-            metavar=times.METAVAR,
-            parser=times.seconds,
+            metavar=TIME,
+            parser=seconds,
             help="Wait no longer than this. Default: 10m.",
             show_default=False,
         ),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli import times
 from causeway.cli.commands import command
-from causeway.cli.common import JsonOption, console, print_json
-from causeway.cli.words import count
+from causeway.cli.common import console, print_json
+from causeway.cli.options import TIME, JsonOption, at_least
+from causeway.cli.words import count, duration, size
 from causeway.dev import (
     DEFAULT_VERSION,
     TESTED,
@@ -26,6 +29,8 @@ from causeway.java import find_java
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from causeway.dev.load import Stream, Tally
 
 app = typer.Typer(
     name="dev",
@@ -124,12 +129,11 @@ def load(
     ] = None,
     duration: Annotated[
         float | None,
-        typer.Option(metavar=times.METAVAR, parser=times.at_least(0.1), help="End after so long."),
+        typer.Option(metavar=TIME, parser=at_least(0.1), help="End after so long."),
     ] = None,
     cluster: Annotated[str, typer.Option(help="To which local cluster.")] = "A",
 ) -> None:
     """Write a stream of sample events to a local cluster until Ctrl-C, to see a mirror move."""
-    from causeway.cli import load as loading
     from causeway.dev.load import CODECS, Stream
 
     if codec not in CODECS:
@@ -148,7 +152,7 @@ def load(
         count=records,
         duration_s=duration,
     )
-    loading.run(_bootstrap(cluster), stream, cluster)
+    run_load(_bootstrap(cluster), stream, cluster)
 
 
 @command(app, "dev down")
@@ -168,6 +172,59 @@ def status(as_json: JsonOption = False) -> None:
         _show(found)
     else:
         typer.echo("No local clusters. Start some with: causeway dev up")
+
+
+def run_load(bootstrap: str, stream: Stream, cluster: str) -> None:
+    """Until the stream ends, or SIGINT or SIGTERM comes: what is on its way then is written to its
+    end, too. A second one does not wait for that. Raises CausewayError, KeyboardInterrupt."""
+    from rich.console import Console
+
+    err = Console(stderr=True)
+    if not err.is_terminal:
+        tally = asyncio.run(_write_until_signal(bootstrap, stream, lambda _: None))
+    else:
+        with err.status(f"writing to {stream.topic} on {cluster}; Ctrl-C ends it") as status:
+
+            def told(tally: Tally) -> None:
+                status.update(f"{_said(tally)}; Ctrl-C ends it")
+
+            tally = asyncio.run(_write_until_signal(bootstrap, stream, told))
+    typer.echo(f"{_said(tally)} written to {stream.topic} on {cluster}")
+
+
+async def _write_until_signal(
+    bootstrap: str, stream: Stream, told: Callable[[Tally], None]
+) -> Tally:
+    from causeway.dev.load import write
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    writing = asyncio.ensure_future(write(bootstrap, stream, stop, told))
+
+    def end() -> None:
+        if stop.is_set():
+            writing.cancel()  # brokers that are gone acknowledge nothing
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end)
+    try:
+        return await writing
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def _said(tally: Tally) -> str:
+    seconds = max(tally.seconds, 1e-3)
+    said = (
+        f"{count(tally.records, 'record')} ({size(tally.bytes)}) in {duration(1000 * seconds)}, "
+        f"{tally.records / seconds:,.0f} records/s"
+    )
+    if tally.transactions:
+        said += f", {count(tally.transactions, 'transaction')}"
+    if tally.rolled_back:
+        said += f", {tally.rolled_back:,} of them rolled back"
+    return said
 
 
 def _bootstrap(cluster: str) -> str:

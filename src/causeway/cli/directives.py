@@ -4,68 +4,38 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causeway.cli import complete, times
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
-from causeway.cli.words import count, duration, moment
+from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.options import (
+    FileArgument,
+    JsonOption,
+    LinkOption,
+    NoWaitOption,
+    ReasonOption,
+    TimeoutOption,
+    TopicOption,
+)
+from causeway.cli.words import count, duration, moment, printable, size
 from causeway.errors import ConfigError, NobodyLeadsError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
+    from causeway.link_topics import Directive
     from causeway.operate.directives import DirectiveOutcome
 
-LinkOption = Annotated[
-    str | None,
-    typer.Option(
-        "--link",
-        metavar="A->B",
-        help="Default: all of the file.",
-        show_default=False,
-        autocompletion=complete.links,
-    ),
-]
-TopicOption = Annotated[
-    str | None,
-    typer.Option(
-        "--topic",
-        metavar="TOPIC",
-        help="One topic, by its name on the source. Default: the whole link.",
-        show_default=False,
-    ),
-]
 PartitionOption = Annotated[
     int | None,
     typer.Option("--partition", metavar="N", help="One of its partitions.", show_default=False),
 ]
-ReasonOption = Annotated[
-    str | None,
-    typer.Option(
-        "--reason",
-        metavar="TEXT",
-        help="Why, for all who look at the status.",
-        show_default=False,
-    ),
-]
 AheadOption = Annotated[
     bool, typer.Option("--ahead", help="The topic is yet to come: it holds when it does.")
 ]
-NoWaitOption = Annotated[
-    bool, typer.Option("--no-wait", help="Do not wait until the driver has acted.")
-]
-TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar=times.METAVAR,
-        parser=times.seconds,
-        help="Wait no longer than this.",
-    ),
-]
-
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|M|G|Ki|Mi|Gi)B?(?:/s)?")
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _UNLIMITED = "unlimited"
@@ -329,3 +299,40 @@ def _besides(each: DirectiveOutcome) -> Iterator[str]:
             yield f"the last {what} was at {moment(before.at)}, by {before.who}"
     for part in each.beside:
         yield f"still paused: {part.scope} {part.by}"
+
+
+def directive_lines(directives: Iterable[Directive]) -> Iterator[Text]:
+    """A line for each, but for what is chosen, and for the topics of a link that has ended as a
+    whole."""
+    from rich.text import Text
+
+    from causeway.control import geo_topics
+    from causeway.link_topics import (
+        THE_LINK,
+        BeginDirective,
+        CutoverDirective,
+        EndDirective,
+        FenceDirective,
+        PauseDirective,
+        ThrottleDirective,
+    )
+
+    directives = geo_topics.without_chosen(directives)
+    ended = any(isinstance(each, EndDirective) and each.scope == THE_LINK for each in directives)
+    for each in directives:
+        if isinstance(each, BeginDirective):
+            continue  # done once, and of no matter since
+        if isinstance(each, EndDirective) and ended and each.scope != THE_LINK:
+            continue
+        if isinstance(each, ThrottleDirective):
+            to = "no limit" if each.bytes_per_s is None else f"{size(each.bytes_per_s)}/s"
+            what, about = "throttled", f"{each.scope} to {to}"
+        elif isinstance(each, FenceDirective):
+            what, about = "fenced", f"{each.scope} until {moment(each.until)} (driver's clock)"
+        elif isinstance(each, CutoverDirective):
+            what, about = "cut over", str(each.scope)
+        elif isinstance(each, EndDirective):
+            what, about = each.how.value, str(each.scope)
+        elif isinstance(each, PauseDirective):
+            what, about = ("paused" if each.paused else "not paused"), str(each.scope)
+        yield Text.assemble((what, "magenta"), " ", printable(f"{about} {each.by}"))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
-from causeway.cli.directives import LinkOption
+from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.options import FileArgument, JsonOption, LinkOption
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:

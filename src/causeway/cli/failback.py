@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
-from causeway.cli.confirm import UNCONFIRMED, DryRunOption, YesOption, unconfirmed
-from causeway.cli.directives import LinkOption, ReasonOption
-from causeway.cli.failover import TopicOption, WaitOption, cuts, next_steps
+from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.failover import WaitOption, cuts, next_steps
+from causeway.cli.guard import UNCONFIRMED, unconfirmed
+from causeway.cli.options import (
+    DryRunOption,
+    FileArgument,
+    JsonOption,
+    LinkOption,
+    ReasonOption,
+    TopicOption,
+    YesOption,
+)
 from causeway.cli.words import count, number
 from causeway.errors import PartitionsFailedError
 

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causeway.cli import times
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
-from causeway.cli.confirm import DryRunOption, YesOption, unconfirmed
-from causeway.cli.directives import LinkOption, ReasonOption
+from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.guard import unconfirmed
+from causeway.cli.options import (
+    TIME,
+    DryRunOption,
+    FileArgument,
+    JsonOption,
+    LinkOption,
+    ReasonOption,
+    YesOption,
+    seconds,
+)
 from causeway.cli.words import count, duration, number, printable
 from causeway.model import age_ms
 
@@ -34,8 +42,8 @@ WaitOption = Annotated[
     float,
     typer.Option(
         "--timeout",
-        metavar=times.METAVAR,
-        parser=times.seconds,
+        metavar=TIME,
+        parser=seconds,
         help="Wait no longer for what lags, or for the driver.",
     ),
 ]

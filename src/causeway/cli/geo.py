@@ -10,7 +10,7 @@ import typer
 
 from causeway.cli import geo_topics
 from causeway.cli.commands import command
-from causeway.cli.common import JsonOption, console, parse_timestamp, print_json, waiting
+from causeway.cli.common import console, parse_timestamp, print_json, waiting
 from causeway.cli.geo_output import (
     NameArgument,
     NoWaitOption,
@@ -26,6 +26,7 @@ from causeway.cli.geo_output import (
     show_overview,
     status_table,
 )
+from causeway.cli.options import JsonOption
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
 from causeway.errors import ConfigError, UnreachableError
 from causeway.geo import (

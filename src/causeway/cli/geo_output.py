@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli import times
 from causeway.cli.common import console, print_json
 from causeway.cli.guard import warn
-from causeway.cli.tables import table
+from causeway.cli.options import TIME, seconds
 from causeway.cli.words import count, duration, moment, number, printable
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError
 
@@ -78,8 +77,8 @@ TimeoutOption = Annotated[
     float,
     typer.Option(
         "--timeout",
-        metavar=times.METAVAR,
-        parser=times.seconds,
+        metavar=TIME,
+        parser=seconds,
         help="Wait no longer than this.",
     ),
 ]
@@ -268,6 +267,8 @@ def _notes(each: Destination) -> Iterator[RenderableType]:
 
 def _table(each: Destination) -> RenderableType:
     from rich.console import Group
+
+    from causeway.cli.output import table
 
     columns = ("topic", f"on {each.name}", "state", ">behind", ">in time", "~chosen")
     rows = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.commands import command
-from causeway.cli.common import JsonOption, console, print_json, waiting
+from causeway.cli.common import console, print_json, waiting
 from causeway.cli.geo_output import (
     NameArgument,
     NoWaitOption,
@@ -21,6 +21,7 @@ from causeway.cli.geo_output import (
     say,
     status_table,
 )
+from causeway.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from causeway.geo import Done

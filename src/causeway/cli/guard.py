@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import typer
 
-from causeway.cli import streams
-from causeway.cli.exit_codes import INTERRUPTED, UNREAD
+from causeway.cli.commands import INTERRUPTED, UNREAD
 from causeway.cli.words import printable, printable_lines
 from causeway.errors import CausewayError, OtherFormError
+
+UNCONFIRMED: Final = 2  # exit code
+_HANDLER: Final = "causeway-spelled"
+# How a terminal without Unicode shows the characters of our texts; all others become `?`.
+_SPELLED: Final = {
+    "…": "...",
+    "·": "-",
+    "→": "->",
+    "←": "<-",
+    "–": "-",
+    "—": "-",
+    "’": "'",
+    "‘": "'",
+    "“": '"',
+    "”": '"',
+    "•": "*",
+    "≥": ">=",
+    "≤": "<=",
+    "×": "x",
+    "µ": "u",
+}
 
 
 def debugging() -> bool:
@@ -23,7 +45,7 @@ def debugging() -> bool:
 def guarded(action: Callable[[], int | None]) -> int:
     """Run `action` and return the exit code. Prints an error in one line on stderr, followed by the
     file to write instead, if there is one."""
-    streams.fit()
+    fit_streams()
     try:
         code = action() or 0
         sys.stdout.flush()  # so that a closed pipe shows here, not at the interpreter's end
@@ -56,7 +78,7 @@ def guarded(action: Callable[[], int | None]) -> int:
 
 def _unread() -> int:
     """Discard the rest of the output: its reader has ended (`| head`). Returns the exit code."""
-    streams.silence(sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    _silence(sys.__stdout__.fileno() if sys.__stdout__ else 1)
     return UNREAD
 
 
@@ -77,9 +99,46 @@ def _say(kind: str, text: str) -> None:
     try:
         print(f"causeway: {kind}: {said}", file=sys.stderr)
     except BrokenPipeError:  # the command goes on without its messages
-        streams.silence(sys.stderr.fileno())
+        _silence(sys.stderr.fileno())
 
 
 def _trace() -> None:
     if debugging():
         print(printable_lines(traceback.format_exc()), end="", file=sys.stderr)
+
+
+def unconfirmed(*, dry_run: bool) -> int:
+    """The exit code of a command that has shown a change. Without `dry_run` it is not 0 and stderr
+    gives the reason: a script that forgets --yes must not continue. See
+    docs/decisions/0060-show-then-yes.md."""
+    if dry_run:
+        return 0
+    complain("nothing was changed; repeat the command with --yes to change it")
+    return UNCONFIRMED
+
+
+def fit_streams() -> None:
+    """Make stdout and stderr accept every character in any encoding."""
+    codecs.register_error(_HANDLER, _spell)
+    for stream in (sys.stdout, sys.stderr):
+        # Tests replace these streams.
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None and not is_unicode(stream.encoding):
+            reconfigure(errors=_HANDLER)
+
+
+def is_unicode(encoding: str | None) -> bool:
+    return (encoding or "").lower().replace("_", "-").startswith("utf")
+
+
+def _silence(descriptor: int) -> None:
+    """Discard everything that is written to `descriptor`, so that no write fails."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _spell(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    return "".join(_SPELLED.get(character, "?") for character in text), error.end

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
-from causeway.cli.directives import LinkOption
+from causeway.cli.common import console, load, print_json
 from causeway.cli.guard import complain
+from causeway.cli.options import FileArgument, JsonOption, LinkOption
 from causeway.cli.status import WIDE
-from causeway.cli.tables import table
 from causeway.cli.words import count, duration, moment, number, size
 
 if TYPE_CHECKING:
@@ -197,6 +196,8 @@ def _code(found: Listed[Any]) -> int:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> None:
     """On a narrow screen, the reasons follow below the table."""
+    from causeway.cli.output import table
+
     out = console()
     below: list[str] = []
     if columns[-1] == "~reason" and out.width < WIDE:

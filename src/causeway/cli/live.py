@@ -13,8 +13,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from causeway.cli.active_directives import standing
-from causeway.cli.tables import TEXT_AT_LEAST
+from causeway.cli.directives import directive_lines
+from causeway.cli.output import TEXT_AT_LEAST
 from causeway.cli.words import count, duration, number, outcomes, printable, size, with_and_without
 from causeway.link_topics import Transformed
 from causeway.model import State
@@ -86,7 +86,7 @@ def render(snapshot: Snapshot, lines: int, width: int) -> RenderableType:
         wrong = problems(link)
         told = wrong[: max(1, share // 2)]
         treated = transforms(link)[: max(1, (share - len(told)) // 3)]
-        asked = list(islice(standing(link.directives), max(1, (share - len(told)) // 3)))
+        asked = list(islice(directive_lines(link.directives), max(1, (share - len(told)) // 3)))
         left = max(1, share - len(told) - len(treated) - len(asked))
         parts.append(_table(topics_of(link), left, width))
         parts += treated

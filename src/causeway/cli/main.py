@@ -16,15 +16,12 @@ from causeway.cli import (
     convert,
     cutover,
     decrypt,
-    diff,
     directives,
-    exit_codes,
     explain,
     failback,
     failover,
     lists,
     plan,
-    restore,
     run,
     status,
     translate,
@@ -32,16 +29,15 @@ from causeway.cli import (
     verify,
     wait,
 )
-from causeway.cli.commands import command
+from causeway.cli.commands import LazyGroup, command
 from causeway.cli.guard import guarded
-from causeway.cli.lazy import LazyGroup
 
 app = typer.Typer(
     cls=LazyGroup,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Mirrors topics between Apache Kafka clusters: byte for byte, exactly once.",
-    epilog=exit_codes.in_short(),
+    epilog=commands.short_exit_codes(),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 command(app, "run", commands.RUN)(run.command)
@@ -66,10 +62,10 @@ command(app, "failover", commands.MOVE)(failover.failover)
 command(app, "failback", commands.MOVE)(failback.command)
 command(app, "try", commands.TRANSFORM)(try_transform.command)
 command(app, "decrypt", commands.TRANSFORM)(decrypt.command)
-command(app, "diff", commands.CONVERT)(diff.command)
-command(app, "convert", commands.CONVERT)(convert.command)
-command(app, "archive", commands.CONVERT)(archive.command)
-command(app, "restore", commands.CONVERT)(restore.command)
+command(app, "diff", commands.CONVERT)(convert.diff)
+command(app, "convert", commands.CONVERT)(convert.convert)
+command(app, "archive", commands.CONVERT)(archive.archive)
+command(app, "restore", commands.CONVERT)(archive.restore)
 
 
 @app.callback(invoke_without_command=True)

@@ -6,17 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from causeway.cli.common import (
-    ClustersOption,
-    FileArgument,
-    JsonOption,
-    console,
-    into,
-    load,
-    print_json,
-    waiting,
-)
+from causeway.cli.common import console, into, load, print_json, waiting
 from causeway.cli.guard import complain
+from causeway.cli.options import ClustersOption, FileArgument, JsonOption
 from causeway.cli.words import count
 from causeway.errors import CausewayError, PartitionsFailedError
 

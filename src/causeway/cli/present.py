@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from causeway.cli import logs
+from causeway.cli.guard import debugging
+from causeway.cli.words import printable_json, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +25,8 @@ Show = Callable[["Look"], None]
 _LOG_EVERY_S = 10.0
 _REST = 20.0  # times what showing took: the table takes no more than a twentieth of a core
 
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+_BARE: Final = re.compile(r"[\w.,:/+@>-]+")
 _log = logging.getLogger("causeway.run")
 
 
@@ -36,7 +41,7 @@ def presenter(
             _tell(trouble)
             yield show
     else:
-        logs.set_up()
+        set_up_logs()
         if address is not None:
             _log.info("served", extra={"address": address})
         _tell(trouble)
@@ -75,7 +80,7 @@ def _terminal(*, bounded: bool, address: str | None) -> Iterator[Show]:
     from causeway.cli.output import Output
 
     console = Output()
-    logs.set_up(logging.WARNING, _Above(console))
+    set_up_logs(logging.WARNING, _Above(console))
     if address is not None:
         console.print(f"status, metrics and API: {address}")
     bar, task = _bar(console)
@@ -169,3 +174,42 @@ def share(snapshot: Snapshot) -> tuple[int, int]:
             total += max(0, partition.stop_at - partition.first)
             done += max(0, min(position, partition.stop_at) - partition.first)
     return done, total
+
+
+class Logfmt(logging.Formatter):
+    """UTC, with milliseconds; values are quoted as in JSON where they hold anything unusual."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields: dict[str, object] = {
+            "time": f"{stamp}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
+        fields |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+        if record.exc_info and record.exc_info[1] is not None:
+            fields["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+        line = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
+        if record.exc_info and debugging():
+            line += "\n" + printable_lines(self.formatException(record.exc_info))
+        return line
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    return text if _BARE.fullmatch(text) else printable_json(json.dumps(text, ensure_ascii=False))
+
+
+def set_up_logs(level: int = logging.INFO, handler: logging.Handler | None = None) -> None:
+    """Causeway's own events from `level` on, and other packages' from WARNING on. Other handlers of
+    Causeway's get its events from INFO on."""
+    level = logging.DEBUG if debugging() else level
+    handler = handler or logging.StreamHandler()
+    handler.setFormatter(Logfmt())
+    handler.setLevel(level)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    # py4j reports every socket that a stopping JVM closes, and the driver says so itself.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger("causeway").setLevel(min(level, logging.INFO))

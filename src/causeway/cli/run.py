@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import ClustersOption, FileArgument, into, load, parse_timestamp
+from causeway.cli.common import into, load, parse_timestamp
+from causeway.cli.options import ClustersOption, FileArgument
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.active_directives import standing
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json
-from causeway.cli.directives import LinkOption, TopicOption
-from causeway.cli.tables import fits, table
+from causeway.cli.common import console, load, print_json
+from causeway.cli.directives import directive_lines
+from causeway.cli.options import FileArgument, JsonOption, LinkOption, TopicOption
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
 from causeway.cli.words import count, duration, number, outcomes, printable, with_and_without
 from causeway.errors import ConfigError
@@ -151,7 +150,7 @@ def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
             yield _line("rule", f"{transform.name}: {with_and_without(counted)}", style)
         for rule in transform.unseen:
             yield _line("protects nothing so far", f"{transform.name}: {rule}", "yellow")
-    yield from standing(each.directives)
+    yield from directive_lines(each.directives)
     if each.directives_reason is not None:
         yield _line("directives", each.directives_reason, "yellow")
     for task in each.tasks:
@@ -170,6 +169,8 @@ def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
 
 def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
     """A row each. The reasons are a column if there is room, else they follow the table."""
+    from causeway.cli.output import fits, table
+
     rows = [
         (
             one.topic,

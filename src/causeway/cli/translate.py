@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli import complete
-from causeway.cli.common import (
-    FileArgument,
-    JsonOption,
-    console,
-    load,
-    parse_timestamp,
-    print_json,
-    waiting,
-)
+from causeway.cli.common import console, load, parse_timestamp, print_json, waiting
+from causeway.cli.options import FileArgument, JsonOption, complete_link
 from causeway.cli.words import number, printable
 from causeway.errors import ConfigError
 
@@ -68,7 +60,7 @@ def command(
             "--link",
             metavar="A->B",
             help="Default: all that have the topic.",
-            autocompletion=complete.links,
+            autocompletion=complete_link,
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import (
-    FileArgument,
-    JsonOption,
-    console,
-    load,
-    parse_timestamp,
-    print_json,
-    waiting,
-)
+from causeway.cli.common import console, load, parse_timestamp, print_json, waiting
+from causeway.cli.options import FileArgument, JsonOption
 from causeway.cli.words import count, printable
 from causeway.errors import PartitionsFailedError
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli import complete
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
-from causeway.cli.tables import table
+from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.options import FileArgument, JsonOption, complete_link
 from causeway.cli.words import count, duration, size
 from causeway.errors import ConfigError
 
@@ -37,7 +36,7 @@ def command(
             metavar="A->B",
             help="Only this flow.",
             show_default=False,
-            autocompletion=complete.links,
+            autocompletion=complete_link,
         ),
     ] = None,
     topic: Annotated[
@@ -166,6 +165,7 @@ def progress_line(progress: Progress) -> str:
 def show(out: Output, report: Report) -> None:
     from rich.text import Text
 
+    from causeway.cli.output import table
     from causeway.operate.verify import Verdict
 
     styles: dict[str, str] = {

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli import times
-from causeway.cli.common import FileArgument, JsonOption, console, load, print_json, waiting
-from causeway.cli.directives import LinkOption, TopicOption
+from causeway.cli.common import console, load, print_json, waiting
 from causeway.cli.guard import complain
+from causeway.cli.options import TIME, FileArgument, JsonOption, LinkOption, TopicOption, seconds
 from causeway.cli.words import count, duration, printable
 
 if TYPE_CHECKING:
@@ -50,8 +49,8 @@ def command(
         float | None,
         typer.Option(
             "--timeout",
-            metavar=times.METAVAR,
-            parser=times.seconds,
+            metavar=TIME,
+            parser=seconds,
             help="Wait no longer than this, and exit with 11. Without, it waits as long as a "
             "driver runs, and 10 minutes for one to come.",
             show_default=False,

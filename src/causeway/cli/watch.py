@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from causeway.cli import times
 from causeway.cli.common import console
 from causeway.cli.guard import complain
+from causeway.cli.options import TIME, at_least
 from causeway.cli.words import printable_json
 from causeway.errors import CausewayError
 
@@ -32,8 +32,8 @@ EveryOption = Annotated[
     float,
     typer.Option(
         "--every",
-        metavar=times.METAVAR,
-        parser=times.at_least(0.1),
+        metavar=TIME,
+        parser=at_least(0.1),
         help="Between two looks of --watch.",
     ),
 ]

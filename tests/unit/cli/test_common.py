@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from causeway.cli.common import load, parse_timestamp, print_json
-from causeway.cli.logs import Logfmt
+from causeway.cli.present import Logfmt
 from causeway.cli.words import count, duration, number, size
 from causeway.errors import ConfigError
 

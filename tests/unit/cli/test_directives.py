@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from causeway.cli import directives
-from causeway.cli.active_directives import standing
+from causeway.cli.directives import directive_lines
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics import PauseDirective, Scope, ThrottleDirective
 from causeway.operate.directives import DirectiveOutcome
@@ -88,7 +88,7 @@ def test_what_is_said(
 
 def test_what_stands_in_words() -> None:
     limit = ThrottleDirective(scope=Scope(), who="anna@ops", at=0, bytes_per_s=2_000_000)
-    lines = [line.plain for line in standing([ANNA, limit])]
+    lines = [line.plain for line in directive_lines([ANNA, limit])]
     assert lines[0].startswith("paused orders by anna@ops since 1970-01-01T00:00:00Z: too [red]")
     assert "\x1b" not in lines[0]
     assert lines[1].startswith("throttled the link to 2.0 MB/s by anna@ops")

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from causeway.cli import status
-from causeway.cli.tables import fits, table
+from causeway.cli.output import fits, table
 from causeway.status import LinkStatus
 from tests.harness.statuses import ends, replace
 from tests.unit.operate.test_narrowed import A_B, partition

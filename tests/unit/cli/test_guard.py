@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import typer
 
-from causeway.cli import exit_codes
+from causeway.cli import commands
 from causeway.cli.guard import guarded, warn
 from causeway.errors import (
     AuthenticationError,
@@ -52,7 +52,7 @@ def test_an_error_is_one_line_and_its_exit_code(
     assert said.startswith("causeway: error: ")
     assert said.count("\n") == 1
     assert "Traceback" not in said
-    assert code in exit_codes.of_all()
+    assert code in commands.all_exit_codes()
 
 
 def test_debugging_shows_where(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from causeway.cli import exit_codes
+from causeway.cli import commands as registry
 from causeway.cli.main import app, main
 
 
@@ -95,14 +95,14 @@ def test_a_command_lists_its_exit_codes_alone(
 
 @pytest.mark.parametrize("path", [each for each in LEAVES if each != "mirror-maker"])
 def test_each_command_lists_exit_codes(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert codes(shown(capsys, *path.split())) == exit_codes.of(path).keys()
+    assert codes(shown(capsys, *path.split())) == registry.exit_codes_of(path).keys()
 
 
 def test_the_table_of_exit_codes_names_commands_that_there_are() -> None:
-    named = {name for each in exit_codes.MEANINGS for name in (*each.commands, *each.but)}
+    named = {name for each in registry.MEANINGS for name in (*each.commands, *each.but)}
 
     assert named <= {*LEAVES}
-    assert exit_codes.IN_SHORT.keys() == exit_codes.of_all().keys()
+    assert registry.IN_SHORT.keys() == registry.all_exit_codes().keys()
 
 
 def test_commands_stand_in_panels(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from causeway.cli import load
+import causeway.dev.load as writing
+from causeway.cli.dev import run_load
 from causeway.dev.load import Stream, Tally
 
 
@@ -21,9 +22,9 @@ def test_a_second_interrupt_waits_for_no_broker(monkeypatch: pytest.MonkeyPatch)
         await asyncio.wait_for(asyncio.Event().wait(), 10)  # an answer that does not come
         return Tally()
 
-    monkeypatch.setattr(load, "write", write)
+    monkeypatch.setattr(writing, "write", write)
     with pytest.raises(KeyboardInterrupt):
-        load.run("nobody:1", Stream(topic="events"), "A")
+        run_load("nobody:1", Stream(topic="events"), "A")
 
 
 def test_one_interrupt_lets_it_come_to_its_end(
@@ -34,6 +35,6 @@ def test_one_interrupt_lets_it_come_to_its_end(
         await stop.wait()
         return Tally(records=7)
 
-    monkeypatch.setattr(load, "write", write)
-    load.run("nobody:1", Stream(topic="events"), "A")
+    monkeypatch.setattr(writing, "write", write)
+    run_load("nobody:1", Stream(topic="events"), "A")
     assert "7 records" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from io import StringIO
 
 import pytest
 
-from causeway.cli import logs
+from causeway.cli import present
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def test_what_is_not_shown_is_heard_all_the_same(level: int, shown: int) -> None
     listener, log = Listener(), logging.getLogger("causeway.run")
     logging.getLogger("causeway").addHandler(listener)
     try:
-        logs.set_up(level, logging.StreamHandler(text))
+        present.set_up_logs(level, logging.StreamHandler(text))
         log.debug("too small")
         log.info("begin")
         log.warning("paused")

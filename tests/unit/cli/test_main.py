@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,3 +29,13 @@ def test_a_run_ends_in_one_way(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
     assert ended.value.code == 2
     assert "give one of them" in capsys.readouterr().err
+
+
+def test_start_up_imports_no_heavy_package() -> None:
+    """A shell's completion imports this module for each keystroke."""
+    code = "import sys, causeway.cli.main; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(shown.stdout.split())
+
+    heavy = {"rich.table", "pyspark", "pyarrow", "aiohttp", "causeway.config", "causeway.http"}
+    assert not heavy & loaded

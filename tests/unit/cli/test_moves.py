@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from causeway.cli import failback, failover
-from causeway.cli.active_directives import standing
+from causeway.cli.directives import directive_lines
 from causeway.cli.main import main
 from causeway.errors import NobodyLeadsError
 from causeway.link_topics import THE_LINK, BeginDirective, Cut, CutPoint, EndDirective, Scope
@@ -211,7 +211,7 @@ def test_a_promotion_is_shown_and_done_with_a_yes(
     assert exit_code("promote", file) == 2
     said = capsys.readouterr()
     assert "A->B would be promoted: nothing lags" in said.out
-    assert "nothing was changed; call it again with --yes to do it" in said.err
+    assert "nothing was changed; repeat the command with --yes to change it" in said.err
     assert exit_code("promote", file, "--dry-run") == 0
     assert exit_code("promote", file, "--dry-run", "--yes") == 0
     assert "is promoted" not in capsys.readouterr().out
@@ -263,5 +263,5 @@ def test_a_failback_is_shown_and_done_with_a_yes(
 def test_an_end_of_all_is_told_once() -> None:
     part = EndDirective(scope=Scope("orders"), who="anna@ops", at=0, cut=CUT)
     begin = BeginDirective(scope=Scope("orders"), who="anna@ops", at=0)
-    (line,) = standing([END, part, begin])
+    (line,) = directive_lines([END, part, begin])
     assert line.plain.startswith("failed over the link by anna@ops at 1970")

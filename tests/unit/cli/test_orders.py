@@ -14,8 +14,7 @@ from rich.text import Text
 from causeway.cli.common import console, print_json
 from causeway.cli.guard import guarded
 from causeway.cli.live import render
-from causeway.cli.logs import Logfmt
-from causeway.cli.present import _Above
+from causeway.cli.present import Logfmt, _Above
 from causeway.link_topics import Transformed
 from causeway.model import State
 from causeway.status import LinkProblem, Role, TransformStatus
@@ -89,7 +88,7 @@ def test_errors_and_their_tracebacks(
     debug: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CAUSEWAY_DEBUG", debug)
-    monkeypatch.setattr("causeway.cli.streams.fit", lambda: None)
+    monkeypatch.setattr("causeway.cli.guard.fit_streams", lambda: None)
 
     def fails() -> int:
         raise ValueError(EVIL)

@@ -22,7 +22,7 @@ class Looks:
 def test_where_nothing_is_shown_nobody_looks(
     bounded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("causeway.cli.logs.set_up", lambda: None)
+    monkeypatch.setattr("causeway.cli.present.set_up_logs", lambda: None)
     look = Looks()
     with presenter(bounded=bounded) as show:
         for _ in range(10):
@@ -33,7 +33,7 @@ def test_where_nothing_is_shown_nobody_looks(
 def test_where_it_is_served_is_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("causeway.cli.logs.set_up", lambda: None)
+    monkeypatch.setattr("causeway.cli.present.set_up_logs", lambda: None)
     with caplog.at_level("INFO", "causeway.run"):
         with presenter(bounded=False, address="http://127.0.0.1:8490"):
             pass

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from causeway.cli import times
+from causeway.cli import options
 from causeway.cli.main import app
 
 
@@ -18,19 +18,19 @@ from causeway.cli.main import app
     [("90", 90), ("30s", 30), ("5m", 300), ("1.5h", 5400), ("250ms", 0.25), ("2d", 172_800)],
 )
 def test_lengths_of_time(text: str, seconds: float) -> None:
-    assert times.seconds(text) == seconds
+    assert options.seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5y", "-1s", "1m30s", "inf", "nan"])
 def test_what_is_no_length_of_time(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="such as 30s, 5m or 1h"):
-        times.seconds(text)
+        options.seconds(text)
 
 
 def test_what_is_too_short() -> None:
-    assert times.at_least(0.1)("100ms") == 0.1
+    assert options.at_least(0.1)("100ms") == 0.1
     with pytest.raises(typer.BadParameter, match="shorter than"):
-        times.at_least(0.1)("50ms")
+        options.at_least(0.1)("50ms")
 
 
 def test_all_options_take_the_same_forms() -> None:
