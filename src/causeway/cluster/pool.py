@@ -116,7 +116,8 @@ class Pool:
 
     def suspect(self, address: Address) -> None:
         """The broker there failed: it is asked last for a while."""
-        self._suspects[address] = time.monotonic() + SUSPECT_S
+        with self._lock:
+            self._suspects[address] = time.monotonic() + SUSPECT_S
         self._on_failure()
 
     def take_any(
@@ -125,8 +126,8 @@ class Pool:
         """A connection to one of the `brokers` or of the bootstrap addresses, to `last` only if no
         other answers. Raises UnreachableError; AuthenticationError."""
         now = time.monotonic()
-        suspects = {address for address, until in self._suspects.items() if until > now}
         with self._lock:
+            suspects = {address for address, until in self._suspects.items() if until > now}
             idle = {address for address, connections in self._idle.items() if connections}
         known = random.sample(brokers, len(brokers))
         known.sort(key=lambda address: address not in idle)

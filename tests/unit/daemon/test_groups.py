@@ -57,6 +57,15 @@ class FakeCluster:
         return {group: dict.fromkeys(offsets) for group, offsets in commits.items()}
 
 
+class RefusingCluster(FakeCluster):
+    """Takes no offset of any partition."""
+
+    def commit_offsets(
+        self, commits: Mapping[str, dict[TopicPartition, Committed]]
+    ) -> dict[str, dict[TopicPartition, CausewayError | None]]:
+        return {group: dict.fromkeys(offsets, HIDDEN) for group, offsets in commits.items()}
+
+
 class SlowCluster(FakeCluster):
     """Asking for `dark` partitions' offsets, or for `slow` groups, takes as long as a request may,
     by a clock of its own."""
@@ -194,6 +203,19 @@ def test_every_group_of_the_source_stands_in_the_status_with_the_reason() -> Non
     assert not found["other"].followed
     groups.forget()
     assert groups.standing == ()
+
+
+def test_a_partition_whose_offset_was_refused_is_the_reason_of_its_group() -> None:
+    source, target = FakeCluster(billing="Stable"), RefusingCluster()
+    source.committed["billing"] = {SOURCE: Committed(offset=7)}
+    groups = groups_of(source, target, emit_checkpoints_enabled=False)
+
+    done = groups.work()
+
+    (billing,) = groups.standing
+    assert (billing.group, billing.followed) == ("billing", True)
+    assert billing.reason == f"{TARGET}: {HIDDEN}"
+    assert done.items == {f"billing on {TARGET}": str(HIDDEN)}
 
 
 def test_a_group_that_no_pattern_decides_in_time_is_named() -> None:

@@ -1,7 +1,10 @@
-"""A client that is refused for minutes says so, until it is let in or has new credentials."""
+"""Kept connections: a client that is refused for minutes says so, until it is let in or has new
+credentials; threads share a pool."""
 
 from __future__ import annotations
 
+import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from causeway.cluster.pool import Pool
 from causeway.config import ClientSettings
 from causeway.errors import AuthenticationError, UnreachableError
+from causeway.wire import Deadline
 
 SETTINGS = ClientSettings(alias="A", bootstrap=(("a", 9092),))
 HERE = ("a", 9092)
@@ -51,3 +55,24 @@ def test_refusals_count_once_they_have_lasted(monkeypatch: pytest.MonkeyPatch) -
     assert attempt(1_200, refusal) == str(refusal)
     connections.renew(SETTINGS)
     assert connections.refused_for_minutes is None
+
+
+def test_a_broker_may_fail_while_another_thread_looks_for_one() -> None:
+    connections = Pool(ClientSettings(alias="A", bootstrap=()))
+    failed = 20_000
+
+    def fail() -> None:
+        for port in range(failed):
+            connections.suspect(("a", port))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    failing = threading.Thread(target=fail)
+    failing.start()
+    try:
+        while failing.is_alive():
+            with pytest.raises(UnreachableError, match="no bootstrap servers"):
+                connections.take_any([], None, Deadline(1.0))
+    finally:
+        sys.setswitchinterval(before)
+        failing.join()

@@ -316,7 +316,7 @@ def _standing(
     for item, why in undone.items():
         group, _, at = item.rpartition(" on ")
         if group in followed.commits and found[group].reason is None:
-            found[group] = replace(found[group], reason=f"{at}: {why}")
+            found[group] = found[group].replace(reason=f"{at}: {why}")
     return tuple(found[group] for group in sorted(found))
 
 
