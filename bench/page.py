@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bench.simulated import EACH, Run
 from causeway.cli.main import BETWEEN_LOOKS
 from causeway.config import HttpSettings, RunSettings, Settings
-from causeway.daemon.garbage import short_looks
+from causeway.daemon.processes import short_collections
 from causeway.errors import CausewayError
 from causeway.http import served
 
@@ -166,7 +166,7 @@ def main(partitions: int) -> None:
 
     settings = Settings(links=(), run=RunSettings(http=HttpSettings(port=0)), spark={})
     gc.set_threshold(BETWEEN_LOOKS)  # as the driver has it
-    with short_looks(), served(settings) as serving:
+    with short_collections(), served(settings) as serving:
         serving.take(run.look)
         mover = threading.Thread(target=move, daemon=True)
         mover.start()

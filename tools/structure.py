@@ -24,6 +24,7 @@ DOORS: tuple[str, ...] = (
     "causeway.mm2_diff",
     "causeway.cluster",
     "causeway.control",
+    "causeway.daemon.spark",
     "causeway.dev",
     "causeway.http",
     "causeway.metrics",

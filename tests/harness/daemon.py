@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
-from causeway.daemon import run as daemon
+from causeway.daemon import driver as daemon
 from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import State

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from causeway.daemon.spark import archive
+from causeway.daemon.spark import archive_option
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def spark_session(conf: Mapping[str, str] | None = None) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {archive.option()}",
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {archive_option()}",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",

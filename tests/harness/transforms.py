@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from causeway.config import Secret, TransformSettings
-from causeway.daemon.spark import archive
+from causeway.daemon.spark import archive_option
 from causeway.filters import compile_patterns
 from causeway.transform.plan import prepare
 
@@ -31,7 +31,7 @@ def spark_session() -> Iterator[Any]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {archive.option()}",
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {archive_option()}",
     }
     session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from causeway.daemon import patience
+from causeway.daemon import startup
 from causeway.dev import LocalCluster
 from causeway.errors import TooFewBrokersError
 from causeway.model import State
@@ -46,7 +46,7 @@ def test_a_broker_that_restarts_at_the_first_start_is_waited_for(
         assert run.result is None, run.result
         return any("waits for brokers" in record.message for record in caplog.records)
 
-    monkeypatch.setattr(patience, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(startup, "PATIENCE_S", PATIENCE_S)
     with RunningDaemon(monkeypatch, mirror) as run:
         await_until(waits, PATIENCE_S, "it waits")
         run.await_role(Role.LEADING)
@@ -58,7 +58,7 @@ def test_a_broker_that_restarts_at_the_first_start_is_waited_for(
     assert run.result == 0
 
     three.kill(3)
-    monkeypatch.setattr(patience, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(startup, "PATIENCE_S", 3.0)
     later = prefix + "two"
     source.create_topic(later)
     other = link(source.bootstrap, three.bootstrap, later, more={"replication_factor": 3})

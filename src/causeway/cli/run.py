@@ -75,15 +75,15 @@ def run_settings(
     """Run the daemon, shown as fits where the output goes: live, or in logs; and served. `stop`
     ends it, as a signal does."""
     from causeway.cli.present import presenter
-    from causeway.daemon.garbage import short_looks
-    from causeway.daemon.run import run
+    from causeway.daemon.driver import run
+    from causeway.daemon.processes import short_collections
     from causeway.http import served
     from causeway.java import find_java
 
     bounded = until_caught_up or finish_in_flight
     find_java()  # before any cluster is asked, which may take its time
     with (
-        short_looks(),
+        short_collections(),
         served(settings) as server,
         presenter(bounded=bounded, address=server.address, trouble=server.trouble) as show,
     ):

@@ -1,21 +1,40 @@
-"""The clients of all clusters: one client for equal settings. Lanes know each by its key."""
+"""The clients of all clusters, the messages that describe them to lanes, and their renewal.
+
+Equal settings share a client. Lanes know each client by its key.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final
+
+import msgspec
 
 from causeway.cluster import Cluster
-from causeway.config import ClientSettings, Settings
-from causeway.config.reading import clients_of
+from causeway.config import ClientSettings, RunSettings, Settings, to_wire
+from causeway.config.reading import clients_of, expiries
+from causeway.errors import CausewayError
+from causeway.relay import Clusters, Renewed, TreatmentStep
 from causeway.wire import ssl_context
+
+_log = logging.getLogger("causeway.run")
+_LOOK_S: Final = 10.0
+_WARN_S: Final = 24 * 3600.0  # between two warnings of the same certificate
+REPORT_INTERVAL_S = 1.0  # or a quarter of the lease if that is shorter
+BUFFER_BYTES = 64 << 20  # of a lane
+FAR_BUFFER_BYTES = 256 << 20  # of a lane whose source is far away
 
 
 class Clients:
     def __init__(self) -> None:
-        self._open: list[tuple[str, ClientSettings, Cluster]] = []  # settings: the first ones
+        self._open: list[tuple[str, ClientSettings, Cluster]] = []  # the settings as first opened
 
     def open(self, settings: ClientSettings) -> Cluster:
+        """The client for `settings`; a new one if no equal settings were opened before."""
         for _, known, cluster in self._open:
             if known == settings:
                 return cluster
@@ -61,3 +80,97 @@ def _same_way(before: ClientSettings, now: ClientSettings) -> bool:
     if before.sasl and now.sasl and before.sasl.mechanism != now.sasl.mechanism:
         return False
     return replace(now, tls=before.tls, sasl=before.sasl) == before
+
+
+class Renewal:
+    """Checks the files that the settings come from, and reads the settings again after a change. It
+    does not wait for a refusal: certificates that are renewed in time are used in time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clients: Clients,
+        on_renewed: Callable[[Mapping[str, ClientSettings]], None],
+    ) -> None:
+        """`on_renewed` gets the settings of the clients that changed, by key."""
+        self._first = settings
+        self._rereading = settings.rereading
+        self._clients = clients
+        self._on_renewed = on_renewed
+        self._trouble = ""
+        self.expiries = expiries(clients.by_key.values())
+        self._warn_at = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="renewal", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.look()
+                self._warn()
+            except Exception as error:  # the thread must survive
+                _log.error("internal error", exc_info=error)
+            if self._stop.wait(_LOOK_S):
+                return
+
+    def look(self) -> None:
+        """Check the files once. Log settings that cannot be used; the next call tries again."""
+        if self._rereading is None or not self._rereading.stale:
+            return
+        try:
+            found = self._rereading.read()
+            changed = self._clients.renew(self._first, found)
+        except CausewayError as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                _log.warning("credentials not renewed", extra={"reason": self._trouble})
+            return
+        self._trouble = ""
+        self._rereading = found.rereading
+        if changed:
+            aliases = dict.fromkeys(settings.alias for settings in changed.values())
+            _log.info("credentials renewed", extra={"clusters": ", ".join(aliases)})
+            self._on_renewed(changed)
+            self.expiries = expiries(self._clients.by_key.values())
+            self._warn_at = 0.0
+
+    def _warn(self) -> None:
+        if time.monotonic() < self._warn_at:
+            return
+        self._warn_at = time.monotonic() + _WARN_S
+        for each in self.expiries:
+            if (text := each.warning()) is not None:
+                _log.warning("certificate expires", extra={"reason": text})
+
+
+def clusters_message(
+    run: RunSettings,
+    clusters: Mapping[str, ClientSettings],
+    treatments: Mapping[str, tuple[TreatmentStep, ...]],
+) -> Clusters:
+    """The first message to a lane."""
+    return Clusters(
+        clusters={key: to_wire(settings) for key, settings in clusters.items()},
+        lease_s=run.lease_s,
+        report_interval_s=min(REPORT_INTERVAL_S, run.lease_s / 4),
+        connections=run.connections,
+        in_flight=run.in_flight,
+        buffer_bytes=run.lane_buffer_bytes or BUFFER_BYTES,
+        far_buffer_bytes=run.lane_buffer_bytes or FAR_BUFFER_BYTES,
+        treatments=treatments,
+    )
+
+
+def renewed_clusters(
+    before: Clusters, changed: Mapping[str, ClientSettings]
+) -> tuple[Clusters, Renewed]:
+    """The message for new lanes, and the message for lanes that have `before`."""
+    news = {key: to_wire(settings) for key, settings in changed.items()}
+    after = msgspec.structs.replace(before, clusters={**before.clusters, **news})
+    return after, Renewed(clusters=news)

@@ -19,7 +19,6 @@ from functools import partial
 
 from causeway.config import LinkSettings, RunSettings
 from causeway.control import Sharer, Transforms
-from causeway.daemon.brokers import Brokers
 from causeway.daemon.directive_executor import Directing
 from causeway.daemon.discoverer import Discoverer
 from causeway.daemon.lanes.fleet import Fleet
@@ -29,8 +28,8 @@ from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.reconcile import Intake
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.tally import Tally
-from causeway.daemon.patience import Patience
 from causeway.daemon.staging import Staging
+from causeway.daemon.startup import BrokerApis, Patience
 from causeway.daemon.tasks.control_plane import ControlPlane
 from causeway.daemon.tasks.schedule import Task, Tasks
 from causeway.errors import BrokerError, CausewayError
@@ -71,7 +70,7 @@ class Link:
         self.settings = link
         self._run = run
         self._bounded = bounded
-        self._brokers = Brokers(link, sides)
+        self._apis = BrokerApis(link, sides)
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.lease_s)
         self.registry = Registry(link.name, link.on_data_loss)
         self.control = ControlPlane(link, sides, self.registry, self._leading, fleet.lookups)
@@ -187,7 +186,7 @@ class Link:
         pause = _BACKOFF_S[0]
         while not self._stop.is_set():
             try:
-                self._brokers.ask()
+                self._apis.check()
                 if (contents := self._leadership.acquire(self._stop, self._on_standby)) is None:
                     break
                 pause = _BACKOFF_S[0]

@@ -1,18 +1,25 @@
-"""Whether a process of this machine still lives, without being fooled by a reused number."""
+"""Processes of this machine: whether one still lives, also if its number was reused; and shorter
+garbage collections for this one."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+_FULL_S = 3600.0  # between two collections of all objects
+
 
 def started_at(pid: int) -> str | None:
-    """When process `pid` started, as the kernel counts; None where it is gone or a zombie.
+    """When process `pid` started, as the kernel counts; None if it is gone or a zombie.
 
-    '' where it lives, but the system has no such files, does not show another user's (`hidepid`),
-    or lets us open no more: then only the number tells processes apart.
+    '' if it lives, but the system has no such files, hides those of other users (`hidepid`), or has
+    no file descriptor left: then only the number identifies the process.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -44,14 +51,14 @@ def here() -> str:
 
 
 def fingerprint() -> str:
-    """Names this process among all of all machines, '' where that can't be told."""
+    """Identifies this process among those of all machines; '' if that is not possible."""
     start = started_at(os.getpid())
     return f"{here()}/{os.getpid()}/{start}" if here() and start else ""
 
 
 def has_ended(other: str) -> bool:
-    """True only where `other`, a fingerprint (and perhaps "#" and more), is of this machine and
-    its process is gone."""
+    """True only if `other`, a fingerprint (perhaps with "#" and more), is of this machine and its
+    process is gone."""
     found = _of_here(other)
     return found is not None and is_gone(*found)
 
@@ -72,8 +79,8 @@ def _of_here(other: str) -> tuple[int, str] | None:
 
 
 def is_gone(pid: int, start: str) -> bool:
-    """Whether the process `pid` that started at `start` is gone, be its number another's by now.
-    False also where that cannot be told."""
+    """Whether the process `pid` that started at `start` is gone, also if another process has its
+    number now. False if unknown."""
     return started_at(pid) not in (start, "")
 
 
@@ -84,3 +91,32 @@ def kill(pid: int, start: str) -> None:
             os.kill(pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
+
+
+@contextmanager
+def short_collections(clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Keeps full garbage collections short while the block lasts.
+
+    A full collection visits all live objects: for 50,000 partitions it stops all threads for half
+    a second, every few seconds. So each full collection freezes what it leaves alive, and later
+    ones skip that. Once an hour everything is visited again, to free old cycles. Objects outside
+    of cycles are freed at once, as usual.
+    """
+    full_at = clock()
+
+    def on_collection(phase: str, info: dict[str, int]) -> None:
+        nonlocal full_at
+        if info["generation"] < 2:
+            return
+        if phase == "stop":
+            gc.freeze()
+        elif clock() - full_at >= _FULL_S:
+            full_at = clock()
+            gc.unfreeze()
+
+    gc.callbacks.append(on_collection)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(on_collection)
+        gc.unfreeze()

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from causeway.config import TransformSettings
 from causeway.control import Transform
 from causeway.daemon.lanes.fleet import Fleet
-from causeway.daemon.lanes.stage_placement import without_lane
+from causeway.daemon.lanes.placing import without_lane
 from causeway.errors import CausewayError, ConfigError, PrerequisiteError
 from causeway.relay import StageEnded
 
 if TYPE_CHECKING:
-    from causeway.daemon.spark.context import Spark
-    from causeway.daemon.spark.stages import Ended, Stages
+    from causeway.daemon.spark import Ended, Spark, Stages
     from causeway.transform.queries import QueryShortcut
     from causeway.transform.rules import Shortcut
 
@@ -113,7 +112,7 @@ class Staging:
             self._stages.stop_all()
 
     def _begin(self, spark: Spark) -> None:
-        from causeway.daemon.spark.stages import Stages
+        from causeway.daemon.spark import Stages
         from causeway.transform import require_spark
 
         self.stop()

@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.daemon.partitions import adopt
-from causeway.daemon.partitions.adopt import find_place
+from causeway.daemon.partitions import others
+from causeway.daemon.partitions.others import find_place
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import SOURCE, SOURCE_ID, TARGET_ID, FakeCluster, Log
 
@@ -102,7 +102,7 @@ def test_the_source_may_have_deleted_some_of_the_last_records() -> None:
 
 def test_a_search_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     source = a_log(*(range(n, n + 10) for n in range(0, 200, 10)))
-    monkeypatch.setattr(adopt, "_SEARCH_BYTES", 500)
+    monkeypatch.setattr(others, "_SEARCH_BYTES", 500)
     assert place(source, a_log(range(20)), floor=10) == 20
     assert place(source, a_log(range(190)), floor=10) is None
     stamped = Log()

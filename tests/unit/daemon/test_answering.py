@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.daemon import connectivity
-from causeway.daemon.connectivity import await_clusters
+from causeway.daemon import startup
 from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.startup import await_clusters
 from causeway.errors import UnreachableError
 
 
@@ -41,7 +41,7 @@ def link(source: Cluster, target: Cluster) -> Sides:
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setattr(connectivity, "_LATE_S", 0.05)
+    monkeypatch.setattr(startup, "_LATE_S", 0.05)
     found = Cluster(None)
     yield found
     found.close()

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from causeway.control import NEEDS, MissingApi, required_apis
-from causeway.daemon.brokers import Brokers
 from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.startup import BrokerApis
 from causeway.errors import BrokerError, UnreachableError
 from tests.unit.daemon.test_claims import LINK
 
@@ -43,11 +43,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 def test_a_cluster_that_does_not_answer_holds_up_nothing_and_is_asked_again(asked: Asked) -> None:
     asked.answers["a"] = UnreachableError("reach", "a", "no answer", retriable=True)
-    brokers = Brokers(LINK, SIDES)
-    brokers.ask()
+    brokers = BrokerApis(LINK, SIDES)
+    brokers.check()
     asked.answers["a"] = ()
-    brokers.ask()
-    brokers.ask()
+    brokers.check()
+    brokers.check()
     assert asked.clusters == ["b", "a", "a"]
 
 
@@ -59,17 +59,17 @@ def test_what_is_required_keeps_the_link_from_beginning(
         missing,
         MissingApi(need=OPTIONAL, cluster="b", cause="broker 1 has less"),
     )
-    brokers = Brokers(LINK, SIDES)
+    brokers = BrokerApis(LINK, SIDES)
     for _ in range(2):
         with pytest.raises(BrokerError, match="broker 1 has no such API") as caught:
-            brokers.ask()
+            brokers.check()
         assert not caught.value.retriable
     assert not caplog.records
 
 
 def test_what_is_optional_is_said_once(asked: Asked, caplog: pytest.LogCaptureFixture) -> None:
     asked.answers["b"] = (MissingApi(need=OPTIONAL, cluster="b", cause="broker 1 has less"),)
-    brokers = Brokers(LINK, SIDES)
-    brokers.ask()
-    brokers.ask()
+    brokers = BrokerApis(LINK, SIDES)
+    brokers.check()
+    brokers.check()
     assert [record.__dict__["reason"] for record in caplog.records] == ["b: broker 1 has less"]

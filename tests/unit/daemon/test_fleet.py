@@ -16,7 +16,7 @@ import pytest
 
 from causeway.config import RunSettings
 from causeway.daemon.lanes import fleet as fleets
-from causeway.daemon.lanes import gathering, placing, rebalance
+from causeway.daemon.lanes import placing
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.link_topics import Outlet
@@ -42,7 +42,7 @@ MB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "GATHER_S", 0.0)
+    monkeypatch.setattr(placing, "GATHER_S", 0.0)
 
 
 def assignment(partition: int) -> Assignment:
@@ -168,7 +168,7 @@ def fleet(heard: Heard) -> Fleet:
 def test_partitions_wait_for_the_lanes_and_are_spread(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "GATHER_S", 60.0)
+    monkeypatch.setattr(placing, "GATHER_S", 60.0)
     fleet.expect(2)
     fleet.add([assignment(n) for n in range(4)])
     one = Lane(fleet, 0).connect()
@@ -319,7 +319,7 @@ def test_at_rest_nobody_looks_for_better_places(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    monkeypatch.setattr(rebalance, "_EVERY_S", 0.0)
+    monkeypatch.setattr(placing, "_REBALANCE_S", 0.0)
 
     def moves(*_: object) -> dict[Key, int]:
         looks.append(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from causeway.daemon.garbage import short_looks
+from causeway.daemon.processes import short_collections
 
 
 class _Cycle:
@@ -15,7 +15,7 @@ class _Cycle:
 
 def test_what_is_alive_is_looked_at_once_an_hour() -> None:
     now = 0.0
-    with short_looks(lambda: now):
+    with short_collections(lambda: now):
         gc.collect()
         cycle = _Cycle()
         gc.collect()  # alive, so it is passed over from now on
@@ -29,7 +29,7 @@ def test_what_is_alive_is_looked_at_once_an_hour() -> None:
 
 
 def test_a_new_cycle_is_freed_by_the_next_look() -> None:
-    with short_looks():
+    with short_collections():
         gc.collect()
         gone = weakref.ref(_Cycle())
         gc.collect()
@@ -38,7 +38,7 @@ def test_a_new_cycle_is_freed_by_the_next_look() -> None:
 
 def test_nothing_stays_behind() -> None:
     before = list(gc.callbacks), gc.get_freeze_count()
-    with short_looks():
+    with short_collections():
         gc.collect()
         assert gc.get_freeze_count() > before[1]
     assert (gc.callbacks, gc.get_freeze_count()) == (before[0], 0)

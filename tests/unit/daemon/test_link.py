@@ -9,7 +9,7 @@ import pytest
 
 from causeway.config import RunSettings
 from causeway.control import Transforms
-from causeway.daemon import patience
+from causeway.daemon import startup
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.partitions.decisions import Wish
@@ -110,7 +110,7 @@ def test_a_replication_factor_that_brokers_lack_is_waited_for_but_not_for_ever(
         link._note(found)
         assert link.failure is None
         assert not link.is_settled(60)
-    monkeypatch.setattr(patience, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(startup, "PATIENCE_S", 0.0)
     link._note(found)
     assert link.failure is lacking
 

@@ -9,8 +9,7 @@ import pytest
 
 from causeway.config import ClientSettings
 from causeway.config.reading import clients_of
-from causeway.daemon.clients import Clients
-from causeway.daemon.renewal import Renewal
+from causeway.daemon.clients import Clients, Renewal
 from causeway.formats import load
 from tests.unit.config.pems import make_pem
 from tests.unit.config.test_reading import mirror, write

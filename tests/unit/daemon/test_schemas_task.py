@@ -8,7 +8,7 @@ import pytest
 
 from causeway.config import SchemaSettings
 from causeway.control import MirroredTopic
-from causeway.daemon.tasks.schemas import task
+from causeway.daemon.tasks.control_plane import schemas_task
 from causeway.errors import AuthenticationError, UnreachableError
 from causeway.filters import compile_patterns
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
@@ -52,7 +52,7 @@ def test_only_subjects_of_mirrored_topics_and_those_that_patterns_name(
         target=target.settings,
         subjects=compile_patterns("com[.].*"),
     )
-    done = task(settings, topics).run()
+    done = schemas_task(settings, topics).run()
     assert done.figures == {"copied": 3, "waiting": 0, "clashing": 0}
     assert not done.items
     assert not done.unfinished
@@ -71,7 +71,7 @@ def test_names_of_the_source(source: RegistryStandIn, target: RegistryStandIn, n
         target=target.settings,
         names="both" if names == "both" else "source",
     )
-    task(settings, topics).run()
+    schemas_task(settings, topics).run()
     assert target.ids("orders-value") == {1: 40}
     assert bool(target.ids("A.orders-value")) == (names == "both")
 
@@ -89,7 +89,7 @@ def test_a_clash_or_refusal_is_an_item_and_others_go_on(
         source=source.settings,
         target=target.settings,
     )
-    done = task(settings, topics).run()
+    done = schemas_task(settings, topics).run()
     assert done.figures == {"copied": 1, "waiting": 0, "clashing": 1}
     assert set(done.items) == {"A.orders-value"}
     assert len(target.ids("A.users-value")) == 1
@@ -97,8 +97,8 @@ def test_a_clash_or_refusal_is_an_item_and_others_go_on(
 
 def test_it_waits_for_topics(source: RegistryStandIn, target: RegistryStandIn) -> None:
     settings = SchemaSettings(mode="copy", source=source.settings, target=target.settings)
-    assert not task(settings, list).ready()
-    assert task(settings, topics).ready()
+    assert not schemas_task(settings, list).ready()
+    assert schemas_task(settings, topics).ready()
 
 
 def test_a_registry_that_is_down_is_named_and_tried_again(
@@ -106,7 +106,7 @@ def test_a_registry_that_is_down_is_named_and_tried_again(
 ) -> None:
     source.register("orders-value", "1")
     settings = SchemaSettings(mode="copy", source=source.settings, target=target.settings)
-    work = task(settings, topics)
+    work = schemas_task(settings, topics)
     target.down = True
     with pytest.raises(UnreachableError) as caught:
         work.run()
@@ -121,4 +121,4 @@ def test_a_registry_that_lets_nobody_in(target: RegistryStandIn) -> None:
         object.__setattr__(settings, "source", closed.settings)
         closed._token = "another" * 4
         with pytest.raises(AuthenticationError, match="denies access"):
-            task(settings, topics).run()
+            schemas_task(settings, topics).run()

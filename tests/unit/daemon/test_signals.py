@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 
-from causeway.daemon.run import _signals
+from causeway.daemon.driver import _signals
 
 
 def test_a_signal_amid_the_wait_for_it_does_not_hang() -> None:

@@ -11,8 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from causeway.daemon.spark import account, archive, environment
+from causeway.daemon.spark import conf as spark_conf
 from causeway.daemon.spark import context as spark
+from causeway.daemon.spark import environment
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.relay import SECRET_VARIABLE
 
@@ -33,7 +34,7 @@ _NO_ACCOUNT = 1_000_770_000  # as OpenShift makes them
 def test_lanes_follow_the_file_or_the_local_cores(
     conf: dict[str, str], lanes: int | None, wanted: int | None
 ) -> None:
-    assert spark.wanted_lanes(conf, lanes) == wanted
+    assert spark_conf.wanted_lanes(conf, lanes) == wanted
 
 
 @pytest.mark.parametrize("conf", [{}, {"spark.master": "local[*]"}, {"spark.master": "local[*,4]"}])
@@ -43,24 +44,26 @@ def test_lanes_follow_the_file_or_the_local_cores(
 def test_else_there_is_a_lane_for_two_cores_or_as_many_as_a_transform_wants(
     monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], cores: int, least: int, wanted: int
 ) -> None:
-    monkeypatch.setattr(spark, "cores", lambda: cores)
-    assert spark.wanted_lanes(conf, None, least) == wanted
-    assert spark.wanted_lanes(conf, 8, least) == 8
-    assert spark.wanted_lanes({"spark.master": "local[3]"}, None, least) == 3
-    assert spark.cores_of(conf) == cores
+    monkeypatch.setattr(spark_conf, "cores", lambda: cores)
+    assert spark_conf.wanted_lanes(conf, None, least) == wanted
+    assert spark_conf.wanted_lanes(conf, 8, least) == 8
+    assert spark_conf.wanted_lanes({"spark.master": "local[3]"}, None, least) == 3
+    assert spark_conf.cores_of(conf) == cores
 
 
 def test_a_local_master_has_a_slot_for_every_lane_and_no_secret() -> None:
-    conf = spark._complete({"spark.master": "local[2]"}, 8, "the key")
+    conf = spark_conf.complete({"spark.master": "local[2]"}, 8, "the key")
     assert conf["spark.master"] == "local[8]"
-    assert spark._complete({"spark.master": "local[2, 5]"}, 8, "k")["spark.master"] == "local[8,5]"
+    assert (
+        spark_conf.complete({"spark.master": "local[2, 5]"}, 8, "k")["spark.master"] == "local[8,5]"
+    )
     assert "the key" not in conf.values()
     assert conf["spark.ui.enabled"] == "false"
     assert conf["spark.speculation"] == "false"
 
 
 def test_the_file_wins_over_our_defaults() -> None:
-    conf = spark._complete({"spark.ui.enabled": "true", "spark.driver.memory": "2g"}, 1, "k")
+    conf = spark_conf.complete({"spark.ui.enabled": "true", "spark.driver.memory": "2g"}, 1, "k")
     assert (conf["spark.ui.enabled"], conf["spark.driver.memory"]) == ("true", "2g")
 
 
@@ -77,13 +80,13 @@ def test_the_file_wins_over_our_defaults() -> None:
 def test_a_local_master_authenticates_unless_the_file_says_otherwise(
     master: str, staged: int, said: dict[str, str], wanted: str | None
 ) -> None:
-    conf = spark._complete({"spark.master": master, **said}, 1, "k", staged)
+    conf = spark_conf.complete({"spark.master": master, **said}, 1, "k", staged)
     assert conf.get("spark.authenticate") == wanted
     assert "spark.authenticate.secret" not in conf
 
 
 def test_executors_get_the_key_under_a_name_that_spark_redacts() -> None:
-    conf = spark._complete({"spark.master": "spark://h:7077"}, 1, "the key")
+    conf = spark_conf.complete({"spark.master": "spark://h:7077"}, 1, "the key")
     (name,) = [name for name, value in conf.items() if value == "the key"]
     assert name == f"spark.executorEnv.{SECRET_VARIABLE}"
     assert re.search(spark._REDACTED, name)
@@ -175,26 +178,26 @@ def test_a_class_data_archive_is_used_where_there_is_one(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(home(tmp_path / "17", release="17.0.15")))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert archive.option() == ""
-    archive.path().parent.mkdir(parents=True)
-    archive.path().touch()
-    assert archive.option() == f' "-XX:SharedArchiveFile={archive.path()}"'
+    assert environment.archive_option() == ""
+    environment.archive_path().parent.mkdir(parents=True)
+    environment.archive_path().touch()
+    assert environment.archive_option() == f' "-XX:SharedArchiveFile={environment.archive_path()}"'
     monkeypatch.setenv("JAVA_HOME", str(home(tmp_path / "21", release="21.0.2")))
-    assert archive.option() == ""
+    assert environment.archive_option() == ""
 
 
 def test_a_user_without_an_account_gets_a_name_and_a_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.environ", {"HOME": str(tmp_path)})
-    assert account.missing() is None
+    assert environment.missing_account() is None
     monkeypatch.setattr("os.getuid", lambda: _NO_ACCOUNT)
-    found = account.missing()
+    found = environment.missing_account()
     assert found is not None
     assert (found.name, found.home) == ("causeway", str(tmp_path))
     for home in ({}, {"HOME": ""}, {"HOME": "?"}, {"HOME": str(tmp_path / "none")}):
         monkeypatch.setattr("os.environ", {**home, "HADOOP_USER_NAME": "etl"})
-        found = account.missing()
+        found = environment.missing_account()
         assert found is not None
         assert (found.name, found.home) == ("etl", tempfile.gettempdir())
     found.set_environment()

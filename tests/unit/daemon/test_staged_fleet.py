@@ -13,12 +13,12 @@ import pytest
 from causeway.config import RegistrySettings, RunSettings, TransformSettings
 from causeway.control import Transform
 from causeway.control.transforms import _pickled
+from causeway.daemon import spark as daemon_spark
 from causeway.daemon import staging
 from causeway.daemon.lanes import fleet as fleets
-from causeway.daemon.lanes import gathering
+from causeway.daemon.lanes import placing
 from causeway.daemon.lanes.fleet import Fleet
-from causeway.daemon.lanes.stage_placement import Homes
-from causeway.daemon.spark import stages as spark_stages
+from causeway.daemon.lanes.placing import Homes
 from causeway.daemon.spark.stages import Ended
 from causeway.daemon.staging import Staging
 from causeway.errors import ConfigError, PrerequisiteError
@@ -44,7 +44,7 @@ KEY = ("A->B", "orders", 0)
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "GATHER_S", 0.0)
+    monkeypatch.setattr(placing, "GATHER_S", 0.0)
     monkeypatch.setattr(fleets, "REPORT_INTERVAL_S", 0.0)
 
 
@@ -227,7 +227,7 @@ class Jvm:
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> type[Launcher]:
     Launcher.made = []
-    monkeypatch.setattr(spark_stages, "Stages", Launcher)
+    monkeypatch.setattr(daemon_spark, "Stages", Launcher)
     return Launcher
 
 

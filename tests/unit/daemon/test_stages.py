@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from causeway.config import TransformSettings
-from causeway.daemon.spark import context, stages
+from causeway.daemon.spark import conf, stages
 from causeway.errors import CausewayError
 from causeway.transform import CONTEXT, stage
 from tests.harness.waiting import await_until
@@ -109,17 +109,17 @@ def test_a_stage_that_is_stopped_says_no_more(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_only_where_there_are_transforms_spark_is_set_for_them() -> None:
-    assert "spark.buffer.size" not in context._complete({}, 2, "s")
-    assert context._complete({}, 2, "s")["spark.master"] == "local[2]"
-    staged = context._complete({"spark.buffer.size": "9", "spark.driver.memory": "3g"}, 2, "s", 3)
+    assert "spark.buffer.size" not in conf.complete({}, 2, "s")
+    assert conf.complete({}, 2, "s")["spark.master"] == "local[2]"
+    staged = conf.complete({"spark.buffer.size": "9", "spark.driver.memory": "3g"}, 2, "s", 3)
     assert staged["spark.master"] == "local[8]", "each stage may have a second one"
     assert staged["spark.buffer.size"] == CONTEXT["spark.buffer.size"]
     assert staged["spark.executor.killOnFatalError.depth"] == "0"
     assert staged["spark.task.maxFailures"] == "1"
     again = {"spark.master": "local[2,4]", "spark.task.maxFailures": "4"}
-    assert context._complete(again, 2, "s")["spark.master"] == "local[2,4]"
-    assert context._complete(again, 2, "s", 1)["spark.master"] == "local[4]"
-    assert context._complete(again, 2, "s", 1)["spark.task.maxFailures"] == "1"
+    assert conf.complete(again, 2, "s")["spark.master"] == "local[2,4]"
+    assert conf.complete(again, 2, "s", 1)["spark.master"] == "local[4]"
+    assert conf.complete(again, 2, "s", 1)["spark.task.maxFailures"] == "1"
     assert staged["spark.driver.memory"] == "3g"
     assert "TieredStopAtLevel" not in staged["spark.driver.extraJavaOptions"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from causeway.config import Secret
-from causeway.daemon.spark import context
+from causeway.daemon import spark
 from causeway.operate.try_transform.local_spark import local_spark
 
 
@@ -29,7 +29,7 @@ def test_records_that_are_tried_are_nowhere_in_the_clear_whatever_the_file_says(
 
         def stop(self) -> None: ...
 
-    monkeypatch.setattr(context, "Spark", Spark)
+    monkeypatch.setattr(spark, "Spark", Spark)
     loud = {
         "spark.io.encryption.enabled": "false",
         "spark.log.level": "ALL",

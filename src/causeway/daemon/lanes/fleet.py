@@ -22,16 +22,12 @@ from types import MappingProxyType
 
 from causeway.config import ClientSettings, RunSettings
 from causeway.daemon import processes
-from causeway.daemon.lanes import clusters as clusters_message
+from causeway.daemon.clients import REPORT_INTERVAL_S, clusters_message, renewed_clusters
 from causeway.daemon.lanes import placing
-from causeway.daemon.lanes.clusters import REPORT_INTERVAL_S
-from causeway.daemon.lanes.gathering import Gathering
 from causeway.daemon.lanes.lookups import LookUps
-from causeway.daemon.lanes.rebalance import Rebalancing
-from causeway.daemon.lanes.sinks import OnWaiting, Sink, Sinks
-from causeway.daemon.lanes.stage_placement import Homes
+from causeway.daemon.lanes.placing import Gathering, Homes, Rebalancing
 from causeway.daemon.lanes.throttling import RESPLIT_S, Throttling
-from causeway.daemon.lanes.tracked import Key, Lane, Standing, Tracked
+from causeway.daemon.lanes.tracked import Key, Lane, OnWaiting, Sink, Sinks, Standing, Tracked
 from causeway.relay import (
     Assignment,
     Drain,
@@ -65,7 +61,7 @@ class Fleet:
         treatments: Mapping[str, tuple[TreatmentStep, ...]] = MappingProxyType({}),
     ) -> None:
         self._run = run
-        self._clusters = clusters_message.first(run, clusters, treatments)
+        self._clusters = clusters_message(run, clusters, treatments)
         self._local = local
         self.lookups = LookUps(self._connection_of)
         self._lock = threading.RLock()
@@ -94,7 +90,7 @@ class Fleet:
     def add(self, assignments: Iterable[Assignment], *, held: bool = False) -> None:
         """Has these relayed from now on, by whichever lane; `held`: once they are added anew."""
         with self._lock:
-            self._rebalancing.stir()
+            self._rebalancing.note_change()
             for assignment in assignments:
                 tracked = self._tracked.setdefault(assignment.key, Tracked(assignment=assignment))
                 tracked.assignment, tracked.removed, tracked.held = assignment, False, held
@@ -157,7 +153,7 @@ class Fleet:
     def renew(self, changed: Mapping[str, ClientSettings]) -> None:
         """Give lanes new certificates and passwords of these clusters, by key."""
         with self._lock:
-            self._clusters, message = clusters_message.renewed(self._clusters, changed)
+            self._clusters, message = renewed_clusters(self._clusters, changed)
             for lane in self._lanes.values():
                 if not (lane.closed or lane.over):
                     lane.connection.send(message)
@@ -217,7 +213,7 @@ class Fleet:
         with self._lock:
             lane = self._lanes[connection]
             lane.closed = True
-            self._rebalancing.stir()
+            self._rebalancing.note_change()
             self.lookups.lost(connection)
             lost = self._release(lane) if lane.is_over(self._run.lease_s * MARGIN) else []
             self._sinks.tell((), lost)
@@ -234,7 +230,7 @@ class Fleet:
             for lane in self._lanes.values():
                 if lane.number == number and returned:
                     lane.over = True
-                    self._rebalancing.stir()
+                    self._rebalancing.note_change()
 
     def tick(self) -> None:
         """To be called several times a second."""
@@ -332,7 +328,7 @@ class Fleet:
 
     def _release(self, lane: Lane) -> list[Key]:
         """Takes all its partitions from a lane that is over; those that wait for another now."""
-        self._rebalancing.stir()
+        self._rebalancing.note_change()
         lost = [key for key in lane.partitions if self._loosen(key)]
         lane.partitions.clear()
         if lane.closed:
@@ -351,7 +347,7 @@ class Fleet:
         return False
 
     def _forget(self, key: Key) -> None:
-        self._rebalancing.stir()
+        self._rebalancing.note_change()
         self._tracked.pop(key, None)
         self._waiting.pop(key, None)
 
@@ -359,7 +355,7 @@ class Fleet:
         now = time.monotonic()
         standings = []
         if message.partitions:
-            self._rebalancing.stir()
+            self._rebalancing.note_change()
         for report in message.partitions:
             tracked = self._tracked.get(report.key)
             if tracked is None or tracked.lane is not lane:
@@ -378,7 +374,7 @@ class Fleet:
         lanes = self._usable()
         if self._gathering.waits_for_more(len(lanes)):
             return
-        self._rebalancing.stir()
+        self._rebalancing.note_change()
         placed = placing.place(self._waiting, self._tracked, lanes, self._homes)
         by_lane: dict[int, list[Assignment]] = {}
         for key, number in placed.items():

@@ -1,23 +1,171 @@
-"""Partitions to lanes: those that go through transforms to the homes of these, others by load."""
+"""Decides which lane gets which partition, and moves partitions between lanes.
+
+A partition weighs the bytes/s that it relays, plus a floor for the cost of an idle one. A partition
+moves only if that removes a good part of a real imbalance: a moved partition pauses for a moment.
+
+A stage costs a Spark task, two Python workers and seconds to warm up. So the partitions of a
+transform stay together on the few lanes that the transform may have (its homes), and never move for
+balance.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+import time
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar
 
-from causeway.daemon.lanes import packing
-from causeway.daemon.lanes.stage_placement import Homes, at_lane
-from causeway.daemon.lanes.tracked import Key, Lane, Tracked
+from causeway.daemon.lanes.tracked import FLOOR, Key, Lane, Tracked
 from causeway.model import State
-from causeway.relay import Assign, Assignment, StageSpecs
+from causeway.relay import Assign, Assignment, Revoke, StageSpec, StageSpecs
 
+_log = logging.getLogger("causeway.fleet")
+TOLERANCE = 0.25  # of the average lane's load: a smaller difference is accepted
+WORTH_A_PAUSE = 5_000_000.0  # bytes/s: a smaller difference is not worth a pause
+FRESH = 2 * FLOOR  # the accepted difference if a lane has no partitions at all
+MOVES_AT_ONCE = 50
 ASSIGNED_AT_ONCE = 500  # assignments in a message
+GATHER_S = 1.0
+_REBALANCE_S = 10.0
 _AT_REST = (State.STOPPED, State.DONE)
+
+K = TypeVar("K", bound=Hashable)
+
+
+# -- by weight; pure ------------------------------------------------------------------------------
+
+
+def spread(new: Iterable[tuple[K, float]], loads: Mapping[int, float]) -> dict[K, int]:
+    """A lane for each of `new` (key, weight): the heaviest first, each to the least loaded lane.
+
+    Equal weights keep their order, so that a topic's partitions are spread over the lanes.
+    """
+    running = dict(loads)
+    placed: dict[K, int] = {}
+    for key, heavy in sorted(new, key=lambda item: -item[1]):
+        lane = min(running, key=lambda lane: (running[lane], lane))
+        placed[key] = lane
+        running[lane] += heavy
+    return placed
+
+
+def even_out(
+    lanes: Mapping[int, Mapping[K, float]],
+    limit: int = MOVES_AT_ONCE,
+    least: float = FRESH,
+    fixed: Mapping[int, float] = MappingProxyType({}),
+) -> dict[K, int]:
+    """The partitions to move, each with its new lane. Empty if the load is even enough: no two
+    lanes differ by more than `least` and by more than TOLERANCE. `fixed`: loads that stay."""
+    if len(lanes) < 2:
+        return {}
+    held = {lane: dict(partitions) for lane, partitions in lanes.items()}
+    loads = {lane: sum(held[lane].values()) + fixed.get(lane, 0.0) for lane in held}
+    tolerated = max(TOLERANCE * sum(loads.values()) / len(loads), least)
+    found: dict[K, int] = {}
+    while len(found) < limit:
+        heaviest = max(loads, key=lambda lane: (loads[lane], -lane))
+        lightest = min(loads, key=lambda lane: (loads[lane], lane))
+        difference = loads[heaviest] - loads[lightest]
+        if difference <= tolerated:
+            break
+        # The move that leaves the two lanes nearest to each other; half the difference is ideal.
+        best = min(
+            (key for key in held[heaviest] if key not in found),
+            key=lambda key: abs(held[heaviest][key] - difference / 2),
+            default=None,
+        )
+        if best is None or held[heaviest][best] > difference * 2 / 3:
+            break  # the move of so heavy a partition would only reverse the imbalance
+        found[best] = lightest
+        heavy = held[heaviest].pop(best)
+        held[lightest][best] = heavy
+        loads[heaviest] -= heavy
+        loads[lightest] += heavy
+    return found
+
+
+# -- homes of stages ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Home:
+    stage: StageSpec
+    lanes: int  # that share its partitions
+    at: list[int] = field(default_factory=list)
+
+
+class Homes:
+    """The lanes of each stage, by the stage's key. A stage at a lane has its own key."""
+
+    def __init__(self) -> None:
+        self._homes: dict[str, _Home] = {}
+
+    def open(self, stage: StageSpec, lanes: int) -> None:
+        self._homes.setdefault(stage.key, _Home(stage, lanes))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._homes
+
+    def at(self, key: str, usable: Collection[int]) -> Sequence[int]:
+        """The lanes of stage `key`: its earlier lanes that are still `usable`, and then those that
+        are home to the fewest stages."""
+        home = self._homes[key]
+        home.at = [lane for lane in home.at if lane in usable]
+        for _ in range(min(home.lanes, len(usable)) - len(home.at)):
+            others = [lane for lane in usable if lane not in home.at]
+            home.at.append(min(others, key=lambda lane: (self._guests(lane), lane)))
+        return home.at
+
+    def stage(self, key: str, lane: int) -> StageSpec:
+        """The message about the stage for `lane`."""
+        return self._homes[key].stage.replace(key=at_lane(key, lane))
+
+    def _guests(self, lane: int) -> int:
+        return sum(lane in home.at for home in self._homes.values())
+
+
+def at_lane(key: str, lane: int) -> str:
+    return f"{key}/{lane}"
+
+
+def without_lane(key: str) -> str:
+    """The reverse of `at_lane`."""
+    return key.rpartition("/")[0]
+
+
+# -- all partitions -------------------------------------------------------------------------------
+
+
+class Gathering:
+    """Lets partitions wait a moment for lanes that are about to connect or to reconnect.
+    `expected`: how many lanes were launched. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.expected = 0
+        self._until = 0.0
+
+    def begin(self) -> None:
+        """A lane is gone."""
+        self._until = time.monotonic() + GATHER_S
+
+    def waits_for_more(self, lanes: int) -> bool:
+        """Whether partitions still wait, with so many lanes connected."""
+        if not lanes or lanes >= self.expected:
+            self._until = 0.0
+            return not lanes
+        now = time.monotonic()
+        if not self._until:
+            self._until = now + GATHER_S
+        return now < self._until
 
 
 def place(
     waiting: Iterable[Key], tracked: Mapping[Key, Tracked], lanes: Mapping[int, Lane], homes: Homes
 ) -> dict[Key, int]:
-    """A lane for each of `waiting`, but for those whose stage is not open yet."""
+    """A lane for each of `waiting`, except those whose stage is not open yet."""
     placed: dict[Key, int] = {}
     plain: list[Key] = []
     staged: dict[str, list[Key]] = {}
@@ -32,15 +180,15 @@ def place(
             plain.append(key)
     for stage, keys in staged.items():
         loads = {number: _load(tracked, lanes[number], stage) for number in homes.at(stage, lanes)}
-        placed |= packing.place([(key, tracked[key].weight) for key in keys], loads)
+        placed |= spread([(key, tracked[key].weight) for key in keys], loads)
     loads = {number: _load(tracked, lane) for number, lane in lanes.items()}
     for key, number in placed.items():
         loads[number] += tracked[key].weight
-    return placed | packing.place([(key, tracked[key].weight) for key in plain], loads)
+    return placed | spread([(key, tracked[key].weight) for key in plain], loads)
 
 
 def _load(tracked: Mapping[Key, Tracked], lane: Lane, stage: str | None = None) -> float:
-    """Of what goes through `stage`, or of all."""
+    """The weight of the partitions that go through `stage`, or of all."""
     return sum(
         tracked[key].weight
         for key in lane.partitions
@@ -48,9 +196,27 @@ def _load(tracked: Mapping[Key, Tracked], lane: Lane, stage: str | None = None) 
     )
 
 
+def hand_over(lane: Lane, assignments: Sequence[Assignment], homes: Homes) -> None:
+    """Sends `assignments` to `lane`, and first the stages that they need."""
+    needed = {each.transform for each in assignments if each.transform is not None}
+    if new := needed - lane.known_stages:
+        stages = tuple(homes.stage(key, lane.number) for key in sorted(new))
+        lane.connection.send(StageSpecs(stages=stages))
+        lane.known_stages |= new
+    for at in range(0, len(assignments), ASSIGNED_AT_ONCE):
+        part = assignments[at : at + ASSIGNED_AT_ONCE]
+        lane.connection.send(Assign(assignments=tuple(_at(each, lane.number) for each in part)))
+
+
+def _at(assignment: Assignment, lane: int) -> Assignment:
+    if assignment.transform is None:
+        return assignment
+    return assignment.replace(transform=at_lane(assignment.transform, lane))
+
+
 def moves(tracked: Mapping[Key, Tracked], lanes: Mapping[int, Lane]) -> dict[Key, int]:
-    """Partitions that are better off on another lane, with its number. What goes through a stage
-    stays at its homes."""
+    """The partitions that should move, each with the number of its new lane. Partitions that go
+    through a stage stay."""
     held: dict[int, dict[Key, float]] = {number: {} for number in lanes}
     fixed = dict.fromkeys(lanes, 0.0)
     for number, lane in lanes.items():
@@ -63,24 +229,42 @@ def moves(tracked: Mapping[Key, Tracked], lanes: Mapping[int, Lane]) -> dict[Key
             else:
                 fixed[number] += one.weight
     fresh = any(not held[number] and not fixed[number] for number in lanes)
-    limit = len(tracked) if fresh else packing.MOVES_AT_ONCE
-    tolerated = packing.FRESH if fresh else packing.WORTH_A_PAUSE
-    return packing.moves(held, limit, tolerated, fixed)
+    limit = len(tracked) if fresh else MOVES_AT_ONCE
+    return even_out(held, limit, FRESH if fresh else WORTH_A_PAUSE, fixed)
 
 
-def hand_over(lane: Lane, assignments: Sequence[Assignment], homes: Homes) -> None:
-    """Tells `lane` of these, and before that of the stages that they go through."""
-    needed = {each.transform for each in assignments if each.transform is not None} - lane.told
-    if needed:
-        stages = tuple(homes.stage(key, lane.number) for key in sorted(needed))
-        lane.connection.send(StageSpecs(stages=stages))
-        lane.told |= needed
-    for at in range(0, len(assignments), ASSIGNED_AT_ONCE):
-        part = assignments[at : at + ASSIGNED_AT_ONCE]
-        lane.connection.send(Assign(assignments=tuple(_at(each, lane.number) for each in part)))
+class Rebalancing:
+    """Moves partitions every ten seconds, one step at a time: their lanes let go of them first. It
+    looks at all partitions, so it skips a round if nothing has changed since the last look that
+    found no move. Not thread-safe; times are monotonic."""
 
+    def __init__(self) -> None:
+        self._at = 0.0
+        self._changed = False
 
-def _at(assignment: Assignment, lane: int) -> Assignment:
-    if assignment.transform is None:
-        return assignment
-    return assignment.replace(transform=at_lane(assignment.transform, lane))
+    def note_change(self) -> None:
+        """The lanes, the partitions or their rates have changed."""
+        self._changed = True
+
+    def soon(self, at: float) -> None:
+        """Looks at `at` at the latest."""
+        self._at = min(self._at, at)
+        self._changed = True
+
+    def step(self, now: float, tracked: Mapping[Key, Tracked], lanes: Mapping[int, Lane]) -> None:
+        if now < self._at or not self._changed:
+            return
+        self._at = now + _REBALANCE_S
+        if any(each.leaving for each in tracked.values()):
+            return
+        found = moves(tracked, lanes)
+        self._changed = bool(found)
+        revoked: dict[Lane, list[Key]] = {}
+        for key, number in found.items():
+            one = tracked[key]
+            if one.lane is not None:
+                one.leaving, one.going_to = True, number
+                revoked.setdefault(one.lane, []).append(key)
+        for lane, keys in revoked.items():
+            _log.info("move partitions", extra={"from_lane": lane.number, "count": len(keys)})
+            lane.connection.send(Revoke(keys=tuple(keys)))

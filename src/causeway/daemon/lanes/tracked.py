@@ -1,22 +1,22 @@
-"""What the fleet keeps of each lane and of each partition."""
+"""What the fleet knows of each lane and each partition, and which links hear of it."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causeway.daemon import processes
-from causeway.daemon.lanes import packing
-from causeway.daemon.lanes.stage_placement import HEAVIER
 from causeway.link_topics import Transformed, Value
 from causeway.relay import Assignment, FlowReport, LaneConnection, StageWanted
 from causeway.status import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
 Key = tuple[str, str, int]  # link, topic and partition of the source
-_SMOOTHING = 0.3  # of a new rate in the average, a second
+_SMOOTHING = 0.3  # weight of a new rate in the average, per second
+FLOOR = 20_000.0  # bytes/s: the weight of an idle partition
+_STAGED = 2.0  # records of a stage pass their lane twice, to the stage and back
 
 
 class Standing(Value):
@@ -41,10 +41,10 @@ class Lane:
     process: str | None  # when it started, where it runs on this machine
     lease_from: float  # our clock, at the last echo
     partitions: set[Key] = field(default_factory=set)
-    told: set[str] = field(default_factory=set)  # keys of stages
+    known_stages: set[str] = field(default_factory=set)  # their keys
     stages: Mapping[str, StageWanted] = field(default_factory=dict)  # by their keys
     closed: bool = False  # no longer connected: its partitions wait for `is_over`
-    over: bool = False  # it has said, or shown, that it sends nothing any more
+    over: bool = False  # it sends nothing any more
     silent_s: float = 0.0
     rss_bytes: int = 0
     cpu_s: float = 0.0
@@ -52,7 +52,7 @@ class Lane:
     small_requests: frozenset[str] = frozenset()
 
     def note_crowded(self, brokers: Collection[str]) -> None:
-        """Which took fewer connections of it than there should be: said when it begins."""
+        """`brokers`: those that accept fewer connections than wanted. Logs each new one."""
         for broker in sorted(set(brokers) - self.crowded):
             _log.warning(
                 "broker takes no more connections of this machine: goes on with fewer "
@@ -62,7 +62,8 @@ class Lane:
         self.crowded = frozenset(brokers)
 
     def note_small_requests(self, brokers: Collection[str]) -> None:
-        """`brokers`: those that close connections after large requests, each with its limit now."""
+        """`brokers`: those that close connections after large requests, each with its limit.
+        Logs each new one."""
         for broker in sorted(set(brokers) - self.small_requests):
             _log.warning(
                 "broker closes connections after large requests: sends it smaller ones "
@@ -72,7 +73,7 @@ class Lane:
         self.small_requests = frozenset(brokers)
 
     def is_over(self, lease_s: float) -> bool:
-        """Whether it, no longer connected, can send nothing any more."""
+        """Whether the lane, which is no longer connected, can send nothing any more."""
         return (
             self.over
             or not self.partitions
@@ -81,14 +82,15 @@ class Lane:
         )
 
     def be_silent(self, passed_s: float, most_s: float) -> None:
-        """For so much longer; after `most_s` it is cut off, and its process ended."""
+        """Notes `passed_s` more seconds without a report. After `most_s` in all, drops the
+        connection and ends the process."""
         self.silent_s += passed_s
         if self.silent_s > most_s:
             _log.warning("lane fell silent", extra={"lane": self.number, "pid": self.pid})
             self.silent_s = 0.0
             self.connection.drop()
             if self.process is not None:
-                processes.kill(self.pid, self.process)  # it holds a slot of this machine
+                processes.kill(self.pid, self.process)  # it occupies a slot of this machine
 
     def status(self, bytes_per_s: float) -> LaneStatus:
         return LaneStatus(
@@ -106,10 +108,10 @@ class Lane:
 class Tracked:
     assignment: Assignment
     lane: Lane | None = None
-    leaving: bool = False  # revoked, its last report is awaited
+    leaving: bool = False  # revoked; the fleet waits for the last report
     going_to: int | None = None  # the lane that it was revoked for
-    removed: bool = False  # nobody gets it next
-    held: bool = False  # nobody gets it before it is added anew
+    removed: bool = False  # no lane gets it next
+    held: bool = False  # no lane gets it before it is added again
     report: FlowReport | None = None
     reported_at: float = 0.0
     records: int = 0  # of lanes before this one
@@ -121,11 +123,11 @@ class Tracked:
 
     @property
     def weight(self) -> float:
-        weight = packing.weight(self.bytes_per_s)
-        return weight if self.assignment.transform is None else HEAVIER * weight
+        weight = FLOOR + self.bytes_per_s
+        return weight if self.assignment.transform is None else _STAGED * weight
 
     def take(self, report: FlowReport, now: float) -> None:
-        """Remembers a report, and how fast the partition moves."""
+        """Keeps a report and updates the rates."""
         before, passed = self.report, now - self.reported_at
         self.report, self.reported_at = report, now
         if before is None or passed <= 0:
@@ -150,10 +152,10 @@ class Tracked:
         )
 
     def settle(self) -> None:
-        """Its lane has let go of it: the next one gets what this one reported last."""
+        """Its lane has let go of it. The next lane continues from the last report."""
         self.lane, self.leaving = None, False
         if self.report is None:
-            # Handed out and never heard of: what its lane has sent is unknown.
+            # The lane never reported: the driver does not know what the lane has sent.
             self.assignment = self.assignment.replace(settled=False)
             return
         self.records += self.report.records
@@ -165,12 +167,12 @@ class Tracked:
 
 
 def plus(one: Transformed | None, other: Transformed | None) -> Transformed | None:
-    """What both have counted."""
+    """The sum of both counts."""
     return one or other if one is None or other is None else one.plus(other)
 
 
 def _with_newest(assignment: Assignment, report: FlowReport) -> Assignment:
-    """`assignment` with the pairs of `report`, unless it has been claimed anew since."""
+    """`assignment` with the pairs of `report`, unless it has been claimed again since."""
     before = [outlet.producer_id for outlet in assignment.outlets]
     if [outlet.producer_id for outlet in report.outlets] != before:
         return assignment
@@ -180,3 +182,32 @@ def _with_newest(assignment: Assignment, report: FlowReport) -> Assignment:
         settled=report.settled,
         throttled_s=report.throttled_s,
     )
+
+
+Sink = Callable[[Sequence[Standing]], None]
+OnWaiting = Callable[[Collection[Key]], None]
+
+
+class Sinks:
+    """The listeners of each link. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._sinks: dict[str, tuple[Sink, OnWaiting]] = {}
+
+    def attach(self, link: str, sink: Sink, on_waiting: OnWaiting) -> None:
+        self._sinks[link] = (sink, on_waiting)
+
+    def tell(self, standings: Sequence[Standing], lost: Collection[Key]) -> None:
+        """Informs each link about its own partitions. Drops reports of links without a listener."""
+        by_link: dict[str, list[Standing]] = {}
+        for standing in standings:
+            by_link.setdefault(standing.report.link, []).append(standing)
+        waiting: dict[str, list[Key]] = {}
+        for key in lost:
+            waiting.setdefault(key[0], []).append(key)
+        for link, heard in by_link.items():
+            if link in self._sinks:
+                self._sinks[link][0](heard)
+        for link, keys in waiting.items():
+            if link in self._sinks:
+                self._sinks[link][1](keys)

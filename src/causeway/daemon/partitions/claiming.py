@@ -17,7 +17,6 @@ from causeway.control import (
 )
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import after_failback, claims, discovery, routing
-from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.decisions import (
     Adopt,
     Begin,
@@ -32,7 +31,7 @@ from causeway.daemon.partitions.decisions import (
     is_new,
 )
 from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.others import OthersHere
+from causeway.daemon.partitions.others import OthersHere, find_place
 from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.transform_upgrade import Behind, not_alone, places_behind
 from causeway.errors import BrokerError, CausewayError

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from causeway.cluster import Cluster
+from causeway.cluster import EARLIEST, LATEST, Cluster, Content, content_of, raw_batches, relayed
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic
+from causeway.errors import CausewayError
 from causeway.link_topics import OtherFeed, feeds_of_other_links
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
+from causeway.records import HEADER, LOG_APPEND_TIME, records_of
 
 
 class OthersHere:
@@ -46,3 +50,106 @@ def _brought_all(feeding: Collection[OtherFeed], topic: MirroredTopic) -> bool:
     ):
         return False
     return any(each.outlet.claimed_at == 0 for each in here)
+
+
+_LAST = 8  # records that must agree, or all there are
+_BEFORE = 10_000  # offsets before the floor: enough to hold so many, but for huge gaps
+_SEARCH_BYTES = 256 * 1024 * 1024  # of the source, at most, for each kind of reader
+
+
+def find_place(
+    source: Cluster,
+    source_at: TopicPartition,
+    target: Cluster,
+    target_at: TopicPartition,
+    *,
+    floor: int | None = None,
+) -> int | None:
+    """The source offset after the record that the target ends with, None where that can't be told.
+    `floor`: the target is known to hold all from before this offset, which is the answer where the
+    source has no records from there on.
+
+    Raises CausewayError.
+    """
+    last = _Last.of(target, target_at)
+    start, cut_off = _start(source, source_at, last, floor)
+    places: set[int] = set()
+    whole = True
+    for committed in (True, False):
+        window: deque[Content] = deque(maxlen=len(last.records))
+        newest = -1
+        read = 0
+        for batch in relayed(source, source_at, start, read_committed=committed):
+            for index, record in enumerate(records_of(batch)):
+                newest = batch.source_offset(index)
+                window.append(last.comparable(content_of(record)))
+                if last.is_like(window, cut_off=cut_off):
+                    places.add(newest + 1)
+            read += batch.size
+            if len(places) > 1:
+                return None
+            if read > _SEARCH_BYTES:
+                whole = False
+                break
+    if floor is not None and whole and newest < floor:
+        return floor
+    # Times hardly ever repeat. Without them what was not read may hold another such place.
+    if not places or (last.append_times and not whole):
+        return None
+    return max(*places, floor or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Last:
+    """A target's last records, oldest first; without times where it gives its own
+    (`append_times`)."""
+
+    records: Sequence[Content]
+    append_times: bool
+
+    @classmethod
+    def of(cls, target: Cluster, at: TopicPartition) -> _Last:
+        end, first = _offset(target, at, LATEST), _offset(target, at, EARLIEST)
+        back = _LAST
+        while True:
+            start = max(first, end - back)
+            found = [r for batch in relayed(target, at, start) for r in records_of(batch)]
+            if len(found) >= _LAST or start == first:
+                break
+            back *= 16  # markers and compaction leave gaps
+        raw = raw_batches(target, at, start, end)
+        append_times = any(HEADER.unpack_from(batch)[5] & LOG_APPEND_TIME for batch in raw)
+        contents = [_without_time(content_of(r), append_times) for r in found[-_LAST:]]
+        return cls(records=contents, append_times=append_times)
+
+    def comparable(self, content: Content) -> Content:
+        return _without_time(content, self.append_times)
+
+    def is_like(self, window: Sequence[Content], *, cut_off: bool) -> bool:
+        """Whether these records of the source are those that the target ends with; `cut_off`:
+        they may be fewer, as the source has deleted what came before the first of them."""
+        if not window or (len(window) < len(self.records) and not cut_off):
+            return False
+        return list(window) == self.records[-len(window) :]
+
+
+def _without_time(content: Content, append_times: bool) -> Content:
+    return (None, *content[1:]) if append_times else content
+
+
+def _start(source: Cluster, at: TopicPartition, last: _Last, floor: int | None) -> tuple[int, bool]:
+    """Where to begin to look, and whether the log begins there."""
+    earliest = _offset(source, at, EARLIEST)
+    times = [content[0] for content in last.records if content[0] is not None and content[0] >= 0]
+    if floor is not None:
+        start = floor - _BEFORE
+    else:
+        start = _offset(source, at, min(times)) if times else -1
+    return max(start, earliest), start <= earliest
+
+
+def _offset(cluster: Cluster, at: TopicPartition, timestamp: int) -> int:
+    found = cluster.list_offsets([at], timestamp)[at]
+    if isinstance(found, CausewayError):
+        raise found
+    return found.offset

@@ -18,10 +18,9 @@ from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, identity, routing
 from causeway.daemon.partitions.assigning import assignment
-from causeway.daemon.partitions.changes import changed, to_turn
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import Wish
-from causeway.daemon.partitions.deleted import Deleted
+from causeway.daemon.partitions.deleted import Deleted, changed, to_turn
 from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.outlets import Outlets, bereft
 from causeway.daemon.partitions.pauses import Pauses, by_file

@@ -15,14 +15,14 @@ import subprocess
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import javaproperties
 
 from causeway.config import Secret, is_local
-from causeway.daemon.spark import account, archive, environment, stages, stuck
-from causeway.daemon.spark.cores import cores
+from causeway.daemon.spark import environment, stuck
+from causeway.daemon.spark.conf import JVM_OPTIONS, Conf, complete, executor_options, plain
 from causeway.errors import CausewayError, PrerequisiteError
 from causeway.java import find_java
 from causeway.private_file import Unlisted
@@ -38,7 +38,6 @@ _LAST_JOBS_S = 2.0  # jobs of lanes that have ended get so long to end themselve
 # What Spark itself hides on its pages, by the names of its keys.
 _REDACTION, _REDACTED = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key"
 _HIDDEN = "********"
-_JVM_OPTIONS = "spark.driver.defaultJavaOptions"  # before those that people set
 _LEAST_HIDDEN = 4  # characters: what is shorter is no secret, and stands in too many lines
 _NOT_IMPORTABLE = "the executors cannot import"
 _SHIP_IT = (
@@ -46,50 +45,9 @@ _SHIP_IT = (
     "spark.archives: see docs/how-to/spark.md"
 )
 _PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
-# The JVMs only schedule: quick to start and small beats quick in the long run.
-_SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-_DEFAULTS = {
-    "spark.app.name": "causeway",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.speculation": "false",
-    # A lane that failed is launched again by us, with pauses, not by Spark at once.
-    "spark.task.maxFailures": "1",
-}
-_LOCAL_DEFAULTS = {
-    # A local Spark listens, too, and obeys each user of the machine. Spark makes the secret itself.
-    "spark.authenticate": "true",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "512m",  # Spark refuses less than 450 MB
-    "spark.driver.extraJavaOptions": f"{_SMALL_JVM} -Xms64m",
-    "spark.python.daemon.module": "causeway.worker_daemon",
-}
 
 
 T = TypeVar("T")
-Conf = Mapping[str, str | Secret]
-
-
-def wanted_lanes(conf: Conf, lanes: int | None, least: int = 1) -> int | None:
-    """How many lanes there may be: what the file says, or what `local[N]` names, else one for each
-    two cores of this machine, or `least` where it has so many (see decision 0040). None where only
-    a running cluster can tell."""
-    if lanes is not None or (found := cores_of(conf)) is None:
-        return lanes
-    named = not _plain(conf).get("spark.master", "local[*]").startswith("local[*")
-    return found if named else max((found + 1) // 2, min(least, found))
-
-
-def cores_of(conf: Conf) -> int | None:
-    """Tasks that a local master runs at once; None where only a running cluster can tell."""
-    spark = _plain(conf)
-    if not is_local(spark):
-        return None
-    master = spark.get("spark.master", "local[*]")
-    if found := re.match(r"local\[(\d+)", master):
-        return max(1, int(found[1]))
-    return 1 if master == "local" else cores()
 
 
 class Spark:
@@ -114,7 +72,7 @@ class Spark:
         staged: int = 0,
     ) -> None:
         """`staged`: how many stages of transforms there may be at once."""
-        self._conf = _complete(_plain(conf), lanes, secret, staged)
+        self._conf = complete(plain(conf), lanes, secret, staged)
         self._hidden = {key: v.reveal() for key, v in conf.items() if isinstance(v, Secret)}
         self.local = is_local(self._conf)
         # Only beside options of our own: what the file says of the JVM stands as it is.
@@ -137,10 +95,10 @@ class Spark:
     def start(self) -> None:
         """Blocks until jobs can run, 2 to 4 s in local mode. Raises PrerequisiteError."""
         find_java()
-        if (stand_in := account.missing()) is not None:
+        if (stand_in := environment.missing_account()) is not None:
             stand_in.set_environment()
-            self._conf[_JVM_OPTIONS] = " ".join(
-                [stand_in.java_options, *filter(None, [self._conf.get(_JVM_OPTIONS)])]
+            self._conf[JVM_OPTIONS] = " ".join(
+                [stand_in.java_options, *filter(None, [self._conf.get(JVM_OPTIONS)])]
             )
         if self.local:
             environment.prepare_local(self._secret)
@@ -159,7 +117,9 @@ class Spark:
         # The first call into the JVM imports it; better while the JVM starts.
         threading.Thread(target=_import_converters, name="spark-import", daemon=True).start()
         if self._tuned:
-            more = archive.option() if self._java_options is None else self._java_options
+            more = (
+                environment.archive_option() if self._java_options is None else self._java_options
+            )
             self._conf["spark.driver.extraJavaOptions"] += more
         try:
             gateway = self._launch(launch_gateway)
@@ -170,7 +130,7 @@ class Spark:
                 stand_in.log_in(gateway.jvm)
             conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm)
             conf.setAll(list(self._conf.items()))
-            options = stages.EXECUTOR_OPTIONS if self._staged else _SMALL_JVM
+            options = executor_options(self._staged)
             conf.setIfMissing("spark.executor.extraJavaOptions", options)
             if self._hidden:
                 names = [f"^{re.escape(key)}$" for key in self._hidden]
@@ -362,10 +322,6 @@ class Spark:
         return self._mask(explain(error)) if error is not None else ""
 
 
-def _plain(conf: Conf) -> dict[str, str]:
-    return {k: v.reveal() if isinstance(v, Secret) else v for k, v in conf.items()}
-
-
 def _import_converters() -> None:
     """What PySpark needs to hand any value to the JVM: pandas and Arrow, where they are."""
     with contextlib.suppress(ImportError):
@@ -377,26 +333,6 @@ def _forget_gateway() -> None:
     from pyspark import SparkContext
 
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-
-
-def _complete(
-    conf: Mapping[str, str], lanes: int | None, secret: str, staged: int = 0
-) -> dict[str, str]:
-    complete = {**_DEFAULTS, **(_LOCAL_DEFAULTS if is_local(conf) else {})}
-    if staged:
-        complete |= {**stages.DEFAULTS, **(stages.LOCAL_DEFAULTS if is_local(conf) else {})}
-    complete |= {**conf, **(stages.SETTINGS if staged else {})}
-    if is_local(conf):
-        # A transform on which a record hangs has a second stage: see relay/lane/second_stage.py.
-        slots = (lanes or 1) + 2 * staged
-        retries = re.match(r"local\[[^,\]]+,\s*(\d+)\]", conf.get("spark.master", ""))
-        # Fewer slots than lanes would leave lanes waiting for ever.
-        again = f",{retries[1]}" if retries and not staged else ""
-        complete["spark.master"] = f"local[{slots}{again}]"
-    else:
-        stages.check_cores(conf, lanes or 1, staged)
-        complete[f"spark.executorEnv.{SECRET_VARIABLE}"] = secret
-    return complete
 
 
 def explain(error: Exception) -> str:

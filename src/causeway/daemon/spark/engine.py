@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from causeway.daemon.spark.context import Conf, Spark
+from causeway.daemon.spark.conf import Conf
+from causeway.daemon.spark.context import Spark
 from causeway.errors import CausewayError, PrerequisiteError
 
 _log = logging.getLogger("causeway.spark")

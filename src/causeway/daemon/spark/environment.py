@@ -1,13 +1,23 @@
-"""The environment variables of Spark's processes. With a local master Causeway sets them all."""
+"""The environment of Spark's processes: variables, a user account, and a class data archive.
+
+With a local master Causeway sets all variables.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import pwd
 import sys
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
+from causeway.java import java_identity
 from causeway.relay import SECRET_VARIABLE
 
 _log = logging.getLogger("causeway.spark")
@@ -73,3 +83,72 @@ def submit_args(options: str) -> Iterator[None]:
             del os.environ[_SUBMIT_ARGS]
         else:
             os.environ[_SUBMIT_ARGS] = own
+
+
+_USER = "causeway"
+_VARIABLES = ("SPARK_USER", "HADOOP_USER_NAME")  # the first one that is set names the user
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A home and a name for a user id that the system's list of users lacks.
+
+    OpenShift runs containers with such an id by default. Java then takes `?` for the user's home,
+    and Hadoop's login fails.
+    """
+
+    name: str
+    home: str
+
+    @property
+    def java_options(self) -> str:
+        # The launcher splits options at spaces, but not within quotes.
+        return f'"-Duser.home={self.home}" "-Duser.name={self.name}"'
+
+    def set_environment(self) -> None:
+        """Sets the variables of this process and of the processes that it starts."""
+        os.environ["HOME"] = self.home
+        for variable in _VARIABLES:
+            os.environ.setdefault(variable, self.name)
+
+    def log_in(self, jvm: Any) -> None:
+        """Hadoop's own login asks the system for the user's name, and ignores the variables."""
+        users = jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(self.name))
+
+
+def missing_account() -> Account | None:
+    """The account to use, None if the system has one for this user id."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        named = filter(None, (os.environ.get(variable) for variable in _VARIABLES))
+        return Account(name=next(named, _USER), home=_home())
+    return None
+
+
+def _home() -> str:
+    home = os.environ.get("HOME", "")
+    usable = os.path.isabs(home) and os.path.isdir(home) and os.access(home, os.W_OK | os.X_OK)
+    return home if usable else tempfile.gettempdir()
+
+
+def archive_path() -> Path:
+    """The class data archive: `<cache>/causeway/spark/<version of Spark>-<build of Java>.jsa`.
+
+    Java writes it once, see `rehearsal.py`. With it Spark's JVM starts in half the CPU time. All
+    works as well without it, or if it does not fit.
+    """
+    base = os.environ.get("XDG_CACHE_HOME")
+    folder = (Path(base) if base else Path.home() / ".cache") / "causeway" / "spark"
+    return folder / f"{version('pyspark')}-{java_identity()}.jsa"
+
+
+def archive_option() -> str:
+    """The option for Java's command line; '' if there is no archive."""
+    try:
+        archive = archive_path()
+        there = archive.exists()
+    except (OSError, RuntimeError):  # no home, or not readable: the archive only saves time
+        return ""
+    return f' "-XX:SharedArchiveFile={archive}"' if there else ""

@@ -1,10 +1,10 @@
-"""Spark started once for nothing else than to be stopped again.
+"""Starts and stops Spark once, so that Java writes a class data archive.
 
     python -m causeway.daemon.spark.rehearsal
 
-On its way out Java writes down the classes that it loaded and verified, as the archive that later
-starts use (archive.py). Installing does so, and whoever builds a container image may. So it does
-what a run does: a lane's job, and transforms of one record.
+At its exit Java writes the classes that it loaded and verified to the archive that later starts use
+(environment.py). The installation does this, and the build of a container image may. So the
+rehearsal does what a run does: a lane's job, and transforms of one record.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causeway.config import Secret, TransformSettings
-from causeway.daemon.spark import archive
 from causeway.daemon.spark.context import Spark
+from causeway.daemon.spark.environment import archive_path
 from causeway.errors import CausewayError
 from causeway.relay import new_secret
 
@@ -42,7 +42,7 @@ _VALUE = b'{"a":"some text","b":"more","c":"x","d":"2024-02-29"}'
 
 def make() -> Path:
     """Takes 20 to 40 s, several times that on a busy machine. Raises CausewayError."""
-    path = archive.path()
+    path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as folder:
         written = Path(folder) / "archive"

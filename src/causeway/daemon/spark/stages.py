@@ -10,13 +10,13 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from causeway.config import TransformSettings
-from causeway.errors import CausewayError, ConfigError
+from causeway.errors import CausewayError
 from causeway.relay import SECRET_VARIABLE
-from causeway.transform import CONTEXT, stage
+from causeway.transform import stage
 
 if TYPE_CHECKING:
     from causeway.daemon.spark.context import Spark
@@ -28,31 +28,6 @@ _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a stage is launched a
 _QUICK = 32  # so often the first pause is not made longer
 GAVE_NO_ANSWER = "it gave no answer in time"
 _HEALTHY_S = 60.0  # a stage that ran this long starts again with the first pause
-# Spark's own errors quote what is in records.
-DEFAULTS = {"spark.log.level": "FATAL"}
-# Records go through the JVM here: it is worth to compile well what it runs for weeks.
-# The loop that Spark writes for a query is more than Java compiles, and more than it puts anything
-# else into as it does, unless it is told to.
-EXECUTOR_OPTIONS = "-XX:+UseSerialGC -XX:-DontCompileHugeMethods -XX:-ClipInlining"
-LOCAL_DEFAULTS = {
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": f"{EXECUTOR_OPTIONS} -Xms64m",
-}
-# Whatever the file says. A task that Spark tried again would not tell of what the first try died.
-SETTINGS = {**CONTEXT, "spark.task.maxFailures": "1"}
-
-
-def check_cores(conf: Mapping[str, str], lanes: int, staged: int) -> None:
-    """Raises ConfigError where a cluster's application can't have a core for each lane and each of
-    `staged` stages: these would wait for ever."""
-    most = conf.get("spark.cores.max", "")
-    if staged and most.isdigit() and int(most) < lanes + staged:
-        raise ConfigError(
-            "start Spark",
-            "spark.cores.max",
-            f"{most} cores are too few for {lanes} lanes and {staged} stages of transforms",
-            remedy="raise it, or lower causeway.lanes",
-        )
 
 
 class Ended(NamedTuple):

@@ -18,8 +18,10 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from causeway.config import LinkSettings
+from causeway.cluster import Cluster
+from causeway.config import HeartbeatSettings, LinkSettings, SchemaSettings
 from causeway.control import (
+    Heartbeats,
     MirroredTopic,
     OffsetSyncs,
     acls,
@@ -105,9 +107,7 @@ class ControlPlane:
             interval_s = control.sync_topic_acls_interval_s
             yield Task(name=_ACLS, interval_s=interval_s, work=self._sync_acls)
         if self._link.schemas is not None:
-            from causeway.daemon.tasks import schemas
-
-            yield schemas.task(self._link.schemas, self._topics)
+            yield schemas_task(self._link.schemas, self._topics)
         if control.mm2_offsets:
             yield Task(
                 name="MirrorMaker 2 offsets",
@@ -264,3 +264,46 @@ class ControlPlane:
 def _outcome(errors: Iterable[tuple[str, CausewayError]]) -> Outcome:
     items = {item: str(error) for item, error in errors}
     return Outcome(items=items, unfinished=bool(items))
+
+
+def schemas_task(settings: SchemaSettings, topics: Callable[[], Iterable[MirroredTopic]]) -> Task:
+    """Copies the schemas of `topics` from the source's registry to the target's."""
+    from causeway.schemas import TASK, LinkSchemas
+
+    schemas = LinkSchemas(settings)
+
+    def work() -> Outcome:
+        done = schemas.run([(topic.source, topic.target) for topic in topics()])
+        return Outcome(
+            items=done.items,
+            figures={
+                "copied": done.copied,
+                "waiting": len(done.waiting),
+                "clashing": len(done.clashing),
+            },
+            unfinished=bool(done.waiting),
+        )
+
+    return Task(
+        name=TASK,
+        interval_s=settings.interval_s,
+        work=work,
+        begin=schemas.forget,
+        ready=lambda: any(topics()),  # else a new link's schemas would wait for the next round
+    )
+
+
+def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> Task:
+    """Sends heartbeats for a pair of clusters, also if no link mirrors between them."""
+    heartbeats = Heartbeats(
+        TopicLog(target, settings.topic),
+        source=settings.source,
+        target=settings.target.alias,
+        replication_factor=settings.replication_factor,
+    )
+
+    def beat() -> Outcome:
+        heartbeats.beat()
+        return DONE
+
+    return Task(name="heartbeats", interval_s=settings.interval_s, work=beat)

@@ -55,7 +55,7 @@ def cluster_of(settings: Settings, alias: str | None) -> ClientSettings:
 @contextmanager
 def spark_session(settings: Settings) -> Iterator[Any]:
     """With the file's `spark.*`, and the causeway source. Raises PrerequisiteError."""
-    from causeway.daemon.spark.context import Spark, cores_of
+    from causeway.daemon.spark import Spark, cores_of
     from causeway.relay import new_secret
 
     cores = cores_of(settings.spark)

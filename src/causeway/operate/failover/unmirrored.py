@@ -28,8 +28,8 @@ from causeway.cluster import (
 )
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic
-from causeway.daemon.partitions.adopt import find_place
 from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.others import find_place
 from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.link_topics import Cut, Outlet, PartitionProgress

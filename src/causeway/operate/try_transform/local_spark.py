@@ -25,8 +25,7 @@ def local_spark(conf: Conf) -> Iterator[Any]:
     what a query means or may use, not where it would run; what Spark puts on disk, as it does with
     a closure of more than 1 MB, is encrypted, and what it says of its own, which quotes records, is
     neither logged nor shown. Raises PrerequisiteError."""
-    from causeway.daemon.spark import archive
-    from causeway.daemon.spark.context import Spark
+    from causeway.daemon.spark import Spark, archive_option
 
     local = is_local(conf)
     kept = {
@@ -40,7 +39,7 @@ def local_spark(conf: Conf) -> Iterator[Any]:
         new_secret(),
         on_lane_ended=lambda *_: None,
         # What a stage's JVM compiles well, for weeks, is over here before it is compiled.
-        java_options=f" -XX:TieredStopAtLevel=1{archive.option()}",
+        java_options=f" -XX:TieredStopAtLevel=1{archive_option()}",
         staged=1,
     )
     spark.start()

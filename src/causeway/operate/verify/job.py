@@ -176,7 +176,7 @@ def runner(
     tick: Tick,
 ) -> Iterator[Runner]:
     """For about `size` bytes of the source. Raises PrerequisiteError."""
-    from causeway.daemon.spark.context import Spark, cores_of
+    from causeway.daemon.spark import Spark, cores_of
     from causeway.relay import new_secret
 
     if size <= HERE_BYTES and is_local(settings.spark):

@@ -19,25 +19,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from causeway.cluster import Cluster
-from causeway.config import HeartbeatSettings, LinkSettings, Settings
-from causeway.control import Heartbeats, Sharer, Transform, Transforms
-from causeway.daemon.clients import Clients
-from causeway.daemon.connectivity import await_clusters
-from causeway.daemon.lanes.first import FirstLane
+from causeway.config import LinkSettings, Settings
+from causeway.control import Sharer, Transform, Transforms
+from causeway.daemon.clients import Clients, Renewal
 from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.link import Link
 from causeway.daemon.partitions.assigning import treatments_of
 from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.renewal import Renewal
-from causeway.daemon.spark.context import Spark, not_importable, wanted_lanes
-from causeway.daemon.spark.engine import Engine
+from causeway.daemon.spark import Engine, Spark, not_importable, wanted_lanes
 from causeway.daemon.staging import Staging
-from causeway.daemon.tasks.schedule import DONE, Outcome, Task, Tasks
+from causeway.daemon.startup import FirstLane, await_clusters
+from causeway.daemon.tasks.control_plane import heartbeat_task
+from causeway.daemon.tasks.schedule import Tasks
 from causeway.daemon.webhook import posting
 from causeway.errors import ConfigError, PartitionsFailedError
-from causeway.link_topics import TopicLog
 from causeway.model import State
 from causeway.relay import ControlServer, new_secret
 from causeway.status import Look, Snapshot
@@ -74,7 +70,7 @@ def run(
     """
     if not settings.links:
         raise ConfigError("run", cause="no flow is enabled", remedy="set A->B.enabled = true")
-    daemon = Daemon(
+    driver = Driver(
         settings,
         Wish(start_from=start_from, adopt=adopt),
         bounded=until_caught_up or finish_in_flight,
@@ -82,11 +78,11 @@ def run(
         on_status=on_status,
         stop=stop or threading.Event(),
     )
-    with _signals(daemon.stop), posting(settings.run.webhook):
-        return daemon.run()
+    with _signals(driver.stop), posting(settings.run.webhook):
+        return driver.run()
 
 
-class Daemon:
+class Driver:
     def __init__(
         self,
         settings: Settings,
@@ -234,7 +230,7 @@ class Daemon:
         if trouble and not self._fleet.lanes() and (error := not_importable(trouble)):
             raise error
         if self._bounded:
-            self._first.look(
+            self._first.check(
                 launched=self._launched, connected=self._fleet.connected, trouble=trouble
             )
 
@@ -340,22 +336,6 @@ class Daemon:
 def _stages_at_once(transforms: Iterable[Transform], lanes: int | None) -> int:
     """At the most; `lanes` None: as many as they say."""
     return sum(min(each.settings.lanes, lanes or each.settings.lanes) for each in transforms)
-
-
-def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> Task:
-    """One second after another, for a pair of clusters; whether its flow runs is no matter."""
-    heartbeats = Heartbeats(
-        TopicLog(target, settings.topic),
-        source=settings.source,
-        target=settings.target.alias,
-        replication_factor=settings.replication_factor,
-    )
-
-    def beat() -> Outcome:
-        heartbeats.beat()
-        return DONE
-
-    return Task(name="heartbeats", interval_s=settings.interval_s, work=beat)
 
 
 @contextmanager
