@@ -98,7 +98,7 @@ def compile_patterns(value: str) -> tuple[Pattern, ...]:
 
 
 def compile_mm1_include(value: str) -> tuple[Pattern, ...]:
-    """MirrorMaker 1's `--whitelist`: one regular expression in which `,` stands for `|`, blanks and
+    """MirrorMaker 1's `--whitelist`: one regular expression in which `,` means `|`, blanks and
     quotes around it are dropped, and `*` alone means all topics."""
     text = value.strip().strip("\"'").replace(" ", "").replace(",", "|").strip("|")
     if not text:

@@ -11,12 +11,12 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # Spark has Python look for PySpark in an archive first, whose modules Python compiles anew in
+    # Spark has Python look for PySpark in an archive first, whose modules Python compiles again in
     # each process: a second. Where that archive is part of the PySpark that is installed, the
     # latter, compiled once, is the same.
     installed = tuple(os.path.join(path, "pyspark", "") for path in sys.path)
     sys.path[:] = [path for path in sys.path if not path.startswith(installed)]
-    # Each worker has its importers read anew what archives hold: 10 MB for these, if they stay.
+    # Each worker makes its importers read the archives again: 10 MB, if these stay.
     for path in [path for path in sys.path_importer_cache if path.startswith(installed)]:
         del sys.path_importer_cache[path]
     gc.disable()  # loading leaves nothing to collect

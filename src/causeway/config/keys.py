@@ -105,7 +105,7 @@ class FlowKeys(FlowSwitch):
         "target.cluster.alias", TEXT, None, "Another alias for the target, for telling circles."
     )
     policy_separator: str = key(
-        "replication.policy.separator", TEXT, ".", "Stands between alias and topic."
+        "replication.policy.separator", TEXT, ".", "The text between alias and topic."
     )
     policy_internal_separator: bool = key(
         "replication.policy.internal.topic.separator.enabled",

@@ -22,7 +22,7 @@ _HEAD = """# Configuration
 Causeway reads MirrorMaker 2's property files: Java's syntax, its keys, its precedence. `A->B.x`
 wins over `x`; `A.consumer.x`, `A.producer.x` and `A.admin.x` reach one client of cluster A, `A.x`
 all of them. Values may be `${env:VAR}`, `${file:/path:key}`, `${dir:/path:file}` or plain `${VAR}`;
-a line end after such a value is no part of it.
+a line end after such a value is not part of the value.
 
 Keys of Connect's that have no meaning here are named in one warning, keys that MirrorMaker 2 or
 Kafka's clients know and this version does not act on in another, unknown keys in a third; none is

@@ -68,7 +68,7 @@ def plan(acls: Acls, topics: Iterable[str], alias: str, *, open_by_default: bool
                 f"{topic} on {alias}",
                 "the cluster has no authorizer, so no producer can be kept from writing",
                 remedy="stop the producers by hand, and cut over without --fence: it waits until "
-                "the topic stands still, and names who goes on",
+                "the topic stops growing, and names who still writes",
             )
         elif denies_writes(acls, topic):
             found[topic] = ()

@@ -68,7 +68,7 @@ def why_not(standing: LinkDirectives, link: LinkSettings, cluster: str | None) -
         more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         return (
             f"{_WHY_NOT} with `causeway geo` ({', '.join(names[:_SHOWN])}{more}), and the "
-            f"driver's file lets nobody choose: set {link.name}.causeway.geo = true"
+            f"driver's file does not allow chosen topics: set {link.name}.causeway.geo = true"
         )
     own = origin(standing)
     if own is not None and own.cluster != cluster:
@@ -122,7 +122,7 @@ def names(standing: LinkDirectives, link: LinkSettings) -> frozenset[str]:
 
 
 def learn(target: Cluster, link: LinkSettings) -> LinkDirectives:
-    """What stands among the directives of `link`. Its `chosen` stay as they are: a driver that
+    """The directives of `link`. Its `chosen` topics stay as they are: a driver that
     shares them sees by them what it has yet to do. Raises CausewayError."""
     log = DirectiveLog(target, link.directives_topic)
     log.look()

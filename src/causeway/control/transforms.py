@@ -106,7 +106,7 @@ def with_treatments(identity: str | None, treatments: Sequence[TreatmentSettings
 
 
 def _identify() -> Identify:
-    # Nobody needs it, nor what it imports, where there are no transforms.
+    # Imported here: links without transforms need neither it nor its imports.
     found = import_module("causeway.transform").identity_of
     return partial(found, java=java_version())
 

@@ -108,7 +108,7 @@ def _flows(known: GeoFile) -> Iterator[tuple[str, Entry]]:
 
 
 def _referring(place: ClusterAddress, entry: Entry) -> str:
-    """References are followed once: what is one itself stands as it is."""
+    """The value for other programs. References are followed once: a reference stays as it is."""
     value = entry.value
     if "${" not in value:
         return f"${{file:{place.config}:{entry.key}}}"

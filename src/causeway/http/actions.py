@@ -144,7 +144,7 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
         (outcome,) = await actions.do(action, request, wish or RequestBody(), _WAIT_S, **scope)
         if outcome.refused is not None:
             raise HTTPException(409, outcome.refused)
-        # 202: it is written, and whoever leads, or will, acts on it.
+        # 202: it is written, and the leading driver, or the next one, acts on it.
         return answer(directives.outcome_json(outcome), 200 if outcome.acted else 202)
 
     def add(action: str, meaning: str, body: object = Body_) -> None:
@@ -175,7 +175,7 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
                 operation_id=f"{action}_{route.__name__}",
             )
 
-    add("pause", "Mirrors nothing more of it until it is resumed.")
+    add("pause", "Stops mirroring it until it is resumed.")
     add("resume", "Takes a pause back.")
     add("restart", "Tries stopped and failed partitions again now.", _Retry)
 

@@ -20,7 +20,7 @@ from causeway.naming import NoNameError, ReplicationPolicy
 
 def aggregates(view: View, links: Sequence[LinkSettings]) -> list[shapes.Aggregate]:
     """By cluster and name. A topic that a link reads on the cluster belongs to it as well, where
-    nobody mirrors to it."""
+    no mirror writes to it."""
     aliases = {alias for each in links for alias in (each.source.alias, each.target.alias)}
     parts: dict[tuple[str, str], dict[tuple[str, str | None], shapes.AggregatePart]] = {}
     links = [each for each in links if each.name in view.links]

@@ -208,7 +208,7 @@ def router(
 
     @api.get("/directives", **shapes.answers(shapes.Page[shapes.Directive]))
     async def directives(link: LinkName = None, offset: Offset = 0, limit: Limit = 100) -> Response:
-        """What people asked for, and what stands until it is taken back: pauses and limits."""
+        """The directives that hold until they are taken back: pauses and limits."""
         view = _checked(await views.newest(), link)
         every = view.statuses(link)
         found = [

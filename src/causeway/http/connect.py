@@ -43,10 +43,10 @@ _STATES: Final = {
 _FAILED: Final = frozenset({State.STOPPED, State.FAILED})
 _BY_FILE: Final = (
     "connectors are the flows of the file that this run was given: change the file and start the "
-    "run anew"
+    "restarted"
 )
 _OF_SOURCE: Final = (
-    "only MirrorSourceConnector can be paused, resumed, stopped and restarted: it stands for "
+    "only MirrorSourceConnector can be paused, resumed, stopped and restarted: it means "
     "the link {}, groups and heartbeats go on with it"
 )
 # Everything else that Connect has under these paths.
@@ -214,12 +214,12 @@ def router(
 
     @connect.get("/connectors/{name}/config")
     async def config(name: str) -> Response:
-        """What the file says of it, under MirrorMaker 2's keys, without logins."""
+        """Its config, under MirrorMaker 2's keys, without logins."""
         return answer((await named(name)).config())
 
     @connect.get("/connectors/{name}/status")
     async def status(name: str) -> Response:
-        """States of it and its tasks."""
+        """The states of the connector and its tasks."""
         return answer((await named(name)).status())
 
     @connect.get("/connectors/{name}/tasks")

@@ -143,7 +143,7 @@ def router(
         about: Mapping[str, Any] = {"link": link.name, "topics": ", ".join(names)}
         outcome = await actions.act(action, request, wish, call, about, misnamed=400)
         available.forget(link)
-        # 202: it is written, and whoever leads, or will, acts on it.
+        # 202: it is written, and the leading driver, or the next one, acts on it.
         settled = outcome.acted and outcome.refused is None
         return answer(outcome.as_json(), 200 if settled else 202)
 
@@ -167,7 +167,7 @@ def router(
             operation_id=f"geo_{action}",
         )
 
-    of_topic("pause", own.pause, "Copies nothing more of it until it is resumed.")
+    of_topic("pause", own.pause, "Stops copying the topic until it is resumed.")
     of_topic("resume", own.resume, "Goes on with it where it was.")
     of_topic("remove", own.remove, "Copies it no more; on the destination it stays.")
     return api

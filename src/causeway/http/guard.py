@@ -59,7 +59,7 @@ class _Refusal:
 class Guard:
     """An ASGI application around another. `host`: the address that is listened at; `names`: more
     names by which it may be called. `open_paths`: paths that need no token; a path that ends in
-    a slash stands for all paths below it. `not_ours`: the message for callers by another name."""
+    a slash means all paths below it. `not_ours`: the message for callers by another name."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """Bodies whose length nobody says in advance end where they are too long."""
+    """Ends a body of unknown length once it is too long."""
     seen = 0
 
     async def heard() -> Message:

@@ -130,7 +130,8 @@ class Certificate:
             self.context.verify_mode = ssl.CERT_REQUIRED
 
     def renew(self) -> None:
-        """If the files have changed. What cannot be used is told, and the one before serves on."""
+        """Loads the files if they have changed. Reports files that cannot be used, and keeps the
+        earlier certificate."""
         seen = self._stamps()
         if seen == self._seen:
             return

@@ -155,7 +155,7 @@ class _ServerThread:
                 raise each
 
     async def _cut_off(self) -> None:
-        """Those who still wait for an answer: the end of the run waits for nobody."""
+        """Ends open requests: the end of the run does not wait for them."""
         await asyncio.sleep(_GRACE_S)
         for server in self._servers:
             for connection in list(server.server_state.connections):

@@ -5,7 +5,7 @@ two neighbours a and b lie b.sequence - a.sequence relayed records, and no more 
 
     no record between                      what follows a lies at b
     as many offsets as records, on both    every offset moves by the same
-    fewer records than source offsets      gaps: counted in the source's log when somebody asks
+    fewer records than source offsets      gaps: counted in the source's log on demand
     fewer records than target offsets      foreign writes: looked up in the target's log
 
 So a point that is missing makes an answer slower, never wrong. Lanes report both ends of every gap;
@@ -47,7 +47,7 @@ class Span(NamedTuple):
 
     @property
     def straight(self) -> bool:
-        """Neither gaps nor foreign writes: one difference holds for all of it."""
+        """Neither gaps nor foreign writes: one difference holds for the whole span."""
         return self.records == self.end.source - self.start.source == self._width
 
     @property
@@ -126,7 +126,7 @@ class OffsetMap:
                 self.since = None
 
     def trim(self, log_start: int) -> None:
-        """Forget what lies below the source's log start: nobody can ask for it."""
+        """Removes points below the source's log start: no offset there can be asked for."""
         first = bisect_right(self._points, log_start, key=_SOURCE) - 1
         if first > 0:
             del self._points[:first]

@@ -1,7 +1,7 @@
 """From a snapshot of the daemon to Prometheus's text, once a scrape.
 
-The text is our own: prometheus_client makes an object and sorts the labels of each sample anew,
-which took four times as long, 1.2 s for 10,000 partitions on a machine where this takes 0.3.
+The text is our own: prometheus_client makes an object for each sample and sorts its labels, which
+took four times as long, 1.2 s for 10,000 partitions on a machine where this takes 0.3.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def text(snapshot: Snapshot | None) -> bytes:
     """All that a scrape shows, in the text format, figures of this process (`process_*`) among
     them; None: before it can be looked at.
 
-    What is unknown has no sample. A counter goes back only where its subject began anew, as when
+    What is unknown has no sample. A counter goes back only if its subject restarted, as when
     this process leads a link once more.
     """
     page = _Page()

@@ -21,7 +21,7 @@ by names that are not this machine's: list other names in `causeway.metrics.name
   partition that has moved nothing yet. Times of records before 1973, or more than a day ahead, give
   no age (some producers write seconds or nanoseconds). Minimum, maximum and average are of about
   the last minute; if nothing moved in it, they have no sample.
-- Counters begin at 0 with each run, and where a process leads a link anew. A process on standby has
+- Counters begin at 0 with each run, and when a process leads a link again. A process on standby has
   no partitions to tell of.
 - A page is made when it is asked for, and a scrape holds up no lane. It has some 23 samples a
   partition, which cost the driver 0.2 ms of CPU: with 10,000 partitions scrape once a minute, with

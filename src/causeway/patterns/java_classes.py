@@ -133,7 +133,7 @@ class Scanner:
         return ConfigError("read the pattern", self.pattern, f"{cause} (position {self.at + 1})")
 
     def _one(self, char: str) -> Points:
-        """The characters that `char` stands for under the flags in force."""
+        """The characters that `char` means under the current flags."""
         if "i" not in self.flags:
             return Points.chars(char)
         return same_letter(char) if "u" in self.flags else ignoring_ascii_case(Points.chars(char))
@@ -197,7 +197,7 @@ class Scanner:
         return None if found is None else self._any_case(posix or name, found)
 
     def _any_case(self, name: str, found: Points) -> Points:
-        """With (?i) a class of one case stands for all three."""
+        """With (?i) a class of one case means all three cases."""
         if "i" not in self.flags or name not in _CASED:
             return found
         if found.ranges[-1][1] < 128:
@@ -206,7 +206,7 @@ class Scanner:
         return having(r"\p{Lu}\p{Ll}\p{Lt}" if name in _CATEGORIES else cased)
 
     def _char_escape(self) -> str:
-        """Consumes an escape that stands for one character."""
+        """Consumes an escape that means one character."""
         char = self.pattern[self.at + 1]
         if (match := _CODE.match(self.pattern, self.at)) is not None:
             hexadecimal = match.group(1) or match.group(2) or match.group(3)

@@ -225,7 +225,7 @@ def _keep_all(
 def _keep_unread(
     data: memoryview, start: int, kept: Kept, most_bytes: int, since: int, before: int
 ) -> int:
-    """Pass on the run of batches at `start` that nobody has to look into; the place after. See
+    """Passes on the run of batches at `start` that stay unread; returns the place after. See
     `Unread`."""
     most_length = most_bytes - LENGTH_OVERHEAD
     keep_batch = kept.batches.append

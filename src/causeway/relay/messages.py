@@ -25,7 +25,7 @@ class _ControlMessage(Value, forbid_unknown_fields=True, omit_defaults=True):
 
 
 def _shown(message: Struct, *hidden: str) -> str:
-    """What `repr` shows of it: all but what these fields hold."""
+    """The `repr` of a message, without the values of these fields."""
     fields = (name for name in message.__struct_fields__ if name not in hidden)
     shown = ", ".join(f"{name}={getattr(message, name)!r}" for name in fields)
     return f"{type(message).__name__}({shown})"
@@ -322,7 +322,7 @@ def encode(message: ToLane | ToDriver) -> bytes:
 
 
 def decode(data: bytes) -> ToLane | ToDriver:
-    """Raises ValueError for anything else, which quotes nothing of it."""
+    """Raises ValueError, which quotes no content, for any other value."""
     try:
         return _decoder().decode(data)
     except (ValueError, RecursionError):

@@ -10,7 +10,7 @@ The first of these headers names the cluster that a record was written on; the o
 order, those that it has come through. The first alone would stop what goes round through the
 cluster where it was written, but not what goes to and fro between two others.
 
-With the cluster stands the topic that the mirror has written to. Programs that hand on a record's
+Next to the cluster is the topic that the mirror has written to. Programs that hand on a record's
 headers, such as Kafka Streams, write them to other topics: there they tell of another record.
 """
 

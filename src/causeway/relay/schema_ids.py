@@ -76,8 +76,8 @@ class SchemaIds:
         return [self._written(record, names) for record in records] if names else records
 
     def prepare(self) -> None:
-        """Where it is called for other flows as well, one whose schema nobody knows must not hold
-        them up: it is told to the thread alone that met it."""
+        """Other flows may wait for the same call. An unknown schema must not delay them, so only
+        the thread that asked for it gets the error."""
         lacking: tuple[IdLookup, int] | None = getattr(self._mine, "lacking", None)
         self._mine.lacking = None
         self._ids.find_out()

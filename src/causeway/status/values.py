@@ -1,4 +1,4 @@
-"""The status of a run, of links and of partitions, whoever has found it.
+"""The status of a run, of links and of partitions, from the driver or from the clusters.
 
     the driver        from its memory, at one moment: a Snapshot
     a command         from the clusters alone, see from_clusters.py: a LinkStatus each
@@ -251,7 +251,7 @@ class LaneStatus(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A running driver at one moment. It is made when somebody looks: that takes half a second with
+    """A running driver at one moment. It is made on demand, which takes half a second with
     100,000 partitions.
 
     `started_at`, `taken_at`: seconds since 1970. `lane_trouble`: why the last lane that ended

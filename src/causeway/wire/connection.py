@@ -358,7 +358,7 @@ def round_trip_s(connection: Connection, near_s: float) -> float:
     """The least of a few tries, or the first that is below `near_s`: a broker that is busy for a
     moment is not far away.
 
-    Asked of the broker itself, as TCP ends at whatever stands before it. Only while nothing is
+    Asked of the broker itself, because TCP ends at a proxy. Only while nothing is
     unanswered. Raises UnreachableError, ProtocolError.
     """
     least = float("inf")

@@ -111,7 +111,7 @@ class FetchSession:
             self._gone.pop(place, None)
 
     def leave(self, place: Place) -> None:
-        """From the next request on, read nothing of it."""
+        """Leaves it out from the next request on."""
         if self._cursors.pop(place, None) is not None:
             self._news.pop(place, None)
             self._gone[place] = None

@@ -73,7 +73,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         if match is None:
             raise _refused(
                 "a quoted value is not closed: a '\"' inside one is written '\\\"', also in what a"
-                " ${...} stands for"
+                " ${...} means"
             )
         at = match.end()
         if match.lastgroup == "quoted":

@@ -57,7 +57,7 @@ in the unit of the property file's key. Write it in quotes inside `{...}`. A pas
 elsewhere that has a quote or a backslash in it has to be written as `jaas-config`.
 
 **Safety.** No tag (`!...`) is followed, a key set twice is refused, and so is one that is unknown.
-All that is wrong is told at once, with line and column. Parts can be shared by YAML's anchors and
+All errors are reported at once, with line and column. Parts can be shared by YAML's anchors and
 `<<`. A file is refused if its aliases repeat more than 100,000 values in all, or if it has more
 than 100 levels.
 
@@ -113,7 +113,7 @@ _TOP = {
     "run": "The process.",
     "spark": "Spark's settings, with or without `spark.` before them; see"
     " [Running on a Spark cluster](../how-to/spark.md).",
-    "properties": "Any other key of a property file, as it stands there.",
+    "properties": "Any other key of a property file, unchanged.",
 }
 
 
@@ -190,7 +190,7 @@ def schema() -> JsonSchema:
             },
             "run": {**_schema_of(shape.run()), "description": "Of the whole process."},
             "spark": _schema_of_map("Spark's settings, with or without `spark.` before them."),
-            "properties": _schema_of_map("Any key of a property file, as it stands there."),
+            "properties": _schema_of_map("Any key of a property file, unchanged."),
         },
         "required": ["clusters"],
         "additionalProperties": False,

@@ -182,7 +182,7 @@ def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterato
 
 
 def _rights(source: Cluster, wishes: Wishes) -> Iterator[Check]:
-    """To fence takes ALTER: without it nobody could lift a fence, either."""
+    """A fence needs ALTER, to set it and to lift it."""
     if not wishes.fence:
         return
     ours = cluster_rights(source)

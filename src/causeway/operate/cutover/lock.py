@@ -159,7 +159,7 @@ class CutoverLock:
         return there.who != self._who or processes.may_live_here(there.run)
 
     def refuse_others(self, standing: LinkDirectives) -> None:
-        """Raises ConflictError where it is not ours by what stands."""
+        """Raises ConflictError if the directives do not name us as the owner."""
         there = standing.get(CutoverDirective)
         if there is None or there.run != self._run:
             whose = (

@@ -320,7 +320,7 @@ def _promote(look: Look) -> StepFinding:
     if late:
         many = sum(more for _, more in late)
         lines = shortened(f"{at}: {count(more, 'offset')}" for at, more in late)
-        text = f"{count(many, 'offset')} written to the source after the cut: nobody copies them"
+        text = f"{count(many, 'offset')} written to the source after the cut: no mirror copies them"
         return StepFinding(text, Act.STOP, (*lines, *producer_lines(look.late, look.at_ms)))
     first = min(look.ended.values(), key=lambda each: each.at)
     return StepFinding(f"{count(len(look.topics), 'topic')} {first.how} {first.by}")

@@ -56,7 +56,7 @@ def cutover(
     on_look: OnLook = lambda _checklist, _look: None,
 ) -> CutoverResult:
     """Goes on with the cutover of `topics` (names on the source; all of the link without) where the
-    clusters say that it stands; without `act` only shows that. `on_look` hears of each look.
+    clusters show that it is done; without `act` only shows that. `on_look` hears of each look.
 
     Waits up to `wait_s` for what takes its time, or a person. Raises ConfigError for names that are
     unknown, with those like them, and wishes that cannot be; ConflictError if another command cuts
@@ -282,7 +282,8 @@ class CutoverRun:
         observer.groups_changed()
 
     def _promote_one(self, topic: str | None, fenced: Collection[str]) -> None:
-        """While the lock is ours and these are `fenced`, by what stands when its end is written."""
+        """Promotes while the lock is ours and these topics are `fenced`, by the directives at the
+        time when the end is written."""
 
         def guard(standing: LinkDirectives) -> None:
             self._lock.refuse_others(standing)
@@ -299,7 +300,7 @@ class CutoverRun:
         )
 
     def _refuse_new(self, look: Look) -> None:
-        """The end of a link is that of all its topics, and these nobody has kept from growing."""
+        """The end of a link ends all of its topics, and no fence kept the others from growing."""
         observer = self._observer
         planned = checking.chosen(observer.link, observer.source, observer.target)
         if new := sorted(_mirrors(observer.link, planned).keys() - look.topics.keys()):
@@ -336,7 +337,7 @@ class CutoverRun:
             self._lift_all(records)
 
     def _verify(self, checklist: Checklist, look: Look) -> None:
-        """What is mirrored by now and was not compared before; no longer than the fence stands."""
+        """What is mirrored by now and was not compared before; no longer than the fence holds."""
         going = [fence for topic, fence in look.fences.items() if topic not in look.ended]
         until = min((fence.record.until for fence in going), default=None)
 

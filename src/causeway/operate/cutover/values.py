@@ -229,7 +229,7 @@ class StepFinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverStep:
-    """`lines`: what stands below it. `left_s`: how long it takes, where that is known."""
+    """`lines`: the text below the step. `left_s`: the expected time, if known."""
 
     name: str
     state: StepState
@@ -260,7 +260,7 @@ class CutoverEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverResult:
-    """`pause_ms`: how long nobody could write, from the fence, or the last record seen, to the
+    """`pause_ms`: how long no producer could write, from the fence, or the last record seen, to the
     promotion; None if that is not known. `through`: the producers that wrote through the fence."""
 
     link: LinkSettings

@@ -105,8 +105,8 @@ def resume(
     who: str | None = None,
     wait_s: float | None = WAIT_S,
 ) -> tuple[DirectiveOutcome, ...]:
-    """Takes a pause back; of a part of what is paused, for that part. What somebody has paused of
-    its parts goes on (`beside`). Otherwise as `pause`."""
+    """Takes a pause back, also for a part of the paused scope. Pauses of smaller scopes go on
+    (`beside`). Otherwise like `pause`."""
     wish = wish_of(PauseDirective, reason, who, paused=False)
     # What was paused ahead of its coming can be resumed likewise.
     return _ask("resume", settings, wish, Wanted(link, topic, partition, ahead=False), wait_s)
@@ -161,7 +161,7 @@ def step_down(
     wait_s: float | None = WAIT_S,
 ) -> tuple[DirectiveOutcome, ...]:
     """Has the driver that leads a link hand it over to one that waits for it; where none does, it
-    leads again itself. Raises NobodyLeadsError where nobody leads; otherwise as `pause`."""
+    leads again itself. Raises NobodyLeadsError if no driver leads; otherwise like `pause`."""
     wish = wish_of(StepDownDirective, reason, who)
     return _ask("step-down", settings, wish, Wanted(link, None, None, False), wait_s)
 
@@ -339,7 +339,7 @@ class DirectiveRequest:
                 return False
 
     def _await_lead(self, before: LeaseRecord | None, deadline: float) -> tuple[bool, int | None]:
-        """Whether the lead was handed over in time, and how long nobody had it (ms)."""
+        """Whether the lead was handed over in time, and how long no driver had it (ms)."""
         assert before is not None
         known = len(self._contents.leases)
         let_go: LeaseRecord | None = None

@@ -140,7 +140,7 @@ def _having(
         raise ConfigError(action, what, f"it has {max(counts)} partitions, numbered from 0")
     known_names = {name for _, known in found for name in known.counts}
     if trouble is not None and not get_close_matches(wanted.topic, known_names):
-        raise trouble  # nobody knows whether there is such a topic
+        raise trouble  # it is unknown whether the topic exists
     more = "topics are named as on the source"
     if action in _AHEAD:
         more += "; --ahead if it is yet to come"

@@ -53,7 +53,7 @@ from causeway.status import driver_of
 
 _POLL_S = 0.1
 _STILL_S = 0.5
-_LEASES: Final = 3  # so many of them are waited for one that nobody renews
+_LEASES: Final = 3  # the number of leases to wait for a lease that is not renewed
 _RENEW_S = 8.0  # between two renewals of a promotion
 Say = Callable[[str], None]
 Guard = Callable[[LinkDirectives], None]
@@ -209,7 +209,7 @@ class Ending:
         self.standing = log.directives
         return written
 
-    # -- until nobody writes ----------------------------------------------------------------------
+    # -- until no lane writes ----------------------------------------------------------------------
 
     def read_on(self) -> None:
         if not self.contents.end and not self._progress.exists():
@@ -218,7 +218,7 @@ class Ending:
 
     def _await_word(self, written: WrittenDirectives, wait_s: float) -> bool:
         """Whether the leading driver says in time that it has acted. Where none leads, what the
-        last one has said counts: the next leader reads of it first."""
+        last lease counts: the next leader reads it first."""
         deadline = time.monotonic() + wait_s
         while True:
             told = self.contents.directives
@@ -240,7 +240,7 @@ class Ending:
         that there are directives, in the topic with that id: one that may not read them must not
         mirror."""
         if not self._progress.exists():
-            return  # nobody has led, nor mirrored
+            return  # no driver has led, so nothing was mirrored
         newest = self.contents.leases[-1] if self.contents.leases else None
         in_order = newest is not None and newest.released
         leadership = Leadership(
@@ -291,7 +291,7 @@ class Ending:
             raise NobodyLeadsError(
                 "end the mirror of",
                 f"{self.scope} of {self.link.name}",
-                f"lanes of a driver that nobody can reach still write to {moving[0]}",
+                f"lanes of an unreachable driver still write to {moving[0]}",
                 remedy="stop that driver and its lanes, and call this again: it goes on",
             )
 

@@ -109,7 +109,7 @@ class LinkFailback:
                 "fail back",
                 f"{self._scope} of {self._link.name}",
                 f"the whole link was {wider.how} {wider.by}",
-                remedy="the same without --topic: a part of it cannot go on alone",
+                remedy="leave out --topic: a part of the link cannot go on alone",
             )
         if end is None:
             return self._found(FailbackStep.GOES_ON, changed=False)
@@ -338,7 +338,7 @@ class LinkFailback:
         """Has `link` begin there, as `end` the other way says so."""
         wish = BeginDirective(who=self.who, why=self.why, at=end.at, scope=self._scope)
         reverse_link.begin(self._connect(link.target_admin), link, wish, starts, looked, ids)
-        if link.way_back:  # for this very call; a driver hears of it by itself
+        if link.way_back:  # for this call; a driver learns it from the directives
             link.chosen.names |= {at.topic for at in starts}
 
     def _lift_fences(self) -> tuple[str, ...]:

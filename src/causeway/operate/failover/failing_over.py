@@ -185,7 +185,7 @@ class LinkFailover:
 
     @property
     def has_begun(self) -> bool:
-        """Whether any of it has been mirrored."""
+        """Whether any record of the topic was mirrored."""
         return bool(self._ending.progress())
 
     def look(self) -> FailedOver:

@@ -48,7 +48,7 @@ class GroupPlace:
     """Where a group goes on, in a partition of the target: at `offset`, by its newest checkpoint,
     or at `there`, what it has committed on the target, if that lies further on. `behind`: records
     from there to the end, which it reads, some of them maybe again. `reason`: why it gets no
-    commit, None where it does, or stands there already."""
+    commit, None if it does, or has it already."""
 
     group: str
     partition: TopicPartition
@@ -157,7 +157,7 @@ def remembered(
         try:
             one = Checkpoint.decode(key, value)
         except CausewayError:
-            continue  # what nobody can read binds nobody
+            continue  # an unreadable checkpoint decides nothing
         if one.partition in mirrors and (only is None or one.group in only):
             stand = TranslatedOffset(one.upstream, one.downstream, one.metadata)
             stands.setdefault(one.group, {})[one.partition] = stand

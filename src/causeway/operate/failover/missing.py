@@ -2,7 +2,7 @@
 
 partition   has begun                         has not
 source ends: it has said so just now          all that it holds
-             its driver saw it, a while ago   nobody knows: never taken for nothing
+             its driver saw it, a while ago   unknown: never counted as nothing
 
 The age of the first missing record goes by its timestamp. The source gives it now, or the driver
 has noted it. If nothing was missing when the driver last saw the source, all missing records came
@@ -30,7 +30,7 @@ class TopicLoss:
     """Of one topic. `unbegun`: how many of its `partitions` have no mirror yet. `newest_ms`: the
     timestamp of the newest record that is surely mirrored (ms since 1970, -1 unknown), of the
     partition that is furthest behind, where any lags; `missing`: records of the source that are
-    not, None where nobody knows; `exact`: the source itself has said so, now. Else its driver has,
+    not, None if unknown; `exact`: the source itself says so, now. Otherwise its driver said so,
     when it last saw it: what the source took in after that is missing too. `first_ms`: no record
     that is missing is older (ms since 1970, -1 unknown); None if nothing is missing."""
 
@@ -46,7 +46,7 @@ class TopicLoss:
 
 class Unbegun(NamedTuple):
     """A partition without a mirror. `target`: the topic that it would go to; `records`: what it
-    holds, None where nobody knows."""
+    holds, None if unknown."""
 
     target: str
     records: int | None

@@ -60,8 +60,7 @@ def check_places(link: LinkSettings, cuts: Mapping[str, Cut]) -> None:
             raise ConfigError(
                 "fail back",
                 f"{name} of {link.name}",
-                f"a transform led records of it to {min(led)}, and no link can bring these back to "
-                "where they were",
+                f"a transform routed its records to {min(led)}, and no link can bring these back",
                 remedy="mirror what you want back by a link of its own, with --from; the other "
                 "topics go back one by one, with --topic, where only topics have ended",
             )
@@ -112,8 +111,8 @@ def check_whole(
         raise ConfigError(
             "fail back",
             f"{scope} of {link.name}",
-            f"the way back, {reverse.name}, was {end.how} as a whole {end.by}, and no topic of it "
-            "goes on alone",
+            f"the reverse link {reverse.name} was {end.how} as a whole {end.by}, and none of its "
+            "topics goes on alone",
             remedy=f"end all of {link.name}, by `causeway promote` or `failover` without --topic, "
             "and fail back that",
         )

@@ -44,7 +44,7 @@ class Unmirrored:
     false: some of them may be on the target all the same, as nothing tells where the mirror
     ended. `ours`: stretches in between, each from an offset to before another, that a mirror
     wrote: none of these. `deleted`: so many offsets before `first` were not mirrored either, and by
-    now the old source has deleted them, as its retention says: nobody can save those."""
+    now the old source has deleted them, by its retention: these are lost."""
 
     at: TopicPartition
     first: int
@@ -165,7 +165,7 @@ def refuse_open(at: TopicPartition, stable: int, end: int) -> None:
         raise PartitionsFailedError(
             "fail back",
             str(at),
-            f"a transaction is open there from offset {stable} on, so nobody can tell yet what of "
+            f"a transaction is open there from offset {stable} on, so it is unknown yet which of "
             f"it and behind it counts, up to {end}",
             remedy="try again once it has ended: by itself after its producer's "
             "transaction.timeout.ms, or by `kafka-transactions.sh abort`",

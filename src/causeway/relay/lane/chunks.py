@@ -62,7 +62,7 @@ class WorkResult(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """Records of one partition for the stage. `take` gets its pieces in order; None where nobody
+    """Records of one partition for the stage. `take` gets its pieces in order; None if nothing
     wants them any more. `owner`: see ChunkQueue.cancel."""
 
     owner: Hashable
@@ -159,7 +159,7 @@ class ChunkQueue:
         self._size += work.size
 
     def cancel(self, owner: object) -> None:
-        """Forget the works of `owner`; what of them is under way comes for nobody."""
+        """Forgets the works of `owner`; results that are under way are dropped."""
         for work in (*self._waiting, *self._under_way.values()):
             if work is not None and work.owner is owner:
                 work.take = None
@@ -221,8 +221,8 @@ class ChunkQueue:
         return Chunk(self._number, work.topic, work.partition, work.next, work.batches)
 
     def answered(self, outcome: ChunkOutcome) -> None:
-        """Whoever submitted the works hears of them in their order, however answers come. Raises
-        ValueError for an answer to what is not under way."""
+        """Gives results to the owners of the works in order, in whichever order they arrive.
+        Raises ValueError for the result of a chunk that is not under way."""
         if outcome.number not in self._under_way or outcome.number in self._early:
             raise ValueError(f"chunk {outcome.number} was answered, which is not under way")
         self._early[outcome.number] = outcome
@@ -295,12 +295,12 @@ class ChunkQueue:
         other._accused, other._size = None, 0
 
     def proven(self) -> None:
-        """Whoever treats them has shown that it works."""
+        """The stage has shown that it works."""
         self._works = True
 
     def elsewhere(self, *, works: bool) -> None:
-        """Others treat them from now on, also what is under way: nobody is to blame. `works`: these
-        have shown that they do."""
+        """Another stage treats the chunks from now on, also those under way; none is blamed.
+        `works`: they were treated without a crash."""
         self._waiting.extendleft(reversed(self._take_back()))
         self._works = works
 
@@ -316,7 +316,7 @@ class ChunkQueue:
         return [work for work in works if work.take is not None]
 
     def judged(self, *, threw: bool) -> None:
-        """The stage that died last threw; else nobody knows, or it died of something else."""
+        """Whether the stage that died last raised an error; otherwise the cause is unknown."""
         work, self._accused = self._accused, None
         if work is not None and work.take is not None:
             self._waiting.remove(work)

@@ -52,7 +52,7 @@ class DirectClient(Protocol):
     def answered(self, outcome: ChunkOutcome) -> None: ...
 
     def unanswered(self) -> None:
-        """What was sent is to be sent again: nobody answers it any more."""
+        """The sent chunks must be sent again: their process has ended."""
 
     def to_spark(self) -> None:
         """Some chunk needs Spark; the client is to `leave`."""

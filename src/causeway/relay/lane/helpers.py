@@ -63,7 +63,7 @@ class Helpers:
         try:
             self._wake.send(b"\0")
         except OSError:
-            pass  # full: the loop is awake anyway; closed: nobody waits
+            pass  # full: the loop is awake anyway; closed: the loop has ended
 
     def finish(self) -> None:
         """Call what waits for finished work."""

@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Callable
 
-# Not the monotonic one: that stands still while the machine sleeps, and other machines' do not.
+# Not the monotonic clock: it stops while the machine sleeps, and clocks of other machines go on.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 MARGIN_S = 0.05  # a lease is taken to end so much sooner, for what setting the timer may take
@@ -103,7 +103,7 @@ class _AbsoluteTimer:
 
 
 class _IntervalTimer:
-    """setitimer(2), which every system has. It stands still while the machine sleeps."""
+    """setitimer(2), which every system has. It stops while the machine sleeps."""
 
     def arm(self, until: float) -> bool:
         """False where that moment has come already."""

@@ -16,7 +16,7 @@ from typing import Final
 from causeway.relay.lane.outlet import OutletState
 from causeway.wire import KEPT_BYTES, Buffers, SendQueue
 
-SPARSE: Final = 2  # an answer is copied out of where its views are less than this part of it
+SPARSE: Final = 2  # views are copied out of an answer if they are less than 1/SPARSE of its size
 PATIENCE_S: Final = 0.1  # so long a full buffer may get room by itself, while there is much to send
 LOOK_S = (0.01, 0.5)  # so often a full buffer is looked through in vain, at most and at least
 # Between these, this part of the time is spent on that, unless a quarter of what waited has gone.

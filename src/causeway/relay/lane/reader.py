@@ -2,7 +2,7 @@
 
 One request is outstanding at a time; while the broker prepares the next answer, the lane works on
 the last one. A broker has several (connections.py), each with flows of its own: what is fetched of
-a flow always follows what was taken of it before.
+a flow always follows the records that were taken before.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SourceConnection:
     """Not thread-safe; belongs to one lane's loop. `connection` is non-blocking.
 
     A request looks at the flows to which something happened since the last one, and at those that
-    were held back: with thousands that are idle, that is none.
+    were held back: if thousands are idle, there are none.
 
     `most_bytes`: of an answer; `round_trip_s`: to the broker and back, once.
     """

@@ -113,7 +113,7 @@ class RecoveryQueue:
         self._touched[flow] = None
 
     def pause(self, flow: Flow) -> None:
-        """Fetches and sends nothing more of it."""
+        """Stops fetching and sending for the flow."""
         self._connections.detach(flow)
         for outlet in flow.outlets:
             outlet.drop_pending()

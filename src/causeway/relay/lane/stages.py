@@ -41,7 +41,7 @@ class LaneStages:
         self._specs.update((spec.key, spec) for spec in specs)
 
     def get(self, key: str) -> Stage:
-        """Raises CausewayError where nobody has told of such a stage."""
+        """Raises CausewayError if the driver has not announced this stage."""
         if key not in self._stages:
             if key not in self._specs:
                 raise CausewayError("transform", key, "the driver has not told what it is")

@@ -66,7 +66,7 @@ class TargetKey(NamedTuple):
 
 
 class _ProduceRequest(NamedTuple):
-    """`size`: of its batches; `framed`: of all of it."""
+    """`size`: of its batches; `framed`: of the whole request."""
 
     correlation_id: int
     size: int

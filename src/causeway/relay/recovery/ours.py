@@ -139,7 +139,7 @@ def last_of_ours(assignment: Assignment, outlet: Outlet, end: int, target: Clust
         raise DivergedError(
             "resume",
             str(outlet.at),
-            f"somebody else wrote to it after offset {pair.target}",
+            f"another client wrote to it after offset {pair.target}",
             remedy="end the other writer and start with --adopt, or allow it with "
             "causeway.sole.writer=false",
         )
@@ -248,7 +248,7 @@ def last_alone(outlet: Outlet, end: int, target: Cluster) -> tuple[Before | None
     fields = HEADER.unpack_from(raw)
     if not _is_ours(fields, outlet):
         if fields[0] + fields[6] >= pair.target - pair.sequence:  # not before all of ours
-            raise not_as_sent(outlet, f"somebody else's batch lies at offset {fields[0]}")
+            raise not_as_sent(outlet, f"a foreign batch is at offset {fields[0]}")
         return None, max(0, pair.sequence - (pair.target - end))  # compaction removed the rest
     last = _before(raw)
     if _shift(fields) != (pair.target - pair.sequence) % SEQUENCE_SPACE:
@@ -393,6 +393,6 @@ def not_as_sent(outlet: Outlet, cause: str) -> DivergedError:
         "resume",
         str(outlet.at),
         f"what the target got since offset {outlet.pair.target} is not what was sent, in its order "
-        f"({cause}): it holds some twice, or lacks some, or holds somebody else's",
+        f"({cause}): it holds some records twice, or lacks some, or holds foreign ones",
         remedy="compare both topics, then start with --adopt or --from",
     )

@@ -149,7 +149,7 @@ def _settled_ends(
     all the time, followers are never quite at the end: then all that was there a look ago must be
     readable, and nothing of ours among what came since the look before that.
 
-    Where an append hangs with the leader's disk, the end stands still as well. But a leader names
+    If an append hangs with the leader's disk, the end does not move either. But a leader names
     the producers of a log only between two appends, so until then it leaves us without an answer.
     One that does not have that API is waited for instead, until it has read or lost all that was
     sent; see docs/decisions/0053-brokers.md for the bound.

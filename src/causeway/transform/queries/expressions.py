@@ -1,7 +1,7 @@
 """Expressions of Spark SQL that Causeway evaluates without Spark.
 
 Values are texts, numbers and booleans, with the three-valued logic of SQL: None is NULL. Each
-expression is a value that can be pickled and that holds no secret; `open` makes a function of it.
+expression is a value that can be pickled and that holds no secret; `open` turns it into a function.
 The function raises NeedsSparkError if only Spark knows the result. It evaluates all parts, also
 those that Spark would skip.
 """

@@ -68,7 +68,7 @@ def _check(rules: tuple[TransformRule, ...], transform: TransformSettings) -> No
                 whole.setdefault(path.part, rule)
             continue
         if path.part in whole and not isinstance(rule.kind, DropRecord):
-            cause = f"rule {whole[path.part].number} has changed all of it by then"
+            cause = f"rule {whole[path.part].number} has already changed the whole of it"
             raise unusable(transform, rule, cause, remedy="put rules on fields first")
         if _format(transform, path.part) not in _WITH_FIELDS:
             raise unusable(
