@@ -572,6 +572,6 @@ def test_a_foreign_record_stops_a_mirror_that_should_be_ours_alone(mirror: Mirro
     mirror.target.produce(mirror.name, [Outgoing(value=b"foreign", partition=0)])
     mirror.source.produce(mirror.topic, [Outgoing(value=b"b", partition=p) for p in (0, 1)])
 
-    assert "somebody else" in mirror.await_state(State.STOPPED)
+    assert "another client" in mirror.await_state(State.STOPPED)
     mirror.await_mirrored(partitions=[1])
     mirror.await_state(State.RUNNING, 1)

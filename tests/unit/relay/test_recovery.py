@@ -223,7 +223,7 @@ def test_more_records_than_the_source_has() -> None:
 def test_somebody_elses_record_where_we_should_be_alone() -> None:
     world = plain_world(9, 4)
     world.targets[0].append([Rec(offset=4)], producer_id=FOREIGN, epoch=0, sequence=0)
-    assert "somebody else wrote" in refused(world)
+    assert "another client wrote" in refused(world)
 
 
 def test_a_source_leader_that_is_out_of_date_is_no_truncated_source(

@@ -190,7 +190,7 @@ def test_what_somebody_else_wrote_after_a_loss_is_not_counted_as_ours() -> None:
     _others(world, 5)
     pairs = {0: Pair(source=100, target=100, sequence=100)}
 
-    assert "somebody else" in refused(world, pairs, unsettled=True)
+    assert "foreign" in refused(world, pairs, unsettled=True)
 
 
 @pytest.mark.parametrize("sent", [0, 4], ids=["all of ours", "the rest of ours was lost"])
