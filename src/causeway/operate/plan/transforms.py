@@ -17,7 +17,7 @@ Told = Callable[[str], None]
 class Checked:
     """`sql`: what Spark runs, None for a Python function; `replaces`: the parts of a record that it
     replaces; `without_spark`: whether workers treat plain records themselves, see
-    docs/decisions/0029 and 0030."""
+    docs/decisions/0058."""
 
     sql: str | None
     replaces: tuple[str, ...]
