@@ -26,3 +26,19 @@ def test_a_door_does_not_load_heavy_packages(door: str, absent: tuple[str, ...])
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert found.stdout.split() == []
+
+
+def test_what_a_worker_of_a_stage_needs_is_loaded_before_it_is_forked() -> None:
+    """Else each worker would import it anew, and share no memory for it."""
+    code = """
+import sys
+import causeway.transform.stage.preload
+before = set(sys.modules)
+import causeway.transform.stage.direct
+import causeway.transform.stage.outcome
+import causeway.transform.stage.workers
+print(*(set(sys.modules) - before))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert found.stdout.split() == []

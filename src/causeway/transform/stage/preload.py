@@ -9,3 +9,5 @@ import msgspec  # noqa: F401
 import pandas  # noqa: F401
 import pyarrow.pandas_compat  # noqa: F401
 import pyspark.worker  # noqa: F401
+
+import causeway.transform.stage.outcome  # noqa: F401  workers import it only when they need it
