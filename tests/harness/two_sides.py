@@ -28,7 +28,8 @@ Where = tuple[str, int]
 class Cluster:
     """`up`: it answers. `refuses`: values for which it answers MSG_SIZE_TOO_LARGE; `denies`: topics
     that may not be written to; `lacks`: topics that do not exist. `error_of`: what a question about
-    a topic's partitions is answered with."""
+    a topic's partitions is answered with. `early`: records that a client got before the answer to
+    the first one of their partition."""
 
     name: str
     partitions: int = 2
@@ -39,6 +40,7 @@ class Cluster:
     error_of: dict[str, int] = field(default_factory=dict)
     logs: dict[Where, list[Sent]] = field(default_factory=lambda: defaultdict(list))
     clients: list[FakeProducer] = field(default_factory=list)
+    early: list[Sent] = field(default_factory=list)
 
     def values(self) -> dict[Where, list[bytes]]:
         return {where: [sent[1] for sent in log] for where, log in self.logs.items()}
@@ -83,6 +85,7 @@ class FakeProducer:
         self._said = False
         self._first_error: KafkaError | None = None
         self._queue: deque[Sent] = deque()
+        self._begun: set[Where] = set()
         self._lock = threading.RLock()
         of.clients.append(self)
 
@@ -97,6 +100,9 @@ class FakeProducer:
                 raise KafkaException(self.broken)
             if len(self._queue) >= self.most:
                 raise BufferError("Local: Queue full")
+            where = (sent[0], sent[3])
+            if where not in self._begun and any((s[0], s[3]) == where for s in self._queue):
+                self.cluster.early.append(sent)
             self._queue.append(sent)
         self._interrupted("produce")
 
@@ -156,6 +162,7 @@ class FakeProducer:
             self._queue.clear()
 
     def append(self, sent: Sent) -> None:
+        self._begun.add((sent[0], sent[3]))
         self._log(sent).append(sent)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:

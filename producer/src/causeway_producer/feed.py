@@ -145,6 +145,7 @@ class Feed:
         copies: list[tuple[Copy, int]] = []
         lasts: dict[Copy, tuple[int, list[int]]] = {}
         identity, answered = hub.spool.identity, client.answered
+        now = time.monotonic()
         for record, headers in zip(chunk.records, chunk.headers(identity), strict=True):
             position, number, timestamp, key, value, _ = record
             partition = hub.partitions[number]
@@ -156,7 +157,7 @@ class Feed:
             if some_wait and self._topics.waits(partition):
                 self._skip(position)
                 continue
-            alone = each or not copy.known_until
+            alone = each or 0 <= copy.known_until <= now
             callback = partial(answered, copy, (position,)) if alone else None
             calls.append(
                 (
@@ -206,16 +207,16 @@ class Feed:
         if not self._calls:
             return 0
         if not (self._suspects or self.alone):
-            return self._known_calls()
+            return self._known_calls(client)
         position = self._copies[0][1]
         if position != self.alone:
             if len(client) and (self.alone or position in self._suspects):
                 return 0
             self._suspects.discard(self.alone)  # the side has it
             self.alone = position if position in self._suspects else 0
-        return 1
+        return min(1, self._known_calls(client))
 
-    def _known_calls(self) -> int:
+    def _known_calls(self, client: SideClient) -> int:
         """A broker that does not know a producer takes any first sequence from it: if a later batch
         arrives before the first, the first cannot follow. So the first record of a copy waits
         for its answer alone, and the records of old chunks wait for those of the chunk before."""
@@ -225,7 +226,8 @@ class Feed:
             if copy.known_until > now:
                 continue
             if copy not in begun:
-                if copy.given > copy.there:
+                # The last records given may share the answer to a record that is not given yet.
+                if copy.given > copy.there and len(client):
                     return count
                 begun.add(copy)
             elif copy.known_until != OLD_RECORDS:

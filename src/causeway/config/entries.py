@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from causeway.config.keys import Keys
 from causeway.config.transform_keys import is_transform_key, key_in_transform
+from causeway.config.values import Secret
 from causeway.errors import ConfigError
 
 _SECRET_KEY = re.compile(
@@ -116,6 +117,6 @@ def read(model: type[_Model], entries: Entries, problems: Problems) -> _Model:
         except ValueError as error:
             problems.add(f"{entry.place} must be {error}, not {entry.shown}")
         else:
-            if value != "" or key.default is not None:
+            if value not in ("", Secret("")) or key.default is not None:
                 values[field_name] = value
     return model(**values)

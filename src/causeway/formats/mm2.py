@@ -262,6 +262,7 @@ def _link(
     ]
     _check_classes(own, problems)
     policy = replication_policy(own, keys, here, there, problems)
+    fetch = read(FetchSettings, reader, problems)
     control = with_offsets(
         _control(own, problems), entries, _flow_keys(entries, source, target), source, target
     )
@@ -296,7 +297,7 @@ def _link(
         source_admin=_bounded(known[2], keys.admin_timeout_ms),
         target_admin=_bounded(known[3], keys.admin_timeout_ms),
         policy=policy,
-        fetch=read(FetchSettings, reader, problems),
+        fetch=fetch,
         # If names do not show their source, others may write to the same topics.
         sole_writer=policy.tells_source(here) if keys.sole_writer is None else keys.sole_writer,
         records_paused=paused,
@@ -360,7 +361,7 @@ def _check_classes(own: Entries, problems: Problems) -> None:
             problems.add(f"{own[name].place}: {own[name].shown} cannot be loaded, only {only}")
     if "transforms" in own and own["transforms"].value.strip():
         # Ignoring them could let data out that they should mask.
-        problems.add(f"{own['transforms'].place}: Connect's read_transforms cannot run here")
+        problems.add(f"{own['transforms'].place}: Connect's transforms cannot run here")
 
 
 def _old_names(entries: Entries) -> list[str]:

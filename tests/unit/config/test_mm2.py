@@ -250,7 +250,7 @@ def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
         (PLAIN + "causeway.lease.seconds=soon", "must be a number of seconds"),
         (PLAIN + "topic.filter.class=com.x.F", r"'com\.x\.F' cannot be loaded"),
         (PLAIN + "group.filter.class=com.x.G", "cannot be loaded, only DefaultGroupFilter"),
-        (PLAIN + "A->B.transforms=mask", "transforms cannot run here"),
+        (PLAIN + "A->B.transforms=mask", "Connect's transforms cannot run here"),
         (PLAIN + "replication.policy.class=com.x.P", r"line 6: .*com\.x\.P.*there are"),
         (PLAIN + "replication.policy.separator=:", "replication.policy.separator"),
         (PLAIN + "source.cluster.alias=", r"source.cluster.alias \(line 6\) must be an alias"),
@@ -297,11 +297,23 @@ def test_a_circle_over_three_clusters_is_refused(tmp_path: Path) -> None:
 
 def test_all_problems_are_reported_together(tmp_path: Path) -> None:
     text = PLAIN + "A->B.topics=*\nreplication.factor=0\nA->X.y=1\ncauseway.lanes=0\n"
+    text += "A.consumer.isolation.level=x\nB.bootstrap.servers=b\n"
     with pytest.raises(ConfigError) as raised:
         load(tmp_path, text)
     first, *lines = str(raised.value).split("\n")
-    assert "4 problems" in first
-    assert len(lines) == 4
+    assert "6 problems" in first
+    assert len(lines) == 6
+
+
+def test_an_empty_secret_is_as_if_the_key_were_missing(tmp_path: Path) -> None:
+    text = PLAIN + "causeway.webhook.url=https://h/x\ncauseway.webhook.secret=\n"
+    text += "A.causeway.registry.url=http://a:1\nA.causeway.registry.password=\n"
+    text += "B.causeway.registry.url=http://b:1\nA->B.causeway.schemas=copy\n"
+    settings = load(tmp_path, text)
+    assert settings.run.webhook is not None
+    assert settings.run.webhook.secret is None
+    assert settings.links[0].schemas is not None
+    assert settings.links[0].schemas.source.password is None
 
 
 def test_a_flow_that_is_off_may_be_wrong(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import enum
 import os
 import shutil
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -518,3 +519,59 @@ def test_a_process_that_is_forked_off_leaves_the_spool_alone(
     producer.produce("orders", b"")
     settled(producer)
     assert len(two_sides.west.ids()) == 2
+
+
+def expire(producer: DualProducer) -> None:
+    """Half a day has passed: brokers may have forgotten the clients."""
+    for partition in producer._hub.partitions.values():
+        for each in partition.copies:
+            each.known_until = min(each.known_until, time.monotonic())
+
+
+def test_records_after_half_a_day_without_any_reach_both_sides(
+    two_sides: TwoSides, opened: Open
+) -> None:
+    producer = opened()
+    heard: list[tuple[int, Any]] = []
+    for number in range(4):
+        told(producer, number, heard)
+    settled(producer)
+    expire(producer)
+    for number in range(4, 40):
+        told(producer, number, heard)
+    settled(producer)
+    assert len(heard) == sum(map(len, alike(two_sides).values())) == 40
+
+
+def test_a_side_that_was_down_for_half_a_day_gets_more_than_its_client_holds(
+    two_sides: TwoSides, opened: Open
+) -> None:
+    """The client's queue ends within a chunk, so the records before the end have no answer yet."""
+    two_sides.most = 100
+    producer = opened(policy="primary")
+    old_ms = int((time.time() - 13 * 3600) * 1000)
+    for number in range(320):
+        producer.produce("orders", b"%d" % number, partition=number % 2, timestamp=old_ms)
+        if number == 3:
+            settled(producer)
+            two_sides.west.up = False
+        if number % 30 == 3:
+            until(producer, lambda: not len(producer))
+    expire(producer)
+    two_sides.west.up = True
+    settled(producer)
+    assert sum(map(len, alike(two_sides).values())) == 320
+
+
+def test_a_new_client_sends_the_first_record_of_a_partition_alone_although_one_was_refused(
+    two_sides: TwoSides, opened: Open
+) -> None:
+    two_sides.west.refuses = frozenset({b"30"})
+    producer = opened()
+    heard: list[tuple[int, Any]] = []
+    for number in range(60):
+        told(producer, number, heard)
+    settled(producer)
+    assert dict(heard)[30] is not None
+    assert len(two_sides.west.clients) > 1
+    assert not two_sides.west.early
