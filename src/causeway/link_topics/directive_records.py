@@ -14,6 +14,7 @@ have their default.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,6 +33,14 @@ from causeway.link_topics.directives import (
 )
 
 VERSION = 1
+# Fields that every version wrote: a record without one of them is not ours.
+_ALWAYS: Mapping[DirectiveKind, tuple[str, ...]] = {
+    DirectiveKind.PAUSE: ("paused",),
+    DirectiveKind.FENCE: ("acls",),
+    DirectiveKind.CUTOVER: ("run",),
+    DirectiveKind.END: ("how", "done", "cut"),
+    DirectiveKind.BEGIN: ("starts",),
+}
 
 
 def encode_directive(change: DirectiveChange) -> tuple[bytes, bytes | None]:
@@ -69,7 +78,9 @@ def decode_directive(key: bytes | None, value: bytes | None) -> DirectiveChange:
         fields = msgspec.json.decode(value)
         if fields["v"] != VERSION:
             raise ValueError(f"version {fields['v']!r}")  # noqa: TRY301
+        _require(fields, "why", *_ALWAYS.get(kind, ()))
         if kind is DirectiveKind.END and fields["cut"] is not None:
+            _require(fields["cut"], "source_id", "target_id")
             for point in fields["cut"]["points"]:
                 point["targets"] = [(at, offset) for *at, offset in point["targets"]]
         directive = msgspec.convert(fields | {"scope": scope}, CLASSES[kind], str_keys=True)
@@ -87,6 +98,12 @@ def decode_directive(key: bytes | None, value: bytes | None) -> DirectiveChange:
             "read directives", cause=f"a record that this Causeway did not write ({error!r})"
         ) from error
     return directive.key, directive
+
+
+def _require(fields: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if name not in fields:
+            raise ValueError(f"it lacks {name}")
 
 
 def _cut_fields(cut: Cut) -> dict[str, Any]:

@@ -117,7 +117,9 @@ def _entry(kind: str, name: dict[str, Any], fields: dict[str, Any]) -> Entry:
         fields["counts"] = {each: fields[each] for each in _COUNTS if each in fields}
     elif entry is PartitionProgress:
         for outlet in fields["outlets"]:
-            outlet["pair"] = outlet["source"], outlet["target"], outlet["sequence"]
+            pair = outlet["source"], outlet["target"], outlet["sequence"]
+            # Every version wrote `exclusive`; its default would mean that no one else has written.
+            outlet |= {"pair": pair, "exclusive": outlet["exclusive"]}
     converted: Entry = msgspec.convert(fields, entry)
     return converted
 

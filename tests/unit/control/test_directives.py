@@ -189,6 +189,22 @@ def test_what_is_written_is_read(
         (b'{"do":"throttle"}', b'{"v":1,"who":"a","why":null,"at":1,"bytes_per_s":"fast"}'),
         (b'{"do":"restart"}', b'{"v":1,"who":"a","why":null,"at":99999999999999999999}'),
         (b'{"do":"restart"}', b'{"v":1,"who":"a","why":null,"at":1e999}'),
+        # Each lacks a field that every version wrote.
+        (b'{"do":"restart"}', b'{"v":1,"who":"a","at":1}'),
+        (b'{"do":"pause"}', b'{"v":1,"who":"a","why":null,"at":1}'),
+        (b'{"do":"throttle"}', b'{"v":1,"who":"a","why":null,"at":1}'),
+        (b'{"do":"fence","topic":"x"}', b'{"v":1,"who":"a","why":null,"at":1,"until":2}'),
+        (b'{"do":"cutover"}', b'{"v":1,"who":"a","why":null,"at":1,"until":2}'),
+        (b'{"do":"begin","topic":"x"}', b'{"v":1,"who":"a","why":null,"at":1}'),
+        (b'{"do":"origin"}', b'{"v":1,"who":"a","why":null,"at":1}'),
+        (b'{"do":"end"}', b'{"v":1,"who":"a","why":null,"at":1,"done":true,"cut":null}'),
+        (b'{"do":"end"}', b'{"v":1,"who":"a","why":null,"at":1,"how":"promoted","cut":null}'),
+        (b'{"do":"end"}', b'{"v":1,"who":"a","why":null,"at":1,"how":"promoted","done":true}'),
+        (
+            b'{"do":"end","topic":"x"}',
+            b'{"v":1,"who":"a","why":null,"at":1,"how":"promoted","done":true,'
+            b'"cut":{"target":"x","points":[]}}',
+        ),
     ],
 )
 def test_what_this_version_did_not_write_is_refused(key: bytes | None, value: bytes | None) -> None:

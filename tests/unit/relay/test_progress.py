@@ -157,6 +157,16 @@ def test_strangers_are_refused() -> None:
         decode_entry(b'{"lease":"A->B"}', b'{"v":2}')
 
 
+def test_an_outlet_without_a_word_on_foreign_writers_is_refused() -> None:
+    """Every version wrote it. Recovery would take the partition for its own."""
+    key, value = encode_entry(standing(3), 1234)
+    assert value is not None
+    fields = json.loads(value)
+    del fields["outlets"][0]["exclusive"]
+    with pytest.raises(ProtocolError, match="exclusive"):
+        decode_entry(key, json.dumps(fields).encode())
+
+
 @dataclass
 class Fetched:
     records: bytes
