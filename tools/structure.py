@@ -48,6 +48,12 @@ DOORS: tuple[str, ...] = (
     "causeway.operate.cutover",
     "causeway.operate.directives",
     "causeway.operate.failover",
+    "causeway.operate.archive",
+    "causeway.operate.explain",
+    "causeway.operate.listing",
+    "causeway.operate.plan",
+    "causeway.operate.try_transform",
+    "causeway.operate.verify",
     "causeway.translation",
 )
 """Packages whose doors hold."""

@@ -12,8 +12,17 @@ import pytest
 
 from causeway.errors import DivergedError, PartitionsFailedError, PrerequisiteError
 from causeway.formats import load_mm2
-from causeway.operate.archive import archive, restore
-from causeway.operate.archive.store import Manifest, Store
+from causeway.operate.archive import (
+    Archived,
+    Manifest,
+    Restored,
+    Store,
+    archive,
+    archiving,
+    restore,
+    restoring,
+)
+from causeway.operate.archive.restoring import RestoreChunk, _Restore
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.spark_session import spark_session
 
@@ -45,8 +54,8 @@ class Archive:
         )
         self.said: list[str] = []
 
-    def archive(self, **options: Any) -> archive.Archived:
-        return archive.archive(
+    def archive(self, **options: Any) -> Archived:
+        return archive(
             load_mm2(self.file),
             self.file,
             str(self.path),
@@ -54,8 +63,8 @@ class Archive:
             say=self.said.append,
         )
 
-    def restore(self, **options: Any) -> list[restore.Restored]:
-        return restore.restore(
+    def restore(self, **options: Any) -> list[Restored]:
+        return restore(
             load_mm2(self.file),
             self.file,
             str(self.path),
@@ -77,7 +86,7 @@ def archived(
     def session(_: object) -> Iterator[Any]:
         yield shared_spark
 
-    for module in (archive, restore):
+    for module in (archiving, restoring):
         monkeypatch.setattr(module, "spark_session", session)
     return Archive(source, target, tmp_path, f"{prefix}.*".replace(".*", "[a-z]+"))
 
@@ -260,36 +269,34 @@ def test_a_restore_that_is_ended_at_any_moment_goes_on(
     source.create_topic(behind, 1)
     source.produce(behind, [b"one"])
     archived.archive()
-    monkeypatch.setattr(restore, "CHUNK_OFFSETS", 90)
-    monkeypatch.setattr(restore, "_LEAST_OFFSETS", 1)
-    write = restore._Work._write
+    monkeypatch.setattr(restoring, "CHUNK_OFFSETS", 90)
+    monkeypatch.setattr(restoring, "_LEAST_OFFSETS", 1)
+    write = _Restore._write
 
-    def ended_in_second(
-        self: restore._Work, name: str, chunk: restore.Chunk, foreign: bool
-    ) -> None:
+    def ended_in_second(self: _Restore, name: str, chunk: RestoreChunk, foreign: bool) -> None:
         if chunk.number == 1:
             raise KeyboardInterrupt
         write(self, name, chunk, foreign)
 
     with monkeypatch.context() as patch:
-        patch.setattr(restore._Work, "_write", ended_in_second)
+        patch.setattr(_Restore, "_write", ended_in_second)
         with pytest.raises(KeyboardInterrupt):
             archived.restore()
     assert sum(map(len, contents(target, topic).values())) == 90
     with monkeypatch.context() as patch:
-        patch.setattr(restore._Work, "_compare", lambda *_: 1 / 0)
+        patch.setattr(_Restore, "_compare", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             archived.restore()
     assert target.topic_config(topic)["retention.bytes"] == "-1"
-    compare = restore._Work._compare
+    compare = _Restore._compare
 
-    def differs_in_first(self: restore._Work, name: str, records: int) -> None:
+    def differs_in_first(self: _Restore, name: str, records: int) -> None:
         if name == topic:
             raise DivergedError("restore", f"{name}-0", "records differ")
         compare(self, name, records)
 
     with monkeypatch.context() as patch:
-        patch.setattr(restore._Work, "_compare", differs_in_first)
+        patch.setattr(_Restore, "_compare", differs_in_first)
         with pytest.raises(PartitionsFailedError, match=r"records differ.*1 of 2 topics are on B"):
             archived.restore()
     assert contents(target, behind) == contents(source, behind)

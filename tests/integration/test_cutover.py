@@ -44,7 +44,7 @@ from causeway.operate.cutover import (
 )
 from causeway.operate.cutover import run as cutting
 from causeway.operate.failover.ending import wish
-from causeway.operate.listing.groups import groups
+from causeway.operate.listing import groups
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link, link_apart
 from tests.harness.kafka.security import Security

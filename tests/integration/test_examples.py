@@ -16,7 +16,7 @@ from causeway.dev import LocalCluster, start_all
 from causeway.filters import Verdict
 from causeway.formats import load
 from causeway.naming import HEARTBEATS
-from causeway.operate.plan.plan import plan
+from causeway.operate.plan import plan
 from examples import topics
 from examples.transforms import write as customers
 from tests.harness.kafka_tools import KafkaTools

@@ -13,8 +13,7 @@ import pytest
 from causeway.config import Secret, TransformSettings
 from causeway.errors import ConfigError
 from causeway.formats import load_mm2
-from causeway.operate.plan.transforms import prepared
-from causeway.operate.try_transform.local_spark import local_spark
+from causeway.operate.try_transform import local_spark, prepared
 
 pytestmark = pytest.mark.integration
 

@@ -17,10 +17,7 @@ from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate.plan.transforms import prepared
-from causeway.operate.try_transform.records import Read, Trials
-from causeway.operate.try_transform.result import Content, Decoded
-from causeway.operate.try_transform.result import Outcome as TrialOutcome
+from causeway.operate.try_transform import Content, Decoded, Read, TrialOutcome, Trials, prepared
 from causeway.records import PlainRecord
 from causeway.relay import new_secret
 from causeway.transform import ChunkOutcome

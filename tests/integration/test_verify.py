@@ -11,8 +11,7 @@ from causeway.cluster import Cluster
 from causeway.config import Settings
 from causeway.dev import LocalCluster
 from causeway.formats import load
-from causeway.operate.verify import Verdict, job, stretches, verify
-from causeway.operate.verify.outcome import Kind
+from causeway.operate.verify import Agreement, DifferenceKind, job, stretches, verify
 from tests.harness import flawed
 from tests.harness.command import causeway
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
@@ -86,17 +85,17 @@ def test_each_of_four_flaws_among_100_000_records_is_named(
     report = verify(with_flaws, topics=["flawed-orders"])
 
     first, second = report.partitions
-    assert (first.verdict, second.verdict) == (Verdict.DIFFERS, Verdict.DIFFERS)
+    assert (first.verdict, second.verdict) == (Agreement.DIFFERS, Agreement.DIFFERS)
     assert [(one.kind, one.source, one.target, one.records) for one in first.differences] == [
-        (Kind.CHANGED, FLIPPED, FLIPPED, 1),
-        (Kind.MISSING, MISSING, MISSING, 1),
-        (Kind.DOUBLED, DOUBLED, DOUBLED, 1),
+        (DifferenceKind.CHANGED, FLIPPED, FLIPPED, 1),
+        (DifferenceKind.MISSING, MISSING, MISSING, 1),
+        (DifferenceKind.DOUBLED, DOUBLED, DOUBLED, 1),
     ]
     assert first.differences[0].detail.startswith("1 of ")
     assert first.different == 3
     assert first.records == RECORDS - 2
     (swapped,) = second.differences
-    assert swapped.kind is Kind.SWAPPED
+    assert swapped.kind is DifferenceKind.SWAPPED
     assert swapped.source in (SWAPPED, SWAPPED - 1)
     assert swapped.other == (swapped.source + 1, swapped.target + 1)
     assert second.records == RECORDS - 2

@@ -14,8 +14,7 @@ from causeway.errors import ConfigError
 from causeway.formats import load
 from causeway.link_topics import Entry, OffsetMapRecord, PartitionProgress
 from causeway.model import State
-from causeway.operate.verify import PartitionReport, Verdict, verify
-from causeway.operate.verify.outcome import Kind
+from causeway.operate.verify import Agreement, DifferenceKind, PartitionReport, verify
 from tests.harness import flawed
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import mm2_file
@@ -113,9 +112,9 @@ def test_what_either_side_has_deleted_is_said_and_the_rest_compared(ground: Grou
         "the source has deleted offsets 0 to 299",
         "the target has deleted offsets 0 to 699",
     ]
-    assert found.verdict is Verdict.DIFFERS
+    assert found.verdict is Agreement.DIFFERS
     assert [(one.kind, one.source, one.target) for one in found.differences] == [
-        (Kind.CHANGED, 1_500, 1_500)
+        (DifferenceKind.CHANGED, 1_500, 1_500)
     ]
     assert found.records == RECORDS - 700 - 1
 
@@ -128,7 +127,9 @@ def test_without_a_map_of_offsets_records_are_counted_from_the_end(ground: Groun
     ground.source.delete_records("limits-no-map", 0, 500)
     ground.target.delete_records(mirror, 0, 100)
     found = ground.verify("limits-no-map")
-    assert [(one.kind, one.source) for one in found.differences] == [(Kind.CHANGED, 1_200)]
+    assert [(one.kind, one.source) for one in found.differences] == [
+        (DifferenceKind.CHANGED, 1_200)
+    ]
     assert found.records == RECORDS - 500 - 1
 
 
@@ -138,14 +139,14 @@ def test_a_compacted_topic_that_has_lost_records_is_not_said_to_differ_nor_to_ag
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
     ground.mirrored("limits-compacted", {(0, 700): flawed.drop}, config=compacted)
     found = ground.verify("limits-compacted")
-    assert found.verdict is Verdict.IN_PART
+    assert found.verdict is Agreement.IN_PART
     assert "compacted" in _said(found)[-1]
     ground.mirrored("limits-whole", config=compacted)
-    assert ground.verify("limits-whole").verdict is Verdict.AGREES
+    assert ground.verify("limits-whole").verdict is Agreement.AGREES
 
     ground.target.create_topic("limits.limits-compacted-there", config={**FOREVER, **compacted})
     ground.mirrored("limits-compacted-there", {(0, 700): flawed.drop})
-    assert ground.verify("limits-compacted-there").verdict is Verdict.IN_PART
+    assert ground.verify("limits-compacted-there").verdict is Agreement.IN_PART
 
 
 def test_what_an_open_transaction_holds_back_is_said(ground: Ground) -> None:
@@ -156,7 +157,7 @@ def test_what_an_open_transaction_holds_back_is_said(ground: Ground) -> None:
         writer.flush()
         found = ground.verify("limits-open")
         writer.abort()
-    assert (found.verdict, found.records) == (Verdict.IN_PART, RECORDS)
+    assert (found.verdict, found.records) == (Agreement.IN_PART, RECORDS)
     assert _said(found) == ["an open transaction holds source offsets 2000 to 2001 back"]
 
 
@@ -181,7 +182,7 @@ def test_what_is_transformed_or_may_repeat_or_was_never_mirrored_is_said(ground:
     ground.source.create_topic("limits-never")
     found = ground.verify("limits-never")
     assert (found.verdict, _said(found)) == (
-        Verdict.NOT_COMPARED,
+        Agreement.NOT_COMPARED,
         ["nothing of it is mirrored yet"],
     )
 
@@ -191,7 +192,7 @@ def test_what_is_transformed_or_may_repeat_or_was_never_mirrored_is_said(ground:
     )
     ground.source.produce("limits-paused", [b"more", b"and more"])
     found = ground.verify("limits-paused")
-    assert (found.verdict, found.records) == (Verdict.IN_PART, RECORDS)
+    assert (found.verdict, found.records) == (Agreement.IN_PART, RECORDS)
     assert _said(found) == [
         "source offsets 2000 to 2001 are not mirrored yet: it is paused, by anna"
     ]
@@ -201,11 +202,11 @@ def test_records_of_others_in_a_mirror_are_told(ground: Ground) -> None:
     """In one that is ours alone they are a difference: whoever reads it takes them for the
     source's."""
     mirror = ground.mirrored("limits-others")
-    assert ground.verify("limits-others").verdict is Verdict.AGREES
+    assert ground.verify("limits-others").verdict is Agreement.AGREES
     ground.target.produce(mirror, [b"mine", b"mine too"])
     found = ground.verify("limits-others")
     assert [(one.kind, one.target, one.records) for one in found.differences] == [
-        (Kind.UNKNOWN, RECORDS, 2)
+        (DifferenceKind.UNKNOWN, RECORDS, 2)
     ]
 
 
@@ -213,13 +214,13 @@ def test_records_of_others_where_nothing_is_mirrored_to_are_told(ground: Ground)
     mirror = "limits.limits-beyond"
     ground.target.create_topic(mirror, partitions=3, config=FOREVER)
     ground.mirrored("limits-beyond")
-    assert ground.verify("limits-beyond").verdict is Verdict.AGREES
+    assert ground.verify("limits-beyond").verdict is Agreement.AGREES
     ground.target.produce(mirror, [Outgoing(value=b"mine", partition=2)])
     own, other = verify(ground.settings, topics=["limits-beyond"]).partitions
-    assert (own.verdict, own.records) == (Verdict.AGREES, RECORDS)
-    assert (other.verdict, other.target_partition) == (Verdict.DIFFERS, 2)
+    assert (own.verdict, own.records) == (Agreement.AGREES, RECORDS)
+    assert (other.verdict, other.target_partition) == (Agreement.DIFFERS, 2)
     assert [(one.kind, one.target, one.records) for one in other.differences] == [
-        (Kind.UNKNOWN, 0, 1)
+        (DifferenceKind.UNKNOWN, 0, 1)
     ]
 
 
@@ -236,17 +237,17 @@ def test_records_of_others_in_a_shared_topic_are_left_out(ground: Ground) -> Non
 
     mirror = ground.mirrored("limits-shared", claimed=shared)
     ground.target.produce(mirror, [b"mine"])
-    assert ground.verify("limits-shared").verdict is Verdict.AGREES  # behind what was mirrored
+    assert ground.verify("limits-shared").verdict is Agreement.AGREES  # behind what was mirrored
 
 
 def test_what_another_tool_had_mirrored_before_agrees_where_it_is_the_same(ground: Ground) -> None:
     ground.mirrored("limits-adopted", begin=500, before=500)
     found = ground.verify("limits-adopted")
-    assert (found.verdict, found.records, _said(found)) == (Verdict.AGREES, RECORDS, [])
+    assert (found.verdict, found.records, _said(found)) == (Agreement.AGREES, RECORDS, [])
 
     ground.mirrored("limits-later", begin=500, before=300)
     found = ground.verify("limits-later")
-    assert (found.verdict, found.records) == (Verdict.IN_PART, RECORDS - 200)
+    assert (found.verdict, found.records) == (Agreement.IN_PART, RECORDS - 200)
     assert "300 records in common, and one of them 200 more" in _said(found)[0]
 
     mirror = "limits.limits-unlike"
@@ -254,7 +255,7 @@ def test_what_another_tool_had_mirrored_before_agrees_where_it_is_the_same(groun
     ground.target.produce(mirror, [b"something else"])
     ground.mirrored("limits-unlike", begin=500)
     found = ground.verify("limits-unlike")
-    assert (found.verdict, found.records) == (Verdict.IN_PART, RECORDS - 500)
+    assert (found.verdict, found.records) == (Agreement.IN_PART, RECORDS - 500)
     assert _said(found) == [
         "source offsets 0 to 499 lie before the mirror's beginning",
         "target offsets 0 to 0 were there before the mirror began",
@@ -266,7 +267,7 @@ def test_a_target_made_anew_and_an_unknown_name(ground: Ground) -> None:
     ground.target.delete_topic(mirror)
     found = ground.verify("limits-anew")
     assert (found.verdict, _said(found)) == (
-        Verdict.NOT_COMPARED,
+        Agreement.NOT_COMPARED,
         ["the target topic does not exist"],
     )
     ground.target.create_topic(mirror)

@@ -60,7 +60,7 @@ def archive(
     ] = False,
 ) -> int:
     """Write what topics hold to Parquet, by topic and day. Run again, it goes on where it ended."""
-    from causeway.operate.archive.archive import archive as write
+    from causeway.operate.archive import archive as write
 
     write(
         load(file),
@@ -109,7 +109,7 @@ def restore(
 
     Ended in the middle, however, it goes on where it was when it is run again.
     """
-    from causeway.operate.archive.restore import restore as write_back
+    from causeway.operate.archive import restore as write_back
 
     done = write_back(
         load(file),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from causeway.cli.guard import is_unicode, warn
 from causeway.cli.words import printable, printable_json
-from causeway.errors import ConfigError
+from causeway.errors import CausewayError, ConfigError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
@@ -31,10 +31,24 @@ def load(path: Path, *, quiet: bool = False) -> Settings:
     if not quiet:
         warn([*settings.warnings, *expiry_warnings(settings)])
     if any(link.geo or link.way_back for link in settings.links):
-        from causeway.operate import geo_topics
-
-        geo_topics.learn(settings)
+        _read_geo_topics(settings)
     return settings
+
+
+def _read_geo_topics(settings: Settings) -> None:
+    """Reads the topics that operators chose for links without a list, from the targets. A target
+    that does not answer, or refuses to show the choice, raises when a command needs it."""
+    from causeway.cluster import clusters
+    from causeway.control import geo_topics
+
+    with clusters() as connect:
+        for link in settings.links:
+            if link.geo or link.way_back:
+                try:
+                    standing = geo_topics.learn(connect(link.target_admin), link)
+                except CausewayError:
+                    continue
+                link.chosen.names = geo_topics.names(standing, link)
 
 
 def into(settings: Settings, clusters: Sequence[str] | None) -> Settings:

@@ -13,7 +13,7 @@ from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
-    from causeway.operate.explain.values import Explanation
+    from causeway.operate.explain import Explanation
 
 _WIDTH = 10  # of what a line is about
 
@@ -38,12 +38,11 @@ def command(
 
     The clusters alone are asked. What one that is down could not tell is told.
     """
-    from causeway.operate.explain.ask import explain
-    from causeway.operate.explain.values import Kind, as_json_of
+    from causeway.operate.explain import SubjectKind, as_json_of, explain
 
     if topic and group:
         raise ConfigError("explain", name, "a topic or a group?", remedy="--topic, or --group")
-    kind = Kind.TOPIC if topic else Kind.GROUP if group else None
+    kind = SubjectKind.TOPIC if topic else SubjectKind.GROUP if group else None
     settings = load(file, quiet=True)
     with waiting() as told:
         told("asking the clusters")

@@ -14,9 +14,8 @@ from causeway.cli.status import WIDE
 from causeway.cli.words import count, duration, moment, number, size
 
 if TYPE_CHECKING:
-    from causeway.operate.explain.values import Explanation
-    from causeway.operate.listing.events import EventLine
-    from causeway.operate.listing.list_filter import Listed
+    from causeway.operate.explain import Explanation
+    from causeway.operate.listing import EventLine, Listed
     from causeway.status import TopicStatus
 
 T = TypeVar("T")
@@ -46,11 +45,11 @@ def topics(
     as_json: JsonOption = False,
 ) -> int:
     """List the topics that are mirrored, with lag, states and reasons, by the clusters alone."""
-    from causeway.operate.listing import topics as listing
+    from causeway.operate import listing
 
     found = listing.topics(load(file, quiet=True), link=link, match=match, states=state or ())
     if as_json:
-        return _print_json("topics", found, listing.as_json)
+        return _print_json("topics", found, listing.topic_json)
     columns = ("link", "topic", "to", ">partitions", ">lag", ">lag in time", "state", "~reason")
     _table(columns, [_topic(one) for one in found.lines], "topic")
     return _unasked(found)
@@ -89,8 +88,8 @@ def groups(
     as_json: JsonOption = False,
 ) -> int:
     """List the source's consumer groups, and whether their offsets are carried over or why not."""
-    from causeway.operate.explain.values import as_json_of
-    from causeway.operate.listing import groups as listing
+    from causeway.operate import listing
+    from causeway.operate.explain import as_json_of
 
     found = listing.groups(load(file, quiet=True), link=link, match=match, codes=code or ())
     if as_json:
@@ -108,7 +107,7 @@ def _group(one: Explanation) -> tuple[str, ...]:
 def lanes(file: FileArgument, as_json: JsonOption = False) -> int:
     """List the lanes of the driver on this machine, which alone knows them (exit code 9 where none
     answers)."""
-    from causeway.operate.listing.driver import items
+    from causeway.operate.listing import items
 
     found = items(load(file, quiet=True), "lanes")
     if as_json:
@@ -155,13 +154,13 @@ def events(
     as_json: JsonOption = False,
 ) -> int:
     """List what has happened, as the leading drivers noted it on the targets, the newest last."""
-    from causeway.operate.listing import events as listing
+    from causeway.operate import listing
 
     found = listing.events(
         load(file, quiet=True), link=link, match=match, levels=level or (), limit=limit
     )
     if as_json:
-        return _print_json("events", found, listing.as_json)
+        return _print_json("events", found, listing.event_json)
     columns = ("time", "level", "link", "event", "~about")
     _table(columns, [_event(one) for one in found.lines], "event")
     return _unasked(found)

@@ -15,10 +15,7 @@ from causeway.errors import CausewayError, PartitionsFailedError
 if TYPE_CHECKING:
     from causeway.cli.output import Output
     from causeway.config import TransformSettings
-    from causeway.operate.internal_topics import OwnTopic
-    from causeway.operate.plan.plan import LinkPlan
-    from causeway.operate.plan.starts import Start
-    from causeway.operate.plan.transforms import TransformPlan
+    from causeway.operate.plan import LinkPlan, OwnTopic, Start, TransformPlan
 
 _CHANGES = 20  # partitions that are named
 
@@ -30,13 +27,14 @@ def command(
 
     Writes nothing anywhere. The exit code is other than 0 if there are problems.
     """
+    from causeway.operate.plan import as_json as to_json
     from causeway.operate.plan import plan
 
     settings = into(load(file), clusters)
     with waiting() as told:
-        whole = plan.plan(settings, told)
+        whole = plan(settings, told)
     if as_json:
-        print_json(plan.as_json(whole))
+        print_json(to_json(whole))
     else:
         out = console()
         for number, each in enumerate(whole.links):
@@ -195,7 +193,7 @@ def _show_own(out: Output, own: Sequence[OwnTopic]) -> None:
 
 def _taken_up(starts: Sequence[Start]) -> str:
     """Where the partitions of one topic would be taken up, in words."""
-    from causeway.operate.plan.starts import How
+    from causeway.operate.plan import How
 
     ways: defaultdict[str, list[Start]] = defaultdict(list)
     for start in starts:

@@ -58,7 +58,7 @@ def command(
     """Show where each mirrored partition stands, by asking the clusters alone.
 
     A link whose target does not answer is shown as unknown, with the reason: exit code 3 then."""
-    from causeway.operate.listing import narrow
+    from causeway.operate import listing
     from causeway.status import as_json as status_json
     from causeway.status import unasked, verdict
 
@@ -72,13 +72,13 @@ def command(
         out = console()
         room = out.height - _BESIDES if out.is_terminal else None
         return watch(
-            lambda: narrow.narrowed(settings, link, topic),
+            lambda: listing.narrowed(settings, link, topic),
             lambda links: render(worst_first(links, room), out.width),
             status_json,
             every,
             as_json=as_json,
         )
-    links = narrow.narrowed(settings, link, topic)
+    links = listing.narrowed(settings, link, topic)
     if as_json:
         print_json(status_json(links))
     else:

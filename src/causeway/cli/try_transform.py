@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from causeway.cli.output import Output
-    from causeway.operate.try_transform.result import Content, Decoded, Trial, Tried
+    from causeway.operate.try_transform import Content, Decoded, Trial, Tried
 
 _PIPED = 1000  # a terminal is never so wide
 _LINES = 4  # of a terminal, for a value
@@ -54,18 +54,18 @@ def command(
 
     The exit code is 7 if records are refused or make the query fail.
     """
-    from causeway.operate.try_transform import result as trials
-    from causeway.operate.try_transform.try_transform import try_out
+    from causeway.operate.try_transform import TrialOutcome, try_out
+    from causeway.operate.try_transform import as_json as to_json
 
     settings = load(file)
     since = None if start is None else parse_timestamp(start)
     with waiting() as told:
         trial = try_out(settings, topic, limit=limit, told=told, link=link, start=since)
     if as_json:
-        print_json(trials.as_json(trial))
+        print_json(to_json(trial))
     else:
         _show(console(), trial)
-    wrong = (trials.Outcome.REFUSED, trials.Outcome.FAILS)
+    wrong = (TrialOutcome.REFUSED, TrialOutcome.FAILS)
     bad = any(one.outcome in wrong for one in trial.records)
     return PartitionsFailedError.exit_code if bad else 0
 
@@ -121,14 +121,14 @@ def _before(one: Tried, wide: int | None) -> Text:
 def _after(trial: Trial, one: Tried, wide: int | None) -> Text:
     from rich.text import Text
 
-    from causeway.operate.try_transform.result import Outcome, target_topic
+    from causeway.operate.try_transform import TrialOutcome, target_topic
 
     match one.outcome:
-        case Outcome.DROPPED:
+        case TrialOutcome.DROPPED:
             return Text("dropped", "yellow")
-        case Outcome.REFUSED | Outcome.FAILS:
+        case TrialOutcome.REFUSED | TrialOutcome.FAILS:
             return Text(f"{one.outcome}: {printable(one.reason or '')}", "red")
-        case Outcome.SAME:
+        case TrialOutcome.SAME:
             return Text("as it is", "dim")
     text = Text()
     for number, made in enumerate(one.after):

@@ -18,8 +18,7 @@ from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
-    from causeway.operate.verify import PartitionReport, Progress, Report
-    from causeway.operate.verify.outcome import Difference
+    from causeway.operate.verify import Difference, PartitionReport, Progress, Report
 
 DIFFERENT, LEFT_OUT = 13, 14
 _ROWS = 100  # of partitions that agree, to be shown one by one
@@ -119,7 +118,7 @@ def _writable(path: Path) -> None:
 
 
 def _write_page(path: Path, report: Report) -> None:
-    from causeway.operate.verify.page import render
+    from causeway.operate.verify import render
 
     try:
         path.write_text(render(report), encoding="utf-8")
@@ -166,17 +165,19 @@ def show(out: Output, report: Report) -> None:
     from rich.text import Text
 
     from causeway.cli.output import table
-    from causeway.operate.verify import Verdict
+    from causeway.operate.verify import Agreement
 
     styles: dict[str, str] = {
-        Verdict.AGREES: "green",
-        Verdict.IN_PART: "yellow",
-        Verdict.NOT_COMPARED: "yellow",
-        Verdict.DIFFERS: "red",
+        Agreement.AGREES: "green",
+        Agreement.IN_PART: "yellow",
+        Agreement.NOT_COMPARED: "yellow",
+        Agreement.DIFFERS: "red",
     }
-    agree = [one for one in report.partitions if one.verdict is Verdict.AGREES]
+    agree = [one for one in report.partitions if one.verdict is Agreement.AGREES]
     rows = [
-        one for one in report.partitions if one.verdict is not Verdict.AGREES or len(agree) <= _ROWS
+        one
+        for one in report.partitions
+        if one.verdict is not Agreement.AGREES or len(agree) <= _ROWS
     ]
     if rows:
         columns = (
@@ -215,14 +216,14 @@ def show(out: Output, report: Report) -> None:
 
 
 def summary(report: Report) -> str:
-    from causeway.operate.verify import Verdict
+    from causeway.operate.verify import Agreement
 
     if not report.partitions:
         return "nothing of these flows is mirrored, so nothing was compared"
     read = f"{count(report.records, 'record')} ({size(report.size)})"
-    parts = [_do(report.count(Verdict.AGREES), "partition", "agree")]
+    parts = [_do(report.count(Agreement.AGREES), "partition", "agree")]
     in_part, not_compared, differ = map(
-        report.count, (Verdict.IN_PART, Verdict.NOT_COMPARED, Verdict.DIFFERS)
+        report.count, (Agreement.IN_PART, Agreement.NOT_COMPARED, Agreement.DIFFERS)
     )
     if in_part:
         parts.append(f"{in_part:,} in part")

@@ -19,7 +19,7 @@ from causeway.http.history import Events, History
 from causeway.http.views import LinkView, SharedValue, View
 from causeway.link_topics import Directive, TaskRecord, directive_as_json
 from causeway.model import State
-from causeway.operate.explain.values import Explanation
+from causeway.operate.explain import Explanation
 from causeway.status import (
     RANKING,
     PartitionStatus,

@@ -10,10 +10,14 @@ from typing import Final
 
 from causeway.config import LinkSettings
 from causeway.http.views import LinkView
-from causeway.operate.explain import groups, topics
-from causeway.operate.explain.groups import GroupFacts
-from causeway.operate.explain.topics import TopicFacts
-from causeway.operate.explain.values import Explanation
+from causeway.operate.explain import (
+    Code,
+    Explanation,
+    GroupFacts,
+    TopicFacts,
+    explain_group,
+    explain_topic,
+)
 from causeway.status import GroupStatus, LinkStatus, Role
 
 _ELSEWHERE: Final = "this process mirrors none of that name; `causeway explain` asks the clusters"
@@ -36,14 +40,14 @@ def topic(
         driver=_driver(status),
         unknown=() if members else (_ELSEWHERE,),
     )
-    return topics.explain(link, name, facts, partition=partition, links=links)
+    return explain_topic(link, name, facts, partition=partition, links=links)
 
 
 def group(link: LinkSettings, view: LinkView, name: str) -> Explanation:
     """As the last round of this driver found it."""
-    by_file = groups.explain(link, name, GroupFacts(driver=_driver(view.status)))
+    by_file = explain_group(link, name, GroupFacts(driver=_driver(view.status)))
     found = next((each for each in view.status.groups if each.group == name), None)
-    if by_file.code != topics.UNKNOWN:
+    if by_file.code != Code.UNKNOWN:
         return by_file
     if found is None:
         return replace(by_file, unknown=(_ELSEWHERE,))
@@ -53,12 +57,12 @@ def group(link: LinkSettings, view: LinkView, name: str) -> Explanation:
 
 def _judge(link: LinkSettings, found: GroupStatus) -> tuple[str, bool, str]:
     if not found.followed:
-        return groups.NOT_YET, False, f"not followed: {found.reason}"
+        return Code.NOT_YET, False, f"not followed: {found.reason}"
     if found.reason is not None:
-        return groups.NOT_YET, False, f"not in the last round: {found.reason}"
+        return Code.NOT_YET, False, f"not in the last round: {found.reason}"
     if link.control.sync_group_offsets_enabled:
-        return groups.SYNCED, True, f"synced, on {found.partitions} partitions"
-    return groups.CHECKPOINTS_ONLY, True, f"by checkpoints alone, on {found.partitions} partitions"
+        return Code.SYNCED, True, f"synced, on {found.partitions} partitions"
+    return Code.CHECKPOINTS_ONLY, True, f"by checkpoints alone, on {found.partitions} partitions"
 
 
 def _driver(status: LinkStatus) -> str:

@@ -1,1 +1,1 @@
-"""What a person asks for: plan, status. Answers are values; how they look is the command line's."""
+"""The operations of the command line. Each package is one product; results are plain values."""

@@ -16,11 +16,8 @@ from causeway.filters import compile_patterns
 from causeway.link_topics import RuleCounts, TaskRecord, Transformed
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
-from causeway.operate.plan.plan import LinkPlan
-from causeway.operate.plan.starts import Starts
-from causeway.operate.plan.transforms import Checked, TransformPlan
-from causeway.operate.try_transform.result import Content, Decoded, Trial, Tried, as_json
-from causeway.operate.try_transform.result import Outcome as TrialOutcome
+from causeway.operate.plan import CheckedTransform, LinkPlan, Starts, TransformPlan
+from causeway.operate.try_transform import Content, Decoded, Trial, TrialOutcome, Tried, as_json
 from causeway.status import LinkStatus, PartitionStatus, TransformStatus
 from tests.harness.statuses import ends
 
@@ -158,11 +155,13 @@ def test_a_plan_says_by_what_records_are_treated(capsys: pytest.CaptureFixture[s
                 TransformPlan(
                     settings=pii,
                     topics=("orders",),
-                    checked=Checked(
+                    checked=CheckedTransform(
                         sql="SELECT value\nFROM records", replaces=("value",), without_spark=True
                     ),
                 ),
-                TransformPlan(settings=idle, topics=(), checked=Checked(sql=None, replaces=())),
+                TransformPlan(
+                    settings=idle, topics=(), checked=CheckedTransform(sql=None, replaces=())
+                ),
             ),
             changed=changed,
         ),

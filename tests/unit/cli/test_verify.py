@@ -10,8 +10,7 @@ import pytest
 
 from causeway.cli import verify as command
 from causeway.cli.main import main
-from causeway.operate.verify import Progress, Report, run
-from causeway.operate.verify.outcome import Difference, Kind
+from causeway.operate.verify import Difference, DifferenceKind, Progress, Report, run
 from tests.unit.operate.verify.test_page import BAD, GOOD, LEFT, _report
 
 FILE = """\
@@ -98,16 +97,16 @@ def test_differences_and_what_was_left_out_are_told(
     ("each", "said"),
     [
         (
-            Difference(kind=Kind.CHANGED, source=7, target=5, detail="headers"),
+            Difference(kind=DifferenceKind.CHANGED, source=7, target=5, detail="headers"),
             "changed, source offset 7, target offset 5: headers",
         ),
         (
-            Difference(kind=Kind.DOUBLED, source=7, target=9, records=3, other=(7, 5)),
+            Difference(kind=DifferenceKind.DOUBLED, source=7, target=9, records=3, other=(7, 5)),
             "doubled, source offset 7, at target offset 5 and again at target offset 9"
             " (3 records from there on)",
         ),
         (
-            Difference(kind=Kind.UNKNOWN, source=-1, target=9, records=2),
+            Difference(kind=DifferenceKind.UNKNOWN, source=-1, target=9, records=2),
             "unknown, not from the source, target offset 9 (2 records from there on)",
         ),
     ],

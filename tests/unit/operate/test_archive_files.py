@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.model import TopicPartition
-from causeway.operate.archive import archive, restore
-from causeway.operate.archive.store import ArchivedTopic, Manifest, Share, ends
+from causeway.operate.archive import ArchivedRange, ArchivedTopic, Manifest
+from causeway.operate.archive.archiving import _file_modes
+from causeway.operate.archive.restoring import chunks_of
+from causeway.operate.archive.store import ends
 
 
 def manifest(number: int, shares: dict[int, tuple[int, int]]) -> Manifest:
@@ -18,7 +20,10 @@ def manifest(number: int, shares: dict[int, tuple[int, int]]) -> Manifest:
         topic_id="1" * 32,
         partitions=3,
         configs={"retention.ms": "-1"},
-        shares={p: Share(start=a, end=b, records=b - a, digest=-7) for p, (a, b) in shares.items()},
+        shares={
+            p: ArchivedRange(start=a, end=b, records=b - a, digest=-7)
+            for p, (a, b) in shares.items()
+        },
     )
     return Manifest(number=number, cluster_id="c", topics={"t": topic}, files=("topic=t/x",))
 
@@ -43,7 +48,7 @@ def test_chunks_hold_each_offset_once_in_order_and_stay_when_the_archive_grows(
     for number, run in enumerate(runs):
         manifests.append(manifest(number + 1, {p: (at[p], at[p] + n) for p, n in run.items()}))
         at |= {p: at[p] + n for p, n in run.items()}
-    found = list(restore.chunks_of(manifests, "t"))
+    found = list(chunks_of(manifests, "t"))
     assert [chunk.number for chunk in found] == list(range(len(found)))
     for partition, first in {0: 10, 1: 0, 2: 99}.items():
         place = first
@@ -55,7 +60,7 @@ def test_chunks_hold_each_offset_once_in_order_and_stay_when_the_archive_grows(
                 place = end
         assert place == at[partition]
     grown = [*manifests, manifest(9, {p: (at[p], at[p] + n) for p, n in more.items()})]
-    assert list(restore.chunks_of(grown, "t"))[: len(found)] == found
+    assert list(chunks_of(grown, "t"))[: len(found)] == found
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,7 @@ def test_an_archive_is_for_no_more_to_read_than_the_umask_has_it(
 ) -> None:
     before = os.umask(umask)
     try:
-        found = archive._file_modes()
+        found = _file_modes()
         assert os.umask(umask) == umask
     finally:
         os.umask(before)

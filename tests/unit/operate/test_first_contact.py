@@ -31,7 +31,7 @@ admin.timeout.ms = 300
 def test_admin_timeout_bounds_the_first_contact_too(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(FILE)
-    for command in (plan.plan, from_clusters.status):
+    for command in (plan, from_clusters.status):
         began = time.monotonic()
         with pytest.raises(UnreachableError, match=r"no broker answered in 0\.3 s"):
             command(load_mm2(file))
@@ -52,7 +52,7 @@ def test_a_shorter_time_of_one_client_counts(tmp_path: Path) -> None:
     "ask",
     [
         from_clusters.status,
-        plan.plan,
+        plan,
         act.pause,
         partial(act.pause, topic="orders"),
         partial(failover, yes=False),

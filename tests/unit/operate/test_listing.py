@@ -15,11 +15,8 @@ import pytest
 from causeway.config import HttpSettings, RunSettings, Secret, Settings
 from causeway.errors import AuthenticationError, AuthorizationError, ConfigError, NobodyLeadsError
 from causeway.model import State
-from causeway.operate.listing import driver
-from causeway.operate.listing.events import events
-from causeway.operate.listing.groups import groups
-from causeway.operate.listing.list_filter import fits
-from causeway.operate.listing.topics import as_json, lines, topics
+from causeway.operate.listing import driver, events, groups, topic_json, topic_lines, topics
+from causeway.operate.listing.from_links import fits
 from causeway.status import LinkProblem, LinkStatus, PartitionStatus
 from tests.harness.statuses import ends, replace
 from tests.unit.daemon.test_claims import link
@@ -70,13 +67,13 @@ def test_a_topic_s_partitions_are_taken_together() -> None:
         problems=(problem, replace(problem, topic="orders")),
     )
 
-    bills, odd, orders = lines(status)
+    bills, odd, orders = topic_lines(status)
 
     assert (bills.topic, bills.lag_records, bills.states) == ("bills", None, {"running": 1})
-    assert (odd.topic, as_json(odd)["target_topic"], odd.states) == ("odd", None, {"problem": 1})
+    assert (odd.topic, topic_json(odd)["target_topic"], odd.states) == ("odd", None, {"problem": 1})
     assert (orders.partitions, orders.lag_records, orders.lag_ms) == (3, 6, 9000)
     assert [*orders.states.items()] == [("running", 2), ("stopped", 1)]
-    assert as_json(orders)["reason"] == "truncated"
+    assert topic_json(orders)["reason"] == "truncated"
 
 
 def test_what_is_searched_for() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from causeway.config import Secret
 from causeway.daemon import spark
-from causeway.operate.try_transform.local_spark import local_spark
+from causeway.operate.try_transform import local_spark
 
 
 def test_records_that_are_tried_are_nowhere_in_the_clear_whatever_the_file_says(

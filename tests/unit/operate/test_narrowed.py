@@ -10,8 +10,8 @@ import pytest
 from causeway.config import RunSettings, Settings
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics import Directive, PauseDirective, Scope, TaskRecord
-from causeway.operate.listing import narrow as narrowing
-from causeway.operate.listing.narrow import narrowed
+from causeway.operate.listing import from_links as listing
+from causeway.operate.listing import narrowed
 from causeway.status import LinkProblem, LinkStatus, PartitionStatus, as_json
 from tests.harness.statuses import ends
 from tests.unit.operate.test_scopes import link
@@ -77,7 +77,7 @@ def _clusters(monkeypatch: pytest.MonkeyPatch) -> None:
             for each in found
         )
 
-    monkeypatch.setattr(narrowing, "status", status)
+    monkeypatch.setattr(listing, "status", status)
 
 
 def test_all_where_nothing_is_said() -> None:
@@ -116,6 +116,6 @@ def test_names_that_are_unknown_come_with_those_there_are() -> None:
 
 def test_a_link_that_does_not_answer_may_have_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = LinkStatus(**ends(A_C), driver=None, partitions=(), problems=(), error=DOWN)
-    monkeypatch.setattr(narrowing, "status", lambda *_: (replace(OTHER, partitions=()), silent))
+    monkeypatch.setattr(listing, "status", lambda *_: (replace(OTHER, partitions=()), silent))
 
     assert narrowed(SETTINGS, None, "zebra") == (silent,)

@@ -11,7 +11,7 @@ from causeway.cluster import ConfigEntry, TopicMetadata
 from causeway.config import ClientSettings, Settings
 from causeway.errors import UnreachableError
 from causeway.formats import load_mm2
-from causeway.operate import internal_topics
+from causeway.operate.plan import internal_topics
 
 TWO_OF_THREE = """
 clusters = A, B, C

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from causeway.control import AclPlan, ConfigPlan, TopicPlan
 from causeway.formats import load
-from causeway.operate.plan.plan import LinkPlan, not_alone
-from causeway.operate.plan.starts import Starts
+from causeway.operate.plan import LinkPlan, Starts
+from causeway.operate.plan.conflicts import with_other_writers
 from tests.unit.daemon.test_claims import TOPIC
 
 FILE = """\
@@ -47,12 +47,15 @@ def problems(tmp_path: Path, more: str = "") -> dict[str, list[str]]:
     ]
     return {
         each.link.name: [f"{one.topic}: {one.error.cause}" for one in each.problems]
-        for each in not_alone(planned)
+        for each in with_other_writers(planned)
     }
 
 
 def test_a_topic_that_two_flows_would_write_to_is_a_problem_of_both(tmp_path: Path) -> None:
-    text = "orders: sales on C would be the mirror of orders by {}, too, and a record of others"
+    text = (
+        "orders: sales on C would also be the mirror of orders by {}, and a record of another"
+        " writer"
+    )
     found = problems(tmp_path)
     assert [one.partition(" stops")[0] for one in found["A->C"]] == [text.format("B->C")]
     assert [one.partition(" stops")[0] for one in found["B->C"]] == [text.format("A->C")]

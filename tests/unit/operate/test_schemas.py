@@ -10,7 +10,9 @@ from causeway.cli import plan as shown
 from causeway.cli.common import console
 from causeway.config import SchemaSettings
 from causeway.control import MirroredTopic
-from causeway.operate.plan import plan, schemas
+from causeway.operate.plan import Plan, as_json
+from causeway.operate.plan.link_plan import SchemaPlan
+from causeway.operate.plan.planning import _plan_schemas
 from tests.harness.registry_stand_in import registry_stand_in
 from tests.unit.cli.test_tables import link, planned
 
@@ -26,7 +28,7 @@ TOPIC = MirroredTopic(
 
 
 def test_without_registries_nothing_is_said() -> None:
-    assert schemas.plan(link(), [TOPIC]) == schemas.SchemaPlan()
+    assert _plan_schemas(link(), [TOPIC]) == SchemaPlan()
 
 
 def test_what_would_be_done_and_what_clashes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,12 +38,13 @@ def test_what_would_be_done_and_what_clashes(capsys: pytest.CaptureFixture[str])
         target.register("A.orders-key", "other")
         settings = SchemaSettings(mode="copy", source=source.settings, target=target.settings)
         before = len(target.ids("A.orders-value"))
-        found = schemas.plan(replace(link(), schemas=settings), [TOPIC])
+        found = _plan_schemas(replace(link(), schemas=settings), [TOPIC])
         assert len(target.ids("A.orders-value")) == before
         assert not [line for line in target.asked if not line.startswith("GET ")]
         source.down = True
-        silent = schemas.plan(replace(link(), schemas=settings), [TOPIC])
-    key, value = schemas.as_json(found)
+        silent = _plan_schemas(replace(link(), schemas=settings), [TOPIC])
+    whole = replace(planned(), schemas=found)
+    key, value = as_json(Plan(links=(whole,), own=()))["links"][0]["schemas"]
     assert value == {
         "subject": "orders-value",
         "target_subject": "A.orders-value",
@@ -49,11 +52,9 @@ def test_what_would_be_done_and_what_clashes(capsys: pytest.CaptureFixture[str])
         "clash": None,
     }
     assert "another schema there" in key["clash"]
-    whole = replace(planned(), schemas=found)
     assert [str(one.error) for one in whole.problems] == [
         f"copy schemas of orders-key: {key['clash']}"
     ]
-    assert plan.as_json(plan.Plan(links=(whole,), own=()))["links"][0]["schemas"] == [key, value]
     shown._show(console(), whole)
     assert "A.orders-value: register version 1 with id 40" in capsys.readouterr().out
     (problem,) = silent.problems

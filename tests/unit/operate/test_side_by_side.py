@@ -18,8 +18,7 @@ from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.errors import AuthenticationError, UnreachableError
 from causeway.link_topics import EventRecord
 from causeway.model import State
-from causeway.operate.listing import events as listed_events
-from causeway.operate.listing import topics as listed_topics
+from causeway.operate.listing import from_links as listing
 from causeway.status import DriverStatus, LinkStatus, as_json, from_clusters, health
 from tests.harness.statuses import ends
 from tests.unit.daemon.test_claims import link
@@ -130,11 +129,11 @@ def test_where_no_link_can_be_asked_that_is_an_error(monkeypatch: pytest.MonkeyP
         from_clusters.status(replace(BOTH, links=(BACK,)))
 
 
-def noted_of(each: LinkSettings, _: object) -> list[listed_events.EventLine]:
+def noted_of(each: LinkSettings, _: object) -> list[listing.EventLine]:
     if each is BACK:
         raise AWAY
     event = EventRecord(number=1, at=5, level="info", event="leading", about={})
-    return [listed_events.EventLine(link=each.name, event=event)]
+    return [listing.EventLine(link=each.name, event=event)]
 
 
 @pytest.mark.parametrize(("command", "key"), [(lists.topics, "topics"), (lists.events, "events")])
@@ -146,8 +145,8 @@ def test_a_list_without_a_link_says_so(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(listed_topics, "status_of", found_of)
-    monkeypatch.setattr(listed_events, "_of_link", noted_of)
+    monkeypatch.setattr(listing, "status_of", found_of)
+    monkeypatch.setattr(listing, "_events_of", noted_of)
     monkeypatch.setattr(lists, "load", lambda *_, **__: BOTH)
     more = {"limit": 50} if command is lists.events else {}
 
@@ -164,18 +163,18 @@ def test_a_list_without_a_link_says_so(
 
 
 def test_the_newest_events_are_of_all_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    def noted(each: LinkSettings, _: object) -> list[listed_events.EventLine]:
+    def noted(each: LinkSettings, _: object) -> list[listing.EventLine]:
         ats = (1, 4) if each is THERE else (2, 3)
         return [
-            listed_events.EventLine(
+            listing.EventLine(
                 link=each.name,
                 event=EventRecord(number=at, at=at, level="info", event="leading", about={}),
             )
             for at in ats
         ]
 
-    monkeypatch.setattr(listed_events, "_of_link", noted)
+    monkeypatch.setattr(listing, "_events_of", noted)
 
-    found = listed_events.events(BOTH, limit=3)
+    found = listing.events(BOTH, limit=3)
 
     assert [one.event.at for one in found.lines] == [2, 3, 4]

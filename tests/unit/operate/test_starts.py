@@ -12,8 +12,7 @@ from causeway.cluster import EARLIEST, OffsetAt
 from causeway.daemon.partitions.discovery import Sides
 from causeway.link_topics import ProgressContents
 from causeway.model import TopicPartition
-from causeway.operate.plan import starts
-from causeway.operate.plan.starts import How
+from causeway.operate.plan import How, starts
 from tests.unit.daemon import test_claims
 
 TOPIC = replace(test_claims.TOPIC, partitions=1)

@@ -8,8 +8,7 @@ from causeway.config import TransformSettings
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.link_topics import ProgressContents, Transformed, TransformRecord
-from causeway.operate.plan import transforms
-from causeway.operate.plan.transforms import Checked
+from causeway.operate.plan import CheckedTransform, transforms
 from causeway.status import LinkStatus, as_json
 from causeway.status.judging import transform_statuses
 from tests.harness.statuses import ends
@@ -22,7 +21,7 @@ PII = TransformSettings(
 )
 REST = TransformSettings(name="rest", topics=compile_patterns(".*"), sql="SELECT * FROM records")
 LINK = replace(link(), transforms=(PII, REST))
-CHECKED = Checked(sql="SELECT 1", replaces=("value",))
+CHECKED = CheckedTransform(sql="SELECT 1", replaces=("value",))
 
 
 def test_a_topic_is_treated_by_the_first_that_matches_it() -> None:

@@ -18,8 +18,7 @@ from causeway.cli.live import render as live
 from causeway.geo import destination_status
 from causeway.link_topics import LinkDirectives, MirrorDirective, Scope
 from causeway.metrics import text
-from causeway.operate import wait
-from causeway.operate.listing import topics as listing
+from causeway.operate import listing, wait
 from causeway.status import as_json
 from tests.unit.http import served
 from tests.unit.status import samples
@@ -80,7 +79,8 @@ def found() -> Iterator[tuple[str, str]]:
     yield (
         "topics.json",
         json.dumps(
-            [listing.as_json(one) for each in links_ for one in listing.lines(each)], indent=1
+            [listing.topic_json(one) for each in links_ for one in listing.topic_lines(each)],
+            indent=1,
         ),
     )
     looked = wait.judge(links_[:2], wait.Want(), samples.NOW_MS)

@@ -29,7 +29,7 @@ _STAGING = f"{_META}/staging"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class ArchivedRange:
     """What a run holds of a partition: the records of source offsets `start` up to `end`. `digest`:
     of their offset, time, key, value, headers."""
 
@@ -46,7 +46,7 @@ class ArchivedTopic:
     topic_id: str
     partitions: int
     configs: Mapping[str, str]
-    shares: Mapping[int, Share] = field(default_factory=dict)
+    shares: Mapping[int, ArchivedRange] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,9 @@ class Manifest:
             name: ArchivedTopic(
                 **{
                     **topic,
-                    "shares": {int(p): Share(**share) for p, share in topic["shares"].items()},
+                    "shares": {
+                        int(p): ArchivedRange(**share) for p, share in topic["shares"].items()
+                    },
                 }
             )
             for name, topic in data["topics"].items()

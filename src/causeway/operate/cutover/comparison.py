@@ -15,15 +15,14 @@ from typing import Final
 from causeway.config import LinkSettings
 from causeway.model import TopicPartition
 from causeway.operate.cutover.values import Checklist, StepState, Verified
-from causeway.operate.verify import Progress, Report, Verdict
-from causeway.operate.verify.plan import Why
+from causeway.operate.verify import Agreement, Progress, Report, Why
 
 _LATER = (Why.NOT_MIRRORED,)  # what comes meanwhile is compared in the end
 
 
 def verified(report: Report, ends: Mapping[TopicPartition, int]) -> Verified:
     """What a comparison has shown. `ends`: how far the mirror was when it began."""
-    bad = [one for one in report.partitions if one.verdict is Verdict.DIFFERS]
+    bad = [one for one in report.partitions if one.verdict is Agreement.DIFFERS]
     left = [(one, each) for one in report.partitions for each in one.left if each.why not in _LATER]
     text = ""
     if bad:

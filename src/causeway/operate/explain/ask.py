@@ -15,7 +15,7 @@ from causeway.errors import ConfigError
 from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
 from causeway.operate.explain.groups import decide
 from causeway.operate.explain.known import Known
-from causeway.operate.explain.values import Explanation, Kind
+from causeway.operate.explain.values import Explanation, SubjectKind
 
 _PARTITION: Final = re.compile(r"(.+)-(\d{1,9})")
 _NEAR: Final = 3  # names that are offered
@@ -27,7 +27,7 @@ Explain = Callable[[], Explanation]
 
 
 def explain(
-    settings: Settings, name: str, *, kind: Kind | None = None, link: str | None = None
+    settings: Settings, name: str, *, kind: SubjectKind | None = None, link: str | None = None
 ) -> tuple[Explanation, ...]:
     """Why `name` is mirrored or synced, or not, on each link of the file, or on `link`. It may be a
     topic (by its name on the source), a partition such as `orders-3`, or a group: of which kind is
@@ -37,7 +37,7 @@ def explain(
     it. A cluster that cannot be asked raises nothing: `Explanation.unknown` has the reason.
     """
     links = links_of(settings, link, "explain")
-    kinds = [kind] if kind is not None else list(Kind)
+    kinds = [kind] if kind is not None else list(SubjectKind)
     possible = _possible(name, kinds)
     with clusters() as connect:
         away = silent_clusters(links, connect)
@@ -51,30 +51,32 @@ def explain(
         return tuple(each() for each in subjects)
 
 
-def _possible(name: str, kinds: Sequence[Kind]) -> list[Kind]:
+def _possible(name: str, kinds: Sequence[SubjectKind]) -> list[SubjectKind]:
     """Of `kinds`, those that may have the name. Raises ConfigError where none may."""
     if not name:
         raise ConfigError("explain", "a name", "it is empty")
-    found = [each for each in kinds if each is Kind.GROUP or is_topic_name(_topic(name, each))]
+    found = [
+        each for each in kinds if each is SubjectKind.GROUP or is_topic_name(_topic(name, each))
+    ]
     if not found:
         raise ConfigError("explain", f"{_listed(kinds)} {name}", _IMPOSSIBLE)
     return found
 
 
-def _topic(name: str, kind: Kind) -> str:
-    parts = _PARTITION.fullmatch(name) if kind is Kind.PARTITION else None
+def _topic(name: str, kind: SubjectKind) -> str:
+    parts = _PARTITION.fullmatch(name) if kind is SubjectKind.PARTITION else None
     return name if parts is None else parts[1]
 
 
-def _listed(kinds: Sequence[Kind]) -> str:
+def _listed(kinds: Sequence[SubjectKind]) -> str:
     return kinds[0].value if len(kinds) == 1 else "topic, partition or group"
 
 
-def _subjects(kind: Kind, name: str, links: Collection[Known]) -> Iterator[Explain]:
+def _subjects(kind: SubjectKind, name: str, links: Collection[Known]) -> Iterator[Explain]:
     """How to explain `name` on every link, if that is what it is on one of them."""
-    if kind is Kind.GROUP:
+    if kind is SubjectKind.GROUP:
         there = [each.has_group(name) for each in links]
-    elif kind is Kind.TOPIC:
+    elif kind is SubjectKind.TOPIC:
         there = [each.has_topic(name) for each in links]
     elif (parts := _PARTITION.fullmatch(name)) is not None:
         there = [each.has_partition(parts[1], int(parts[2])) for each in links]
@@ -84,29 +86,38 @@ def _subjects(kind: Kind, name: str, links: Collection[Known]) -> Iterator[Expla
         yield from _all(kind, name, links)
 
 
-def _all(kind: Kind, name: str, links: Collection[Known]) -> Iterator[Explain]:
-    parts = _PARTITION.fullmatch(name) if kind is Kind.PARTITION else None
+def _all(kind: SubjectKind, name: str, links: Collection[Known]) -> Iterator[Explain]:
+    parts = _PARTITION.fullmatch(name) if kind is SubjectKind.PARTITION else None
     for each in links:
-        if kind is Kind.GROUP:
+        if kind is SubjectKind.GROUP:
             yield bound(each.group, name)
-        elif kind is Kind.TOPIC:
+        elif kind is SubjectKind.TOPIC:
             yield bound(each.topic, name)
         elif parts is not None:
             yield bound(each.topic, parts[1], int(parts[2]))
 
 
 def _unknown(
-    name: str, kinds: Sequence[Kind], possible: Sequence[Kind], links: Collection[Known]
+    name: str,
+    kinds: Sequence[SubjectKind],
+    possible: Sequence[SubjectKind],
+    links: Collection[Known],
 ) -> ConfigError:
-    topics = {topic for each in links for topic in each.all_topics() if kinds != [Kind.GROUP]}
-    groups = {group for each in links for group in each.all_groups() if Kind.GROUP in kinds}
+    topics = {
+        topic for each in links for topic in each.all_topics() if kinds != [SubjectKind.GROUP]
+    }
+    groups = {group for each in links for group in each.all_groups() if SubjectKind.GROUP in kinds}
     upstream = {each.upstream(name) for each in links} & topics
     what = _listed(kinds)
     if upstream:
         there = ", ".join(sorted(str(each) for each in upstream))
         cause = f"topics are named as on the source, where that one is {there}"
         return ConfigError("explain", f"{what} {name}", cause)
-    if Kind.TOPIC not in kinds and (parts := _PARTITION.fullmatch(name)) and parts[1] in topics:
+    if (
+        SubjectKind.TOPIC not in kinds
+        and (parts := _PARTITION.fullmatch(name))
+        and parts[1] in topics
+    ):
         cause = f"{parts[1]} has fewer partitions; they are numbered from 0"
         return ConfigError("explain", f"{what} {name}", cause)
     near = get_close_matches(name, sorted(topics | groups), _NEAR)
@@ -115,7 +126,7 @@ def _unknown(
         cause = f"there is no {_listed(possible)} of that name, and {_IMPOSSIBLE}"
     if near:
         cause += f"; like it: {', '.join(near)}"
-    would = _would_group if possible == [Kind.GROUP] else _would_topic
+    would = _would_group if possible == [SubjectKind.GROUP] else _would_topic
     told = "; ".join(f"on {each.link.name} it {would(each.link, name)}" for each in links)
     return ConfigError("explain", f"{what} {name}", cause, remedy=f"if it came: {told}")
 

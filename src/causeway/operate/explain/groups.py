@@ -20,27 +20,20 @@ from causeway.filters import DecidingRule, Verdict, by_name
 from causeway.link_topics import PartitionProgress, TaskRecord
 from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
-from causeway.operate.explain.topics import UNKNOWN, stamp
-from causeway.operate.explain.values import Explanation, Fact, FileRule, Kind
+from causeway.operate.explain.topics import stamp
+from causeway.operate.explain.values import Code, Explanation, Fact, FileRule, SubjectKind
 
-OFF: Final = "off"
-NO_OFFSETS: Final = "no-offsets"
-MISSING: Final = "missing"
-CHECKPOINTS_ONLY: Final = "checkpoints-only"
-NOT_YET: Final = "not-yet"
-SYNCED: Final = "synced"
-AHEAD: Final = "ahead"
 CODES: Final = frozenset(
     {
         *map(str, LeftOutReason),
-        OFF,
-        NO_OFFSETS,
-        MISSING,
-        UNKNOWN,
-        CHECKPOINTS_ONLY,
-        NOT_YET,
-        SYNCED,
-        AHEAD,
+        Code.OFF,
+        Code.NO_OFFSETS,
+        Code.MISSING,
+        Code.UNKNOWN,
+        Code.CHECKPOINTS_ONLY,
+        Code.NOT_YET,
+        Code.SYNCED,
+        Code.AHEAD,
     }
 )
 
@@ -85,7 +78,7 @@ class _Verdict:
     to_do: tuple[str, ...] = ()
 
 
-def explain(link: LinkSettings, group: str, facts: GroupFacts) -> Explanation:
+def explain_group(link: LinkSettings, group: str, facts: GroupFacts) -> Explanation:
     """Why the offsets of `group` are carried over by `link`, or not."""
     verdict, reason, rule = decide(link, group)
     places = list(_places(link, group, facts))
@@ -93,7 +86,7 @@ def explain(link: LinkSettings, group: str, facts: GroupFacts) -> Explanation:
     by_file = rules.in_file(link, rule)
     return Explanation(
         link=link.name,
-        kind=Kind.GROUP,
+        kind=SubjectKind.GROUP,
         name=group,
         code=found.code,
         done=found.done,
@@ -124,7 +117,7 @@ def _by_file(
     if not (control.emit_checkpoints_enabled or control.sync_group_offsets_enabled):
         by = rules.of_key(link, _SYNC)
         answer = f"left alone: {_CHECKPOINTS} and {_SYNC} are false"
-        return _Verdict(code=OFF, done=False, answer=answer, rule=by, to_do=(_sync_on(by),))
+        return _Verdict(code=Code.OFF, done=False, answer=answer, rule=by, to_do=(_sync_on(by),))
     return None
 
 
@@ -145,14 +138,14 @@ def _by_clusters(
         return _Verdict(code=LeftOutReason.UNREADABLE, done=False, answer=answer, to_do=to_do)
     if facts.commits is None:
         answer = f"by the file it is followed; {source} could not be asked for its offsets"
-        return _Verdict(code=UNKNOWN, done=None, answer=answer)
+        return _Verdict(code=Code.UNKNOWN, done=None, answer=answer)
     if not facts.commits:
         if facts.source is None and facts.asked_source:
             answer = f"{source} has no such group; if it comes, it is followed"
-            return _Verdict(code=MISSING, done=False, answer=answer)
+            return _Verdict(code=Code.MISSING, done=False, answer=answer)
         answer = f"it has committed nothing on {source}: there is nothing to carry over"
         to_do = ("nothing; have it commit its offsets to Kafka, if it keeps them elsewhere",)
-        return _Verdict(code=NO_OFFSETS, done=False, answer=answer, to_do=to_do)
+        return _Verdict(code=Code.NO_OFFSETS, done=False, answer=answer, to_do=to_do)
     if not places:
         answer = "it has committed nothing on topics that are mirrored"
         to_do = ("causeway explain FILE TOPIC says why they are not",)
@@ -167,7 +160,7 @@ def _by_clusters(
             f"followed by checkpoints alone: {_SYNC} is false, so nothing is committed on {target}"
         )
         return _Verdict(
-            code=CHECKPOINTS_ONLY, done=True, answer=answer, rule=by, to_do=(_sync_on(by),)
+            code=Code.CHECKPOINTS_ONLY, done=True, answer=answer, rule=by, to_do=(_sync_on(by),)
         )
     return _synced(link, group, facts, places)
 
@@ -179,7 +172,7 @@ def _ahead(group: str, records: int, source: str, target: str) -> _Verdict:
         f"`causeway cutover FILE --reset-group {group}` takes it back to that place, "
         f"`--leave-group {group}` moves without it; or nothing, if it has read them on {target}",
     )
-    return _Verdict(code=AHEAD, done=False, answer=answer, to_do=to_do)
+    return _Verdict(code=Code.AHEAD, done=False, answer=answer, to_do=to_do)
 
 
 def _synced(
@@ -208,12 +201,12 @@ def _synced(
     if waiting:
         answer = f"{waiting} of {len(places)} partitions cannot be carried over yet"
         to_do = ("see why below",)
-        return _Verdict(code=NOT_YET, done=False, answer=answer, to_do=to_do)
+        return _Verdict(code=Code.NOT_YET, done=False, answer=answer, to_do=to_do)
     if facts.there is None:
         answer = f"it is to be synced; {target} could not be asked how far that is done"
-        return _Verdict(code=UNKNOWN, done=None, answer=answer)
+        return _Verdict(code=Code.UNKNOWN, done=None, answer=answer)
     if facts.runs and facts.task is not None and (noted := facts.task.items.get(group)):
-        return _Verdict(code=NOT_YET, done=False, answer=f"not in the last round: {noted}")
+        return _Verdict(code=Code.NOT_YET, done=False, answer=f"not in the last round: {noted}")
     every = link.control.sync_group_offsets_interval_s
     if lacking := sorted(
         {str(link.decide_topic(at.topic).target_name) for at, _ in places}
@@ -221,11 +214,11 @@ def _synced(
     ):
         when = f"it is synced every {every:g} s" if facts.runs else "no driver runs"
         answer = f"it has no offsets on {target} in {lacking[0]} yet: {when}"
-        return _Verdict(code=NOT_YET, done=False, answer=answer)
+        return _Verdict(code=Code.NOT_YET, done=False, answer=answer)
     answer = f"synced to {target} every {every:g} s"
     if not facts.runs:
         answer = f"was synced to {target}; no driver runs that would keep it so"
-    return _Verdict(code=SYNCED, done=True, answer=answer)
+    return _Verdict(code=Code.SYNCED, done=True, answer=answer)
 
 
 def _sync_on(by: FileRule) -> str:

@@ -165,7 +165,7 @@ class Known:
             found = self._try(self._target, "directives", self._asked)
             facts = replace(facts, standing=_standing(found.directives if found else ()))
         facts = replace(facts, unknown=tuple(dict.fromkeys(self.unknown)))
-        return topics.explain(
+        return topics.explain_topic(
             self.link, topic, facts, partition=partition, links=self._settings.links
         )
 
@@ -210,7 +210,7 @@ class Known:
         unknown = tuple(dict.fromkeys(self.unknown))
         further = ahead.of_all(contents, own or {}, there or {}, ended)
         return tuple(
-            groups.explain(
+            groups.explain_group(
                 self.link,
                 name,
                 GroupFacts(

@@ -24,16 +24,8 @@ from causeway.link_topics import (
 )
 from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
-from causeway.operate.explain.values import Explanation, Fact
-from causeway.operate.explain.values import Kind as Subject
+from causeway.operate.explain.values import Code, Explanation, Fact, SubjectKind
 from causeway.status import NO_DRIVER, PartitionStatus, worst
-
-MISSING: Final = "missing"
-DELETED: Final = "deleted"
-NOT_ALLOWED: Final = "not-allowed"
-PROBLEM: Final = "problem"
-UNKNOWN: Final = "unknown"
-PLANNED: Final = "planned"
 
 _GOES_ON: Final = (State.RUNNING, State.RECOVERING, State.DONE)
 _MOST_LINES: Final = 10  # of partitions with a state and reason of their own
@@ -56,7 +48,7 @@ class TopicFacts:
     unknown: tuple[str, ...] = ()
 
 
-def explain(
+def explain_topic(
     link: LinkSettings,
     topic: str,
     facts: TopicFacts,
@@ -87,7 +79,7 @@ def explain(
         found.append(Fact("driver", facts.driver))
     return Explanation(
         link=link.name,
-        kind=Subject.TOPIC if partition is None else Subject.PARTITION,
+        kind=SubjectKind.TOPIC if partition is None else SubjectKind.PARTITION,
         name=topic if partition is None else str(TopicPartition(topic, partition)),
         code=code,
         done=done,
@@ -109,23 +101,27 @@ def _answer(
         before = f"; until it was left out it was mirrored to {_reached(known)}" if known else ""
         return decision.verdict, False, f"left out: {decision.reason}{before}"
     if any(one.gone_ms is not None for one in known) or (known and facts.there is False):
-        return DELETED, False, f"{source} no longer has it; what was mirrored stays in {target}"
+        return (
+            Code.DELETED,
+            False,
+            f"{source} no longer has it; what was mirrored stays in {target}",
+        )
     if facts.there is False:
-        return MISSING, False, f"{source} has no such topic; if it comes, it goes to {target}"
+        return Code.MISSING, False, f"{source} has no such topic; if it comes, it goes to {target}"
     if facts.hidden is not None:
-        return NOT_ALLOWED, False, f"{source} does not let us see it: {facts.hidden}"
+        return Code.NOT_ALLOWED, False, f"{source} does not let us see it: {facts.hidden}"
     if known:
         states = [one.state for one in known]
         code = worst(each for each in states if each not in _GOES_ON) or states[0]
         said = ", ".join(f"{states.count(each)} {each}" for each in dict.fromkeys(states))
         return code, all(each in _GOES_ON for each in states), f"goes to {target}: {said}"
     if facts.problems:
-        return PROBLEM, False, f"cannot go to {target}: {facts.problems[0]}"
+        return Code.PROBLEM, False, f"cannot go to {target}: {facts.problems[0]}"
     if facts.there is None:
-        return UNKNOWN, None, f"by the file it goes to {target}; what is there is not known"
+        return Code.UNKNOWN, None, f"by the file it goes to {target}; what is there is not known"
     every = link.places.get("refresh.topics.interval.seconds", "refresh.topics.interval.seconds")
     return (
-        PLANNED,
+        Code.PLANNED,
         False,
         f"will go to {target}: a driver looks for topics every {link.refresh_topics_interval_s:g} s"
         f" ({every})",
@@ -183,7 +179,7 @@ def _states(known: Iterable[PartitionStatus]) -> Iterator[Fact]:
 
 
 def _since(code: str, known: Sequence[PartitionStatus], asked: Sequence[Directive]) -> int | None:
-    if code == DELETED:
+    if code == Code.DELETED:
         return min((one.gone_ms for one in known if one.gone_ms is not None), default=None)
     if code == State.PAUSED:
         return next((each.at for each in asked if isinstance(each, PauseDirective)), None)
@@ -214,14 +210,14 @@ def _to_do(
         case _ if code == NO_DRIVER:
             yield "causeway run FILE"
             yield from _resume(link, asked)
-        case _ if code == NOT_ALLOWED:
+        case _ if code == Code.NOT_ALLOWED:
             yield (
                 f"grant DESCRIBE, DESCRIBE_CONFIGS and READ on topic {topic} of"
                 f" {link.source.alias} to Causeway's principal"
             )
-        case _ if code == DELETED:
+        case _ if code == Code.DELETED:
             yield "nothing; or delete the mirror too, if nobody wants it"
-        case _ if code == PROBLEM:
+        case _ if code == Code.PROBLEM:
             yield "mend what it names; it is tried again at the next look for topics"
 
 

@@ -9,10 +9,27 @@ from typing import Any
 import msgspec
 
 
-class Kind(StrEnum):
+class SubjectKind(StrEnum):
     TOPIC = "topic"
     PARTITION = "partition"
     GROUP = "group"
+
+
+class Code(StrEnum):
+    """Answers besides those of `filters.Verdict`, `control.LeftOutReason` and the states."""
+
+    MISSING = "missing"  # the source has no such topic or group
+    DELETED = "deleted"  # the source had the topic
+    NOT_ALLOWED = "not-allowed"
+    PROBLEM = "problem"  # the target cannot take the topic
+    PLANNED = "planned"  # the topic will be mirrored
+    UNKNOWN = "unknown"  # a cluster did not answer
+    OFF = "off"  # the file asks for nothing about groups
+    NO_OFFSETS = "no-offsets"
+    CHECKPOINTS_ONLY = "checkpoints-only"  # by the file, nothing is committed on the target
+    NOT_YET = "not-yet"
+    SYNCED = "synced"
+    AHEAD = "ahead"  # the group is further on the target: a move would skip records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +62,7 @@ class Explanation:
     latest it is so. `unknown`: what could not be asked, and why."""
 
     link: str
-    kind: Kind
+    kind: SubjectKind
     name: str
     code: str
     done: bool | None

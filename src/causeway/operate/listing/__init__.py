@@ -1,5 +1,31 @@
-"""Tables of what a mirror is made of: a line a topic, group, lane or event.
+"""Lists what a mirror consists of: topics, groups, lanes and events.
 
-Topics, groups and events are known to the clusters; lanes only to the driver, which is asked where
-it runs on this machine.
+from_links.py  topics, groups and events, from the clusters alone
+driver.py      lanes, which only the driver knows; it is asked on this machine
 """
+
+from causeway.operate.listing.driver import items
+from causeway.operate.listing.from_links import (
+    EventLine,
+    Listed,
+    event_json,
+    events,
+    groups,
+    narrowed,
+    topic_json,
+    topic_lines,
+    topics,
+)
+
+__all__ = [
+    "EventLine",
+    "Listed",
+    "event_json",
+    "events",
+    "groups",
+    "items",
+    "narrowed",
+    "topic_json",
+    "topic_lines",
+    "topics",
+]

@@ -17,6 +17,7 @@ from causeway.daemon.partitions.decisions import (
     Decision,
     GoByKey,
     GoOn,
+    Offsets,
     PassOver,
     Stop,
     Wish,
@@ -26,10 +27,10 @@ from causeway.daemon.partitions.discovery import Found, Sides
 from causeway.daemon.partitions.others import OthersHere
 from causeway.daemon.partitions.routing import led_to
 from causeway.errors import AuthorizationError, DivergedError
-from causeway.link_topics import ProgressContents
+from causeway.link_topics import Outlet, ProgressContents
 from causeway.model import TopicPartition
-from causeway.operate.plan import shared_groups
 
+GROUP_RULE = "a group gets no offset past a record that it has not read there"
 _IDS = "__transaction_state"
 
 
@@ -145,7 +146,7 @@ def plan(
                 )
             )
     notes = _notes(link, sorted(in_doubt))
-    notes += shared_groups.foreign_before(link, wanted, places, contents, taken_over)
+    notes += _foreign_before(link, wanted, places, contents, taken_over)
     return Starts(partitions=tuple(starts), problems=tuple(problems), notes=notes)
 
 
@@ -190,3 +191,33 @@ def _progress_lost(
         return False
     # To ask for an id makes the topic of all ids, where there is none yet.
     return sides.target.knows_transactional_id(link.transactional_id) if _IDS in there else None
+
+
+def _foreign_before(
+    link: LinkSettings,
+    wanted: Sequence[tuple[MirroredTopic, int]],
+    places: Mapping[TopicPartition, Offsets],
+    contents: ProgressContents,
+    taken_over: set[TopicPartition],
+) -> tuple[str, ...]:
+    """A note for each target topic that had records before the mirror. `taken_over`: by source
+    partition, if another tool has copied them from the source."""
+    if link.sole_writer or not link.control.sync_group_offsets_enabled:
+        return ()
+    topics: dict[str, None] = {}
+    for topic, number in wanted:
+        at = TopicPartition(topic.source, number)
+        if at not in places or at in taken_over:
+            continue
+        progress = contents.partitions.get(at)
+        outlets: tuple[Outlet, ...] = () if progress is None else progress.outlets
+        if (
+            any(o.claimed_at > o.copied_to and not o.earlier for o in outlets)
+            if outlets
+            else any(places[at].target_ends.values())
+        ):
+            topics[topic.target] = None
+    return tuple(
+        f"{topic} on {link.target.alias} has records that {link.name} did not bring: {GROUP_RULE}"
+        for topic in topics
+    )

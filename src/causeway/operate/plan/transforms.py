@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from causeway.config import LinkSettings, Settings, TransformSettings
 from causeway.errors import ConfigError
-from causeway.operate.try_transform.local_spark import local_spark
-
-Told = Callable[[str], None]
+from causeway.operate.try_transform import Told, local_spark, prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedTransform:
     """`sql`: what Spark runs, None for a Python function; `replaces`: the parts of a record that it
     replaces; `without_spark`: whether workers treat plain records themselves, see
     docs/decisions/0058."""
@@ -25,18 +23,7 @@ class Checked:
 
 
 # By the link's name and the transform's.
-Checks = Mapping[tuple[str, str], Checked]
-
-
-def prepared(session: Any, transform: TransformSettings) -> Any:
-    """An `analysis.Prepared`. Raises ConfigError with all that is wrong with the text, and for a
-    schema registry that does not answer."""
-    from causeway.schemas import check_registry
-    from causeway.transform.plan import prepare
-
-    if transform.registry is not None:
-        check_registry(transform.registry)
-    return prepare(session, transform)
+Checks = Mapping[tuple[str, str], CheckedTransform]
 
 
 def check(settings: Settings, told: Told) -> Checks:
@@ -46,7 +33,7 @@ def check(settings: Settings, told: Told) -> Checks:
     if not wanted:
         return {}
     told("starting Spark to check the transforms")
-    checks: dict[tuple[str, str], Checked] = {}
+    checks: dict[tuple[str, str], CheckedTransform] = {}
     wrong: list[ConfigError] = []
     with local_spark(settings.spark) as session:
         for link, transform in wanted:
@@ -57,7 +44,7 @@ def check(settings: Settings, told: Told) -> Checks:
                 wrong.append(error)
             else:
                 replaces = tuple(sorted(found.replaces))
-                checks[link, transform.name] = Checked(
+                checks[link, transform.name] = CheckedTransform(
                     sql=found.sql,
                     replaces=replaces,
                     without_spark=found.shortcut is not None,
@@ -88,7 +75,7 @@ class TransformPlan:
 
     settings: TransformSettings
     topics: tuple[str, ...]
-    checked: Checked
+    checked: CheckedTransform
 
 
 def plan(link: LinkSettings, checks: Checks, mirrored: Iterable[str]) -> tuple[TransformPlan, ...]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from causeway.config import Routes, TransformSettings
 from causeway.model import TopicPartition
-from causeway.operate.plan.transforms import Told
-from causeway.operate.try_transform.result import Content, Decoded, Outcome, Tried
+from causeway.operate.try_transform.result import Content, Decoded, Told, TrialOutcome, Tried
 from causeway.records import Batch
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Trials:
             if len(records) > 1:
                 half = len(records) // 2
                 return self.of(records[:half]) + self.of(records[half:])
-            return (self._tried(records[0], (), Outcome.FAILS, explain(error)),)
+            return (self._tried(records[0], (), TrialOutcome.FAILS, explain(error)),)
         return tuple(self._judged(one, after[one.at, one.offset]) for one in records)
 
     def _judged(self, one: Read, rows: Sequence[Any]) -> Tried:
@@ -72,15 +71,17 @@ class Trials:
 
         reason = next((row["_reason"] for row in rows if row["_reason"] is not None), None)
         if reason == THROWS:
-            return self._tried(one, (), Outcome.FAILS, self._why(one) or reason)
+            return self._tried(one, (), TrialOutcome.FAILS, self._why(one) or reason)
         led = (self._routes.refusal(row["topic"], row["partition"], one.at) for row in rows)
         reason = reason or next((why for why in led if why is not None), None)
         if reason is not None:
-            return self._tried(one, (), Outcome.REFUSED, reason)
+            return self._tried(one, (), TrialOutcome.REFUSED, reason)
         made = tuple(_content(row) for row in rows)
         if not made:
-            return self._tried(one, (), Outcome.DROPPED)
-        return self._tried(one, made, Outcome.SAME if made == (one.content,) else Outcome.CHANGED)
+            return self._tried(one, (), TrialOutcome.DROPPED)
+        return self._tried(
+            one, made, TrialOutcome.SAME if made == (one.content,) else TrialOutcome.CHANGED
+        )
 
     def _why(self, one: Read) -> str | None:
         """The class of the error that the query throws on it: of the first few, as each costs a job
@@ -97,7 +98,11 @@ class Trials:
         return None
 
     def _tried(
-        self, one: Read, after: tuple[Content, ...], outcome: Outcome, reason: str | None = None
+        self,
+        one: Read,
+        after: tuple[Content, ...],
+        outcome: TrialOutcome,
+        reason: str | None = None,
     ) -> Tried:
         return Tried(
             at=one.at,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 from causeway.config import LinkSettings, TransformSettings
 from causeway.model import TopicPartition
 
+# Called with the text of a step that takes time.
+Told = Callable[[str], None]
 
-class Outcome(StrEnum):
+
+class TrialOutcome(StrEnum):
     SAME = "same"  # byte for byte
     CHANGED = "changed"  # or several, or to another topic or partition
     DROPPED = "dropped"
@@ -52,7 +55,7 @@ class Tried:
     offset: int
     before: Content | None
     after: tuple[Content, ...]
-    outcome: Outcome
+    outcome: TrialOutcome
     reason: str | None = None
 
 

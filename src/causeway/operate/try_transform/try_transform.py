@@ -3,18 +3,26 @@ this machine. Writes nothing; the target is not asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, clusters, relayed
-from causeway.config import LinkSettings, Routes, Settings, links_of
+from causeway.config import (
+    LinkSettings,
+    Routes,
+    Secret,
+    Settings,
+    TransformSettings,
+    is_local,
+    links_of,
+)
 from causeway.errors import CausewayError, ConfigError, ProtocolError
 from causeway.model import TopicPartition
-from causeway.operate.plan.transforms import Told, prepared
-from causeway.operate.try_transform.local_spark import local_spark
 from causeway.operate.try_transform.records import Read, Trials
-from causeway.operate.try_transform.result import Content, Trial
+from causeway.operate.try_transform.result import Content, Told, Trial
 from causeway.records import records_of
+from causeway.relay import new_secret
 
 
 def try_out(
@@ -135,3 +143,54 @@ def _records(source: Cluster, at: TopicPartition, position: int, committed: bool
                     headers=tuple(record.headers),
                 )
             yield Read(at, batch.source_offset(index), content, batch)
+
+
+Conf = Mapping[str, str | Secret]
+_OWN = {
+    "spark.master": "local[2]",
+    "spark.io.encryption.enabled": "true",
+    "spark.log.level": "OFF",
+    "spark.eventLog.enabled": "false",
+    "spark.ui.enabled": "false",
+}
+
+
+@contextmanager
+def local_spark(conf: Conf) -> Iterator[Any]:
+    """A SparkSession, whose JVM ends with the block. Of `conf`, the file's, counts what decides
+    what a query means or may use, not where it would run; what Spark puts on disk, as it does with
+    a closure of more than 1 MB, is encrypted, and what it says of its own, which quotes records, is
+    neither logged nor shown. Raises PrerequisiteError."""
+    from causeway.daemon.spark import Spark, archive_option
+
+    local = is_local(conf)
+    kept = {
+        key: value
+        for key, value in conf.items()
+        if local or key.startswith(("spark.sql.", "spark.jars", "spark.driver.memory"))
+    }
+    spark = Spark(
+        {**kept, **_OWN},
+        None,
+        new_secret(),
+        on_lane_ended=lambda *_: None,
+        # What a stage's JVM compiles well, for weeks, is over here before it is compiled.
+        java_options=f" -XX:TieredStopAtLevel=1{archive_option()}",
+        staged=1,
+    )
+    spark.start()
+    try:
+        yield spark.session
+    finally:
+        spark.stop()
+
+
+def prepared(session: Any, transform: TransformSettings) -> Any:
+    """An `analysis.Prepared`. Raises ConfigError with all that is wrong with the text, and for a
+    schema registry that does not answer."""
+    from causeway.schemas import check_registry
+    from causeway.transform.plan import prepare
+
+    if transform.registry is not None:
+        check_registry(transform.registry)
+    return prepare(session, transform)

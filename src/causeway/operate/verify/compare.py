@@ -20,11 +20,9 @@ from causeway.cluster import Cluster, Content
 from causeway.errors import BrokerError, ProtocolError
 from causeway.operate.verify import differ
 from causeway.operate.verify.differ import Odd, Stretch
-from causeway.operate.verify.fetching import Spent
-from causeway.operate.verify.logs import Piece, Seen, of_source, of_target
-from causeway.operate.verify.outcome import Difference, Kind, Outcome
-from causeway.operate.verify.ranges import Range
-from causeway.operate.verify.sides import Side, size_of, without_times
+from causeway.operate.verify.logs import Piece, Seen, Spent, of_source, of_target
+from causeway.operate.verify.outcome import Difference, DifferenceKind, Range, RangeOutcome
+from causeway.operate.verify.sides import LogSide, size_of, without_times
 from causeway.records import SEQUENCE_SPACE, distance
 from causeway.wire import codes
 
@@ -44,7 +42,7 @@ def compare(
     *,
     look_into: bool,
     spent: Spent = lambda _: None,
-) -> Outcome:
+) -> RangeOutcome:
     """Compares one range. `look_into`: to its end, and tells each difference; else only whether
     there is one. `spent` is called with the bytes of each answer, of either side.
 
@@ -155,7 +153,7 @@ class _Walk:
         self.ended: str | None = None
 
     def run(self, ones: Iterator[Piece], others: Iterator[Piece]) -> None:
-        source, target = Side(ones, "source"), Side(others, "target")
+        source, target = LogSide(ones, "source"), LogSide(others, "target")
         going = True
         while going:
             one, other = source.piece(), target.piece()
@@ -172,18 +170,18 @@ class _Walk:
             target.back(other)
             going = self._by_records(source, target)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RangeOutcome:
         told = differ.resolve(self._odd) + self._more
         told += [
             Difference(
-                kind=Kind.CORRUPT,
+                kind=DifferenceKind.CORRUPT,
                 source=-1,
                 target=base,
                 detail="the CRC of the target's batch is wrong: consumers refuse it",
             )
             for base in self._seen.corrupt
         ]
-        return Outcome(
+        return RangeOutcome(
             range=self._part,
             begun=self._begun,
             records=self._records,
@@ -212,7 +210,7 @@ class _Walk:
             while self._batch_bytes > _REMEMBERED_BYTES and len(self._batches) > 1:
                 self._batch_bytes -= len(self._batches.popleft()[0].payload or b"")
 
-    def _by_records(self, source: Side, target: Side) -> bool:
+    def _by_records(self, source: LogSide, target: LogSide) -> bool:
         """Until both sides stand at the end of a batch; false where it is not to go on."""
         while True:
             if not source.contents:
@@ -233,7 +231,7 @@ class _Walk:
                 if not self._look_into or not self._differ(source, target):
                     return False
 
-    def _agree(self, source: Side, target: Side, both: int) -> int:
+    def _agree(self, source: LogSide, target: LogSide, both: int) -> int:
         """How many of the first `both` records are equal."""
         ones, others = self._comparable(source, both), self._comparable(target, both)
         if ones == others:
@@ -241,11 +239,11 @@ class _Walk:
         equal = zip(ones, others, strict=True)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], equal))
 
-    def _comparable(self, side: Side, count: int) -> Sequence[Content]:
+    def _comparable(self, side: LogSide, count: int) -> Sequence[Content]:
         contents = side.contents if count == len(side.contents) else side.contents[:count]
         return without_times(contents) if self._seen.timeless else contents
 
-    def _pass(self, source: Side, target: Side, count: int) -> None:
+    def _pass(self, source: LogSide, target: LogSide, count: int) -> None:
         """So many records agree."""
         self._records += count
         for place in range(count):
@@ -262,11 +260,11 @@ class _Walk:
         source.drop(count)
         target.drop(count)
 
-    def _differ(self, source: Side, target: Side) -> bool:
+    def _differ(self, source: LogSide, target: LogSide) -> bool:
         """Passes what does not fit; false where nothing fits any more."""
         for side, other, kind in (
-            (target, source, Kind.MISSING),
-            (source, target, Kind.UNKNOWN),
+            (target, source, DifferenceKind.MISSING),
+            (source, target, DifferenceKind.UNKNOWN),
         ):
             if side.ended and not side.contents:
                 self._rest(source, target, other, kind)
@@ -284,7 +282,7 @@ class _Walk:
         if fits is None or len(self._odd) > _MOST_ODD:
             self._more.append(
                 Difference(
-                    kind=Kind.DIFFERENT,
+                    kind=DifferenceKind.DIFFERENT,
                     source=_offset(source, self._part.end.source),
                     target=_offset(target, self._part.target_to),
                     detail="from here on nothing fits; it was not looked into any further",
@@ -301,7 +299,9 @@ class _Walk:
         target.drop(theirs)
         return True
 
-    def _rest(self, source: Side, target: Side, longer: Side, kind: Kind) -> None:
+    def _rest(
+        self, source: LogSide, target: LogSide, longer: LogSide, kind: DifferenceKind
+    ) -> None:
         """One side is at its end, the other is not. The last few may be known, or lie elsewhere."""
         longer.more(_WINDOWS[-1], _WINDOW_BYTES)
         ones = self._comparable(source, len(source.contents))
@@ -334,11 +334,11 @@ class _Walk:
         return self._known.get(digest)
 
 
-def _stretch(side: Side, contents: Sequence[Content], end: int) -> Stretch:
+def _stretch(side: LogSide, contents: Sequence[Content], end: int) -> Stretch:
     count = len(contents)
     following = side.offsets[count] if count < len(side.offsets) else end
     return Stretch(contents, side.offsets[:count], following, side.index)
 
 
-def _offset(side: Side, end: int) -> int:
+def _offset(side: LogSide, end: int) -> int:
     return side.offsets[0] if side.offsets else end

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from causeway.cluster import Content
-from causeway.operate.verify.outcome import Difference, Kind
+from causeway.operate.verify.outcome import Difference, DifferenceKind
 from causeway.operate.verify.sides import UNREADABLE
 
 FIT = 3  # so many records in a row must be equal for both sides to fit again
@@ -189,7 +189,11 @@ def resolve(odd: Sequence[Odd]) -> list[Difference]:
 
 def _swapped(one: Odd, other: tuple[int, int]) -> Difference:
     return Difference(
-        kind=Kind.SWAPPED, source=one.source_at, target=one.target_at, records=2, other=other
+        kind=DifferenceKind.SWAPPED,
+        source=one.source_at,
+        target=one.target_at,
+        records=2,
+        other=other,
     )
 
 
@@ -198,14 +202,14 @@ def _moved(gone: Odd, there: Odd) -> Difference:
     late = there.target_index - gone.target_index
     if late == 1:
         return Difference(
-            kind=Kind.SWAPPED,
+            kind=DifferenceKind.SWAPPED,
             source=gone.source_at,
             target=gone.target_at,
             records=2,
             other=(gone.source_at + 1, there.target_at),
         )
     return Difference(
-        kind=Kind.MOVED,
+        kind=DifferenceKind.MOVED,
         source=gone.source_at,
         target=there.target_at,
         detail=f"by {abs(there.target_index - gone.target_index)} records",
@@ -214,15 +218,18 @@ def _moved(gone: Odd, there: Odd) -> Difference:
 
 def _single(one: Odd) -> Difference:
     if one.target is None:
-        kind = Kind.MISSING
+        kind = DifferenceKind.MISSING
     elif one.source is not None:
-        kind = Kind.CHANGED
+        kind = DifferenceKind.CHANGED
     elif one.copy_of is not None:
         return Difference(
-            kind=Kind.DOUBLED, source=one.copy_of[0], target=one.target_at, other=one.copy_of
+            kind=DifferenceKind.DOUBLED,
+            source=one.copy_of[0],
+            target=one.target_at,
+            other=one.copy_of,
         )
     else:
-        kind = Kind.UNKNOWN
+        kind = DifferenceKind.UNKNOWN
     return Difference(kind=kind, source=one.source_at, target=one.target_at, detail=one.detail)
 
 
@@ -242,15 +249,15 @@ def _follows(
     odd: Sequence[Odd], before: tuple[int, Difference], after: tuple[int, Difference]
 ) -> bool:
     one, other = before[1], after[1]
-    if one.kind is not other.kind or one.kind in (Kind.SWAPPED, Kind.MOVED):
+    if one.kind is not other.kind or one.kind in (DifferenceKind.SWAPPED, DifferenceKind.MOVED):
         return False
     a, b = odd[before[0]], odd[after[0]]
     steps = b.source_index - a.source_index, b.target_index - a.target_index
-    if one.kind is Kind.MISSING:
+    if one.kind is DifferenceKind.MISSING:
         return steps == (1, 0)
-    if one.kind is Kind.CHANGED:
+    if one.kind is DifferenceKind.CHANGED:
         return steps == (1, 1) and one.detail == other.detail
-    same = one.kind is Kind.UNKNOWN or one.source < other.source
+    same = one.kind is DifferenceKind.UNKNOWN or one.source < other.source
     return steps == (0, 1) and same
 
 

@@ -3,19 +3,25 @@ there are lanes."""
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
-from causeway.cluster import Connect
-from causeway.config import LinkSettings, Settings, is_local
+from cryptography.fernet import Fernet
+
+from causeway.cluster import Cluster, Connect
+from causeway.config import ClientSettings, LinkSettings, Settings, from_wire, is_local, to_wire
 from causeway.errors import BrokerError, CausewayError
-from causeway.operate.verify.ranges import Range
-from causeway.operate.verify.task import Answer, Pace, Task, answer, seal
+from causeway.operate.verify.compare import compare
+from causeway.operate.verify.outcome import Range, RangeOutcome
+from causeway.relay import SECRET_VARIABLE
 
 HERE_BYTES = 64 * 1024 * 1024  # of the source: so much is compared before Spark would be up
 _TASK_BYTES = 192 * 1024 * 1024
@@ -23,6 +29,8 @@ _TASK_RANGES = 500
 _ATTEMPTS = 3
 _PAUSE_S = 2.0
 _TELL_S = 0.5
+
+Answer = RangeOutcome | CausewayError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +78,7 @@ class Here:
 
 
 @dataclass(slots=True)
-class _Group:
+class _TaskGroup:
     parts: list[Part]
     attempts: int = 0
     size: int = field(default=0)
@@ -93,7 +101,7 @@ class OnSpark:
         most = _TASK_BYTES if self._bytes_per_s is None else 1
         waiting = deque(_groups(parts, most))
         lanes = self._spark.lanes
-        under_way: dict[Future[list[Answer]], _Group] = {}
+        under_way: dict[Future[list[Answer]], _TaskGroup] = {}
         pool = ThreadPoolExecutor(lanes, thread_name_prefix="verify")
         try:
             while waiting or under_way:
@@ -108,20 +116,22 @@ class OnSpark:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _task(self, group: _Group, look_into: bool, lanes: int) -> Task:
+    def _task(self, group: _TaskGroup, look_into: bool, lanes: int) -> CompareTask:
         link = group.parts[0].link
         if link.name not in self._sealed:
             self._sealed[link.name] = seal(self._secret, link.source, link.target)
         rate = None if self._bytes_per_s is None else self._bytes_per_s / lanes
-        return Task(self._sealed[link.name], [one.range for one in group.parts], look_into, rate)
+        return CompareTask(
+            self._sealed[link.name], [one.range for one in group.parts], look_into, rate
+        )
 
-    def _compute(self, task: Task, attempts: int) -> list[Answer]:
+    def _compute(self, task: CompareTask, attempts: int) -> list[Answer]:
         if attempts:
             time.sleep(_PAUSE_S * attempts)
         found: list[list[Answer]] = self._spark.compute(task, "verify")
         return found[0]
 
-    def _take(self, group: _Group, ended: Future[list[Answer]], told: Told) -> list[_Group]:
+    def _take(self, group: _TaskGroup, ended: Future[list[Answer]], told: Told) -> list[_TaskGroup]:
         """Tells what is known; what is worth another attempt."""
         last = group.attempts + 1 >= _ATTEMPTS
         error = ended.exception()
@@ -129,11 +139,11 @@ class OnSpark:
             if not isinstance(error, CausewayError) or not error.retriable:
                 raise error
             if not last:
-                return [_Group(group.parts, group.attempts + 1)]
+                return [_TaskGroup(group.parts, group.attempts + 1)]
             if not self._worked:
                 raise error
             if len(group.parts) > 1:  # one may end whoever compares it: that is none of the others'
-                return [_Group([part], group.attempts) for part in group.parts]
+                return [_TaskGroup([part], group.attempts) for part in group.parts]
             told(group.parts[0], error)
             return []
         self._worked = True
@@ -143,24 +153,24 @@ class OnSpark:
                 again.append(part)
             else:
                 told(part, found)
-        return [_Group(again, group.attempts + 1)] if again else []
+        return [_TaskGroup(again, group.attempts + 1)] if again else []
 
 
 class _Computes(Protocol):
     @property
     def lanes(self) -> int: ...
 
-    def compute(self, task: Task, description: str) -> list[list[Answer]]: ...
+    def compute(self, task: CompareTask, description: str) -> list[list[Answer]]: ...
 
 
-def _groups(parts: Sequence[Part], most_bytes: int) -> Iterator[_Group]:
+def _groups(parts: Sequence[Part], most_bytes: int) -> Iterator[_TaskGroup]:
     """Of one link each, and large enough that what Spark adds to a task counts for little."""
-    group = _Group([])
+    group = _TaskGroup([])
     for part in parts:
         full = group.size >= most_bytes or len(group.parts) >= _TASK_RANGES
         if group.parts and (full or part.link.name != group.parts[0].link.name):
             yield group
-            group = _Group([])
+            group = _TaskGroup([])
         group.parts.append(part)
         group.size += part.range.size
     if group.parts:
@@ -195,3 +205,56 @@ def runner(
         yield OnSpark(spark, secret, bytes_per_s, tick)
     finally:
         spark.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class CompareTask:
+    """`clusters`: how to reach both, sealed: the key is in the executor's environment, never in
+    what Spark sends or shows. `bytes_per_s`: None for as fast as it goes."""
+
+    clusters: bytes
+    ranges: Sequence[Range]
+    look_into: bool
+    bytes_per_s: float | None
+
+    def __call__(self, _: Iterator[int]) -> Iterator[list[Answer]]:
+        source, target = _opened(self.clusters)
+        pace = Pace(self.bytes_per_s)
+        yield [answer(each, source, target, self.look_into, pace) for each in self.ranges]
+
+
+def answer(part: Range, source: Cluster, target: Cluster, look_into: bool, pace: Pace) -> Answer:
+    """An error of one range holds up no other."""
+    try:
+        return compare(part, source, target, look_into=look_into, spent=pace.spent)
+    except CausewayError as error:
+        return error
+
+
+class Pace:
+    """Makes whoever reads wait: no more than so many bytes a second are read in the mean."""
+
+    def __init__(self, bytes_per_s: float | None) -> None:
+        self._rate = bytes_per_s
+        self._due = time.monotonic()
+
+    def spent(self, size: int) -> None:
+        if self._rate is None:
+            return
+        now = time.monotonic()
+        # What was not used is not saved up.
+        self._due = max(self._due, now - 1.0) + size / self._rate
+        if self._due > now:
+            time.sleep(self._due - now)
+
+
+def seal(secret: str, source: ClientSettings, target: ClientSettings) -> bytes:
+    return Fernet(secret).encrypt(json.dumps([to_wire(source), to_wire(target)]).encode())
+
+
+@lru_cache(maxsize=1)
+def _opened(clusters: bytes) -> tuple[Cluster, Cluster]:
+    """Connections stay for the next task of the same worker."""
+    key = os.environ[SECRET_VARIABLE]
+    source, target = json.loads(Fernet(key).decrypt(clusters))
+    return Cluster(from_wire(source)), Cluster(from_wire(target))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from causeway.operate.verify.ranges import Range
+from causeway.model import Pair, TopicPartition
+from causeway.relay import Assignment, TreatmentStep
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     CHANGED = "changed"  # the record is there, and is not the same
     MISSING = "missing"  # the target lacks it
     DOUBLED = "doubled"  # the target has it once more
@@ -27,7 +28,7 @@ class Difference:
     places with; of one that is doubled, the target offset of the first copy. `detail` says what
     differs, never a record's content."""
 
-    kind: Kind
+    kind: DifferenceKind
     source: int
     target: int
     records: int = 1
@@ -36,7 +37,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RangeOutcome:
     """Of one range. `records`, `size` (bytes on the source, without headers) and `checksum` (sum of
     the CRC-32C of what was compared, modulo 2**64) are of what agrees; `as_they_are`: how many of
     the records were compared as whole batches, byte by byte. `begun`: the first source offset
@@ -62,3 +63,52 @@ class Outcome:
     different: int = 0
     ended: str | None = None
     skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFeed:
+    """One source partition and one target partition that it feeds. `alone`: nobody else may write
+    there. `split`: where keys decide, how the series is divided, and `outlet`, which part of it is
+    meant. `steps`: what becomes of each record on the way, without secrets. `earlier`: what lies
+    before the mirror's beginning, whoever wrote it to the target. Ids are the topics': what was
+    compared is not taken for that of a topic made anew."""
+
+    link: str
+    source: TopicPartition
+    target: TopicPartition
+    source_id: str
+    target_id: str
+    producer_id: int
+    read_committed: bool = True
+    alone: bool = True
+    split: Assignment | None = None
+    outlet: int = 0
+    steps: tuple[TreatmentStep, ...] = ()
+    earlier: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The series of `feed` from `start` up to `end`; both pairs are true by the progress topic.
+
+    `start` None: counted back from `end`, for what the map of offsets does not tell. `source_from`
+    and `target_from`: what the logs still hold. `cut`: the target has deleted what came before, so
+    that the sequence of its first record tells where to begin. `target_to`: where the target ends,
+    if that is before `end`. `others_to`: so far it is looked for records of others, if that is
+    further on.
+    """
+
+    feed: PartitionFeed
+    start: Pair | None
+    end: Pair
+    source_from: int
+    target_from: int
+    target_to: int
+    others_to: int = 0
+    cut: bool = False
+    offset_bytes: float = 1000.0  # about how many one source offset takes
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has on the source."""
+        return int(max(0, self.end.source - self.source_from) * self.offset_bytes)

@@ -28,10 +28,9 @@ from causeway.link_topics import (
     recognise,
 )
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
-from causeway.operate.verify.ends import Ends
-from causeway.operate.verify.ranges import Feed, Range
+from causeway.operate.verify.outcome import PartitionFeed, Range
 from causeway.operate.verify.state import Agreed
-from causeway.operate.verify.stretches import Logs, behind_all, cut, earlier
+from causeway.operate.verify.stretches import Ends, Logs, behind_all, cut, earlier
 from causeway.status import driver_of
 
 _NOBODY = -2  # a producer id that no record has
@@ -55,7 +54,7 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class NotCompared:
     """What was not compared, in words."""
 
     why: Why
@@ -63,7 +62,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class PartitionPlan:
     """Of one source partition, what one target partition has. `feed` None where nothing can be
     compared; `earlier`: what both sides held before the mirror began; `compacted`: records may be
     missing on one side, and rightly."""
@@ -72,11 +71,11 @@ class Share:
     source: TopicPartition
     target_topic: str
     target: TopicPartition | None = None
-    feed: Feed | None = None
+    feed: PartitionFeed | None = None
     ranges: tuple[Range, ...] = ()
     earlier: Range | None = None
     compacted: bool = False
-    left: tuple[Left, ...] = ()
+    left: tuple[NotCompared, ...] = ()
 
 
 def plan(
@@ -85,9 +84,9 @@ def plan(
     *,
     link: str | None = None,
     topics: Collection[str] | None = None,
-    agreed: Callable[[Feed], Agreed | None] = lambda _: None,
+    agreed: Callable[[PartitionFeed], Agreed | None] = lambda _: None,
     range_bytes: int | None = None,
-) -> list[Share]:
+) -> list[PartitionPlan]:
     """All that the links mirror, or of `topics` (as named on the source) of the link, or of all
     that have them. `agreed`: what was found to agree before, which is left out; `range_bytes`: see
     cut. Raises ConfigError for names that are not there, CausewayError where a cluster does not
@@ -97,7 +96,7 @@ def plan(
     found = [
         share
         for each in links
-        for share in _Link(each, connect, agreed, range_bytes).shares(topics, known)
+        for share in _LinkPlanner(each, connect, agreed, range_bytes).shares(topics, known)
     ]
     for topic in topics or ():
         if topic not in known:
@@ -106,12 +105,12 @@ def plan(
     return found
 
 
-class _Link:
+class _LinkPlanner:
     def __init__(
         self,
         link: LinkSettings,
         connect: Connect,
-        agreed: Callable[[Feed], Agreed | None],
+        agreed: Callable[[PartitionFeed], Agreed | None],
         range_bytes: int | None,
     ) -> None:
         self._range_bytes = range_bytes
@@ -131,7 +130,7 @@ class _Link:
         driver = driver_of(self._contents.leases, int(time.time() * 1000))
         self._runs = driver is not None and driver.running
 
-    def shares(self, topics: Collection[str] | None, known: set[str]) -> Iterator[Share]:
+    def shares(self, topics: Collection[str] | None, known: set[str]) -> Iterator[PartitionPlan]:
         """Adds the names that there are to `known`."""
         mirrored = {topic.source: topic for topic in self._planned.mirrored}
         problems = {each.topic: each for each in self._planned.problems}
@@ -161,12 +160,14 @@ class _Link:
             for there in beyond[name]:
                 yield from self._unfed(topic, there, logs)
 
-    def _nothing(self, at: TopicPartition, target: str, why: Why, text: str) -> Share:
-        return Share(
-            link=self._link, source=at, target_topic=target, left=(Left(why=why, text=text),)
+    def _nothing(self, at: TopicPartition, target: str, why: Why, text: str) -> PartitionPlan:
+        return PartitionPlan(
+            link=self._link, source=at, target_topic=target, left=(NotCompared(why=why, text=text),)
         )
 
-    def _partition(self, topic: MirroredTopic, at: TopicPartition, logs: Ends) -> Iterator[Share]:
+    def _partition(
+        self, topic: MirroredTopic, at: TopicPartition, logs: Ends
+    ) -> Iterator[PartitionPlan]:
         progress = self._contents.partitions.get(at)
         if progress is None or not progress.outlets:
             why = progress.reason if progress is not None else None
@@ -181,13 +182,17 @@ class _Link:
         beats = self._runs and self._link.policy.is_heartbeats_topic(at.topic)
         behind = _behind(progress, logs, beats=beats)
         if progress.transform is not None and not self._can_treat(progress):
-            left = Left(why=Why.TRANSFORMED, text=self._tally(topic))
-            yield Share(link=self._link, source=at, target_topic=topic.target, left=(left, *behind))
+            left = NotCompared(why=Why.TRANSFORMED, text=self._tally(topic))
+            yield PartitionPlan(
+                link=self._link, source=at, target_topic=topic.target, left=(left, *behind)
+            )
             return
         if any(outlet.producer_id < 0 for outlet in progress.outlets):
             text = "it is mirrored at least once: repeats are no difference, and cannot be told"
-            left = Left(why=Why.REPEATS, text=text)
-            yield Share(link=self._link, source=at, target_topic=topic.target, left=(left, *behind))
+            left = NotCompared(why=Why.REPEATS, text=text)
+            yield PartitionPlan(
+                link=self._link, source=at, target_topic=topic.target, left=(left, *behind)
+            )
             return
         for index in range(len(progress.outlets)):
             yield self._share(topic, progress, index, logs, behind if not index else ())
@@ -206,18 +211,20 @@ class _Link:
         there = (TopicPartition(topic.target, each) for each in sorted(numbers))
         return [at for at in there if at.partition >= topic.partitions and at not in self._fed]
 
-    def _unfed(self, topic: MirroredTopic, there: TopicPartition, logs: Ends) -> Iterator[Share]:
+    def _unfed(
+        self, topic: MirroredTopic, there: TopicPartition, logs: Ends
+    ) -> Iterator[PartitionPlan]:
         """What lies there is not the source's, whoever reads it."""
         at = TopicPartition(topic.source, there.partition)
-        share = Share(link=self._link, source=at, target_topic=there.topic, target=there)
+        share = PartitionPlan(link=self._link, source=at, target_topic=there.topic, target=there)
         found = logs.there(there)
         if isinstance(found, CausewayError):
-            yield _with(share, left=(Left(why=Why.UNREADABLE, text=str(found)),))
+            yield _with(share, left=(NotCompared(why=Why.UNREADABLE, text=str(found)),))
             return
         start, end = found
         if start >= end:
             return
-        feed = Feed(
+        feed = PartitionFeed(
             link=self._link.name,
             source=at,
             target=there,
@@ -269,14 +276,14 @@ class _Link:
         progress: PartitionProgress,
         index: int,
         logs: Ends,
-        behind: Sequence[Left],
-    ) -> Share:
+        behind: Sequence[NotCompared],
+    ) -> PartitionPlan:
         link, at, outlet = self._link, progress.source, progress.outlets[index]
         target = outlet.at
         alone = outlet.exclusive and link.sole_writer
         alone &= target not in self._led
         several = len(progress.outlets) > 1
-        feed = Feed(
+        feed = PartitionFeed(
             link=link.name,
             source=at,
             target=target,
@@ -291,10 +298,12 @@ class _Link:
             outlet=index,
             steps=() if progress.transform is None else steps_of(link, at.topic),
         )
-        share = Share(link=link, source=at, target_topic=target.topic, target=target, feed=feed)
+        share = PartitionPlan(
+            link=link, source=at, target_topic=target.topic, target=target, feed=feed
+        )
         ends = logs.of(at, target)
         if isinstance(ends, CausewayError):
-            left = Left(why=Why.UNREADABLE, text=str(ends))
+            left = NotCompared(why=Why.UNREADABLE, text=str(ends))
             return _with(share, left=(left, *behind))
         points, since = self._points(progress, outlet)
         first = points[0]
@@ -337,18 +346,20 @@ class _Link:
         )
 
 
-def _with(share: Share, **more: Any) -> Share:
+def _with(share: PartitionPlan, **more: Any) -> PartitionPlan:
     return replace(share, **more)
 
 
-def _behind(progress: PartitionProgress, logs: Ends, *, beats: bool = False) -> tuple[Left, ...]:
+def _behind(
+    progress: PartitionProgress, logs: Ends, *, beats: bool = False
+) -> tuple[NotCompared, ...]:
     """What the source has, and the mirror not yet. `beats`: it is a topic of heartbeats, and its
     mirror runs; drivers write there all the time, so the last ones are always missing."""
     end, written = logs.end(progress.source), logs.written(progress.source)
     for one in (end, written):
         if isinstance(one, CausewayError):
             text = f"what the source has from offset {progress.position} on is not known: {one}"
-            return (Left(why=Why.UNREADABLE, text=text),)
+            return (NotCompared(why=Why.UNREADABLE, text=text),)
     assert isinstance(end, int)
     assert isinstance(written, int)
     found = []
@@ -357,31 +368,31 @@ def _behind(progress: PartitionProgress, logs: Ends, *, beats: bool = False) -> 
         if progress.state in HELD | {State.STOPPED, State.FAILED}:
             text += f": it is {progress.state}"
             text += f", {progress.reason}" if progress.reason else ""
-        found.append(Left(why=Why.NOT_MIRRORED, text=text))
+        found.append(NotCompared(why=Why.NOT_MIRRORED, text=text))
     if written > (held := max(end, progress.position)):
         text = f"an open transaction holds source offsets {held} to {written - 1} back"
-        found.append(Left(why=Why.NOT_MIRRORED, text=text))
+        found.append(NotCompared(why=Why.NOT_MIRRORED, text=text))
     return tuple(found)
 
 
-def _before(first: Pair, logs: Logs, *, begun: bool) -> Iterator[Left]:
+def _before(first: Pair, logs: Logs, *, begun: bool) -> Iterator[NotCompared]:
     if begun and first.source > logs.source_start:
         text = (
             f"source offsets {logs.source_start} to {first.source - 1} lie before the mirror's"
             " beginning"
         )
-        yield Left(why=Why.BEFORE, text=text)
+        yield NotCompared(why=Why.BEFORE, text=text)
     if begun and first.target > logs.target_start:
         text = (
             f"target offsets {logs.target_start} to {first.target - 1} were there before the"
             " mirror began"
         )
-        yield Left(why=Why.BEFORE, text=text)
+        yield NotCompared(why=Why.BEFORE, text=text)
     lost = first.source if begun else 0
     if logs.source_start > lost:
         text = f"the source has deleted offsets {lost} to {logs.source_start - 1}"
-        yield Left(why=Why.SOURCE_DELETED, text=text)
+        yield NotCompared(why=Why.SOURCE_DELETED, text=text)
     lost = first.target if begun else 0
     if logs.target_start > lost:
         text = f"the target has deleted offsets {lost} to {logs.target_start - 1}"
-        yield Left(why=Why.TARGET_DELETED, text=text)
+        yield NotCompared(why=Why.TARGET_DELETED, text=text)

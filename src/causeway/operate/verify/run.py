@@ -11,14 +11,12 @@ from pathlib import Path
 from causeway.cluster import clusters
 from causeway.config import Settings
 from causeway.errors import CausewayError
-from causeway.operate.verify.job import Part, runner
-from causeway.operate.verify.outcome import Difference, Kind, Outcome
-from causeway.operate.verify.plan import Left, Share, Why, plan
-from causeway.operate.verify.ranges import Range
+from causeway.operate.verify.job import Answer, Part, runner
+from causeway.operate.verify.outcome import Difference, DifferenceKind, Range, RangeOutcome
+from causeway.operate.verify.plan import NotCompared, PartitionPlan, Why, plan
 from causeway.operate.verify.report import PartitionReport, Report, verdict_of
-from causeway.operate.verify.state import Agreed, State
+from causeway.operate.verify.state import Agreed, AgreedFile
 from causeway.operate.verify.stretches import RANGE_BYTES
-from causeway.operate.verify.task import Answer
 
 _CHECKSUM = 1 << 64
 _LEAST_RANGE = 1024 * 1024
@@ -68,7 +66,7 @@ def verify(
     stands in the report.
     """
     began, started = int(time.time() * 1000), time.monotonic()
-    memory = State(state)
+    memory = AgreedFile(state)
     memory.open()
     comparing_s = 0.0
     try:
@@ -81,7 +79,7 @@ def verify(
                 agreed=memory.agreed,
                 range_bytes=None if bytes_per_s is None else _throttled_range(bytes_per_s),
             )
-            work = _Work(shares, memory, on_progress)
+            work = _Comparison(shares, memory, on_progress)
             size = sum(part.range.size for part in work.parts)
             if work.parts:
                 with runner(settings, connect, size, bytes_per_s, work.tick) as run:
@@ -107,17 +105,20 @@ def _throttled_range(bytes_per_s: float) -> int:
 class _Found:
     """Of one share: outcomes by the place of their ranges, the last one that each covers."""
 
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    outcomes: dict[int, RangeOutcome] = field(default_factory=dict)
     suspects: list[int] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    left: list[NotCompared] = field(default_factory=list)
     # Of ranges that differ: what is known besides what was found when they were looked into.
     certain: list[Difference] = field(default_factory=list)
-    earlier: Outcome | None = None
+    earlier: RangeOutcome | None = None
 
 
-class _Work:
+class _Comparison:
     def __init__(
-        self, shares: Sequence[Share], memory: State, on_progress: Callable[[Progress], None]
+        self,
+        shares: Sequence[PartitionPlan],
+        memory: AgreedFile,
+        on_progress: Callable[[Progress], None],
     ) -> None:
         self._shares, self._memory, self._on_progress = shares, memory, on_progress
         self._found = [_Found() for _ in shares]
@@ -164,19 +165,21 @@ class _Work:
         self._ranges_done += 1
         into = self._found[part.owner]
         if part.range.feed.earlier:
-            into.earlier = found if isinstance(found, Outcome) else None
+            into.earlier = found if isinstance(found, RangeOutcome) else None
             return
         place = self._places[part.owner, id(part.range)]
         if not self._usable(part, found):
             return
-        assert isinstance(found, Outcome)
+        assert isinstance(found, RangeOutcome)
         self._records += found.records
         if found.differs:
             self._differ += 1
             into.suspects.append(place)
             if self._shares[part.owner].compacted:
                 # No broker makes such a batch, whatever it has removed.
-                into.certain += (one for one in found.differences if one.kind is Kind.CORRUPT)
+                into.certain += (
+                    one for one in found.differences if one.kind is DifferenceKind.CORRUPT
+                )
             return
         into.outcomes[place] = found
         start, end = part.range.start, part.range.end
@@ -194,8 +197,8 @@ class _Work:
             text = (
                 f"source offsets {part.range.source_from} to {part.range.end.source - 1}: {ended}"
             )
-            into.left.append(Left(why=Why.UNREADABLE, text=text))
-        return isinstance(found, Outcome)
+            into.left.append(NotCompared(why=Why.UNREADABLE, text=text))
+        return isinstance(found, RangeOutcome)
 
     def closer(self) -> list[Part]:
         """What is to be looked into: differing neighbours together, with the one before, in which
@@ -217,7 +220,7 @@ class _Work:
     def looked_into(self, part: Part, found: Answer) -> None:
         into = self._found[part.owner]
         if self._usable(part, found):
-            assert isinstance(found, Outcome)
+            assert isinstance(found, RangeOutcome)
             into.outcomes[self._places[part.owner, id(part.range)]] = found
         if isinstance(found, CausewayError) or (found.ended is not None and not found.differs):
             # That it differs is known: what it takes to say where has gone since.
@@ -225,7 +228,7 @@ class _Work:
             one = part.range
             into.certain.append(
                 Difference(
-                    kind=Kind.DIFFERENT,
+                    kind=DifferenceKind.DIFFERENT,
                     source=one.source_from,
                     target=one.target_from,
                     detail=detail,
@@ -250,14 +253,14 @@ def _runs(ranges: Sequence[Range], suspects: Sequence[int]) -> list[tuple[int, i
     return runs
 
 
-def _agreed_before(found: Outcome | None) -> Outcome | None:
+def _agreed_before(found: RangeOutcome | None) -> RangeOutcome | None:
     """Of what lay there before the mirror began: only that it is the same can be said."""
     if found is None or found.differs or found.ended is not None or not found.records:
         return None
     return found
 
 
-def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionReport:
+def _report(share: PartitionPlan, found: _Found, agreed: Agreed | None) -> PartitionReport:
     before = agreed or Agreed()
     outcomes = [found.outcomes[place] for place in sorted(found.outcomes)]
     differences = [each for one in outcomes for each in one.differences] + found.certain
@@ -271,25 +274,27 @@ def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionRepo
                 f"before the mirror began, source and target have {earlier.records} records in"
                 f" common, and one of them {earlier.skipped} more before these"
             )
-            left.append(Left(why=Why.BEFORE, text=text))
+            left.append(NotCompared(why=Why.BEFORE, text=text))
     for one in outcomes:
         if one.skipped and not one.range.feed.earlier:
             text = f"the source has {one.skipped} records from before the mirror's beginning"
-            left.append(Left(why=Why.BEFORE, text=text))
+            left.append(NotCompared(why=Why.BEFORE, text=text))
     others = sum(one.others for one in outcomes)
     if others and share.feed is not None:
         at = next(one.others_at for one in outcomes if one.others)
         text = f"{others} records of others lie in it, from target offset {at} on"
         if share.feed.alone:
             differences.append(
-                Difference(kind=Kind.UNKNOWN, source=-1, target=at, records=others, detail=text)
+                Difference(
+                    kind=DifferenceKind.UNKNOWN, source=-1, target=at, records=others, detail=text
+                )
             )
             different += others
         else:
-            left.append(Left(why=Why.OTHERS, text=text))
+            left.append(NotCompared(why=Why.OTHERS, text=text))
     if before.timeless or any(one.timeless for one in outcomes):
         text = "the target gives records times of its own, so times were not compared"
-        left.append(Left(why=Why.TIMES, text=text))
+        left.append(NotCompared(why=Why.TIMES, text=text))
     if share.compacted and found.suspects:
         spans = [share.ranges[place] for place in found.suspects]
         text = (
@@ -297,7 +302,7 @@ def _report(share: Share, found: _Found, agreed: Agreed | None) -> PartitionRepo
             " sides alike, and one of the topics is compacted: nothing tells what was removed from"
             " what was never there"
         )
-        left.append(Left(why=Why.COMPACTED, text=text))
+        left.append(NotCompared(why=Why.COMPACTED, text=text))
     differs = any(one.differs for one in outcomes) or bool(different)
     # A range of which no answer came was not compared.
     ranges = [one.range for one in outcomes if not one.range.feed.earlier]

@@ -15,7 +15,7 @@ UNREADABLE: dict[str, tuple[tuple[str, bytes | None], ...]] = {
 }
 
 
-class Side:
+class LogSide:
     """`contents` and `offsets` of the records at hand; `index`: how many were dropped before.
     `unreadable` stands for the records of a batch that cannot be unpacked, equal to no other."""
 

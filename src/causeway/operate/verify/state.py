@@ -16,8 +16,7 @@ from typing import IO, Any
 
 from causeway.errors import ConfigError
 from causeway.model import Pair, TopicPartition
-from causeway.operate.verify.outcome import Outcome
-from causeway.operate.verify.ranges import Feed
+from causeway.operate.verify.outcome import PartitionFeed, RangeOutcome
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ class Agreed:
     timeless: bool = False
 
 
-class State:
+class AgreedFile:
     """`path` None: nothing is remembered."""
 
     def __init__(self, path: Path | None) -> None:
@@ -86,10 +85,10 @@ class State:
             self._file.close()
             self._file = None
 
-    def agreed(self, feed: Feed) -> Agreed | None:
+    def agreed(self, feed: PartitionFeed) -> Agreed | None:
         return self._known.get(_key(feed))
 
-    def add(self, feed: Feed, start: Pair, end: Pair, found: Outcome) -> None:
+    def add(self, feed: PartitionFeed, start: Pair, end: Pair, found: RangeOutcome) -> None:
         if self._file is None:
             return
         self._write(
@@ -148,7 +147,7 @@ class State:
         known.checksum = (known.checksum + fields["checksum"]) % (1 << 64)
 
 
-def _key(feed: Feed) -> Key:
+def _key(feed: PartitionFeed) -> Key:
     return (
         feed.link,
         feed.source,

@@ -9,8 +9,7 @@ import pytest
 
 from causeway.config import RunSettings, Settings
 from causeway.errors import ConfigError
-from causeway.operate.explain import ask
-from causeway.operate.explain.values import Kind
+from causeway.operate.explain import SubjectKind, ask
 from tests.unit.operate.test_scopes import link
 
 SETTINGS = Settings(links=(link("A", "B"),), run=RunSettings(), spark={})
@@ -62,7 +61,7 @@ def _clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ask, "Known", Known)
 
 
-def explained(name: str, kind: Kind | None = None) -> tuple[Any, ...]:
+def explained(name: str, kind: SubjectKind | None = None) -> tuple[Any, ...]:
     return ask.explain(SETTINGS, name, kind=kind)
 
 
@@ -74,7 +73,7 @@ def test_it_is_not_said_where_an_impossible_topic_would_go(name: str) -> None:
     assert "there is no group of that name" in str(raised.value)
 
     with pytest.raises(ConfigError, match="no topic can have that name") as raised:
-        explained(name, Kind.TOPIC)
+        explained(name, SubjectKind.TOPIC)
     assert "if it came" not in str(raised.value)
 
 

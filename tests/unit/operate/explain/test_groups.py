@@ -15,9 +15,7 @@ from causeway.errors import AuthorizationError
 from causeway.formats import load
 from causeway.link_topics import Outlet, PartitionProgress, TaskRecord
 from causeway.model import Pair, State, TopicPartition
-from causeway.operate.explain import groups
-from causeway.operate.explain.groups import GroupFacts
-from causeway.operate.explain.values import Explanation
+from causeway.operate.explain import Explanation, GroupFacts, explain_group
 
 FILE = """\
 clusters = A, B
@@ -91,7 +89,7 @@ def test_a_group_that_would_skip_records_after_a_move_is_ahead(tmp_path: Path) -
 def explain(
     tmp_path: Path, facts: GroupFacts = FACTS, more: str = "", group: str = "app"
 ) -> Explanation:
-    return groups.explain(link(tmp_path, more), group, facts)
+    return explain_group(link(tmp_path, more), group, facts)
 
 
 def told(one: Explanation, about: str) -> list[str]:

@@ -12,9 +12,7 @@ from causeway.errors import AuthorizationError
 from causeway.formats import load
 from causeway.link_topics import LinkDirectives, PauseDirective, Scope, ThrottleDirective
 from causeway.model import State
-from causeway.operate.explain import topics
-from causeway.operate.explain.topics import TopicFacts
-from causeway.operate.explain.values import Explanation, as_json_of
+from causeway.operate.explain import Explanation, TopicFacts, as_json_of, explain_topic
 from causeway.status import NO_DRIVER, PartitionStatus
 from tests.harness.statuses import replace
 
@@ -39,7 +37,7 @@ def explain(
     tmp_path: Path, topic: str, facts: TopicFacts = THERE, more: str = "", **given: Any
 ) -> Explanation:
     links = of(tmp_path, more)
-    return topics.explain(links[0], topic, facts, links=links, **given)
+    return explain_topic(links[0], topic, facts, links=links, **given)
 
 
 def told(one: Explanation, about: str) -> list[str]:
@@ -115,7 +113,7 @@ def test_a_default_is_told_as_one(tmp_path: Path) -> None:
     text = FILE.replace("A->B.topics.exclude", "#")
     link = of(tmp_path, "A->B.topics = .*\n", text)[0]
 
-    one = topics.explain(link, "old.replica", THERE)
+    one = explain_topic(link, "old.replica", THERE)
 
     assert str(one.rule) == r"the default of topics.exclude, pattern .*\.replica"
     assert "set topics.exclude without that pattern" in one.to_do[0]
@@ -236,7 +234,7 @@ def test_a_yaml_file_names_its_own_keys(tmp_path: Path) -> None:
         "links:\n  - from: A\n    to: B\n    topics: [orders]\n"
     )
 
-    one = topics.explain(load(file).links[0], "orders", THERE)
+    one = explain_topic(load(file).links[0], "orders", THERE)
 
     assert str(one.rule) == "A->B.topics (line 7, column 13), pattern orders"
 

@@ -10,8 +10,9 @@ import pytest
 from causeway.errors import CausewayError
 from causeway.link_topics import PartitionProgress
 from causeway.model import State, TopicPartition
-from causeway.operate.verify.ends import Ends
-from causeway.operate.verify.plan import Why, _behind
+from causeway.operate.verify import Why
+from causeway.operate.verify.plan import _behind
+from causeway.operate.verify.stretches import Ends
 
 UNKNOWN = CausewayError("list offsets of", "t-0", "it has no leader", retriable=True)
 

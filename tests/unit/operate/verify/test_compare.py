@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from causeway.cluster import Cluster
 from causeway.link_topics import Outlet
 from causeway.model import Pair, TopicPartition
+from causeway.operate.verify import Difference, DifferenceKind
 from causeway.operate.verify.compare import compare
-from causeway.operate.verify.outcome import Difference, Kind, Outcome
-from causeway.operate.verify.ranges import Feed, Range
+from causeway.operate.verify.outcome import PartitionFeed, Range, RangeOutcome
 from causeway.relay import Assignment, TreatmentStep, partition_of
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, damaged, marker
 from tests.harness.world import (
@@ -68,7 +68,7 @@ def _target(records: Sequence[Rec], sizes: Sequence[int], *, sequence: int = 0) 
 
 
 def _range(source: Log, target: Log, **more: Any) -> Range:
-    feed = Feed(
+    feed = PartitionFeed(
         link="A->B",
         source=SOURCE,
         target=TopicPartition(TARGET, 0),
@@ -87,7 +87,7 @@ def _range(source: Log, target: Log, **more: Any) -> Range:
     return Range(**{**given, **more})
 
 
-def _compare(source: Log, target: Log, *, look_into: bool = True, **more: Any) -> Outcome:
+def _compare(source: Log, target: Log, *, look_into: bool = True, **more: Any) -> RangeOutcome:
     one = FakeCluster("t", SOURCE_ID, {0: source}, compacted=False)
     other = FakeCluster(TARGET, TARGET_ID, {0: target}, compacted=False)
     return compare(
@@ -98,7 +98,7 @@ def _compare(source: Log, target: Log, *, look_into: bool = True, **more: Any) -
     )
 
 
-def _flawed(flaw: Flaw, sizes: Sequence[int] = (5,), cut: Sequence[int] = (5,)) -> Outcome:
+def _flawed(flaw: Flaw, sizes: Sequence[int] = (5,), cut: Sequence[int] = (5,)) -> RangeOutcome:
     source = _source(sizes)
     return _compare(source, _target(flaw([_record(i) for i in range(COUNT)]), cut))
 
@@ -112,7 +112,7 @@ def test_records_from_before_the_mirror_are_counted() -> None:
     assert (found.differs, found.records, found.skipped) == (False, COUNT - 20, 20)
 
 
-def _kinds(found: Outcome) -> list[tuple[Kind, int, int]]:
+def _kinds(found: RangeOutcome) -> list[tuple[DifferenceKind, int, int]]:
     return [(one.kind, one.source, one.target) for one in found.differences]
 
 
@@ -142,7 +142,7 @@ def test_what_is_marked_on_the_way_is_compared_as_it_should_be(flaw: int | None)
     if flaw is None:
         assert (found.records, found.differences) == (len(copied), ())
     else:
-        assert [one.kind for one in found.differences] == [Kind.CHANGED]
+        assert [one.kind for one in found.differences] == [DifferenceKind.CHANGED]
 
 
 @pytest.mark.parametrize(("sizes", "cut"), [((5,), (5,)), ((1, 5, 3), (4,)), ((1,), (60,))])
@@ -183,21 +183,21 @@ def _swap(one: int, other: int) -> Flaw:
 @pytest.mark.parametrize(
     ("flaw", "wanted"),
     [
-        (_flip(23), [(Kind.CHANGED, 23, 23)]),
-        (_drop(23), [(Kind.MISSING, 23, 23)]),
-        (_drop(0), [(Kind.MISSING, 0, 0)]),
-        (_drop(59), [(Kind.MISSING, 59, 59)]),
-        (_double(23), [(Kind.DOUBLED, 23, 24)]),
-        (_double(59), [(Kind.DOUBLED, 59, 60)]),
-        (_double(20, 5, later=10), [(Kind.DOUBLED, 20, 35)]),
-        (_swap(23, 24), [(Kind.SWAPPED, 23, 23)]),
-        (_swap(23, 25), [(Kind.SWAPPED, 23, 23)]),
-        (_swap(3, 50), [(Kind.SWAPPED, 3, 3)]),
-        (_drop(40, 20), [(Kind.MISSING, 40, 40)]),
+        (_flip(23), [(DifferenceKind.CHANGED, 23, 23)]),
+        (_drop(23), [(DifferenceKind.MISSING, 23, 23)]),
+        (_drop(0), [(DifferenceKind.MISSING, 0, 0)]),
+        (_drop(59), [(DifferenceKind.MISSING, 59, 59)]),
+        (_double(23), [(DifferenceKind.DOUBLED, 23, 24)]),
+        (_double(59), [(DifferenceKind.DOUBLED, 59, 60)]),
+        (_double(20, 5, later=10), [(DifferenceKind.DOUBLED, 20, 35)]),
+        (_swap(23, 24), [(DifferenceKind.SWAPPED, 23, 23)]),
+        (_swap(23, 25), [(DifferenceKind.SWAPPED, 23, 23)]),
+        (_swap(3, 50), [(DifferenceKind.SWAPPED, 3, 3)]),
+        (_drop(40, 20), [(DifferenceKind.MISSING, 40, 40)]),
     ],
 )
 def test_a_flaw_is_found_and_named(
-    flaw: Flaw, wanted: list[tuple[Kind, int, int]], cut: Sequence[int]
+    flaw: Flaw, wanted: list[tuple[DifferenceKind, int, int]], cut: Sequence[int]
 ) -> None:
     found = _flawed(flaw, cut=cut)
     assert found.differs
@@ -212,10 +212,10 @@ def test_each_of_several_flaws_is_told() -> None:
 
     found = _flawed(flaws)
     assert _kinds(found) == [
-        (Kind.CHANGED, 5, 5),
-        (Kind.MISSING, 20, 20),
-        (Kind.DOUBLED, 30, 30),
-        (Kind.SWAPPED, 50, 50),
+        (DifferenceKind.CHANGED, 5, 5),
+        (DifferenceKind.MISSING, 20, 20),
+        (DifferenceKind.DOUBLED, 30, 30),
+        (DifferenceKind.SWAPPED, 50, 50),
     ]
     assert found.different == 5
     assert found.differences[0].detail == "1 of 707 bytes of the value, the first at 3"
@@ -226,7 +226,7 @@ def test_each_of_several_flaws_is_told() -> None:
 def test_a_record_that_nobody_sent_is_unknown() -> None:
     extra = Rec(offset=0, value=b"x" * 700)
     found = _flawed(lambda records: [*records[:10], extra, *records[10:]])
-    assert _kinds(found) == [(Kind.UNKNOWN, 10, 10)]
+    assert _kinds(found) == [(DifferenceKind.UNKNOWN, 10, 10)]
 
 
 def test_only_a_look_tells_where() -> None:
@@ -257,8 +257,10 @@ def test_nothing_that_differs_is_said_to_agree(
         assert _compare(source, target, look_into=look_into).differs is not same
     # All that it tells explains what is there.
     told = _compare(source, target).differences
-    gone = sum(one.records for one in told if one.kind is Kind.MISSING)
-    more = sum(one.records for one in told if one.kind in (Kind.DOUBLED, Kind.UNKNOWN))
+    gone = sum(one.records for one in told if one.kind is DifferenceKind.MISSING)
+    more = sum(
+        one.records for one in told if one.kind in (DifferenceKind.DOUBLED, DifferenceKind.UNKNOWN)
+    )
     assert COUNT - gone + more == target.end
 
 
@@ -278,7 +280,7 @@ def test_aborted_data_and_markers_are_no_part_of_it() -> None:
     target = _target(kept, (4,))
     assert _compare(source, target).differs is False
     flawed = _compare(source, _target(_flip(5)(kept), (4,)))
-    assert _kinds(flawed) == [(Kind.CHANGED, 11, 5)]
+    assert _kinds(flawed) == [(DifferenceKind.CHANGED, 11, 5)]
 
 
 def test_what_others_wrote_is_counted_and_passed_over() -> None:
@@ -335,7 +337,7 @@ def test_where_the_source_has_deleted_its_beginning_records_are_counted_from_the
     found = _compare(source, target, start=None)
     assert (found.differs, found.begun, found.records) == (False, 15, COUNT - 15)
     flawed = _target(_flip(30)([_record(i) for i in range(COUNT)]), (5,))
-    assert _kinds(_compare(source, flawed, start=None)) == [(Kind.CHANGED, 30, 30)]
+    assert _kinds(_compare(source, flawed, start=None)) == [(DifferenceKind.CHANGED, 30, 30)]
 
 
 def test_where_the_target_has_deleted_its_beginning_sequences_tell_where_to_begin() -> None:
@@ -368,7 +370,7 @@ def test_a_target_that_ends_too_early_lacks_the_rest() -> None:
     target = _target([_record(i) for i in range(40)], (5,))
     found = _compare(source, target, end=Pair(COUNT, COUNT, COUNT))
     assert [(one.kind, one.source, one.records) for one in found.differences] == [
-        (Kind.MISSING, 40, 20)
+        (DifferenceKind.MISSING, 40, 20)
     ]
 
 
@@ -379,9 +381,9 @@ def test_a_batch_that_consumers_refuse_is_told() -> None:
     target.batches[4] = base, last, damaged(raw, 17)  # the CRC itself
     found = _compare(source, target)
     assert found.differs
-    assert _kinds(found) == [(Kind.CORRUPT, -1, 20)]
+    assert _kinds(found) == [(DifferenceKind.CORRUPT, -1, 20)]
     target.batches[4] = base, last, damaged(raw)
-    assert {one.kind for one in _compare(source, target).differences} >= {Kind.CORRUPT}
+    assert {one.kind for one in _compare(source, target).differences} >= {DifferenceKind.CORRUPT}
 
 
 def test_nothing_of_a_record_is_told() -> None:
@@ -439,7 +441,7 @@ def test_other_times_of_a_whole_batch_are_a_difference() -> None:
     ]
     found = _compare(_source((5,)), _target(late, (5,)))
     (told,) = found.differences
-    assert (told.kind, told.source, told.records) == (Kind.CHANGED, 20, 5)
+    assert (told.kind, told.source, told.records) == (DifferenceKind.CHANGED, 20, 5)
     assert told.detail == "timestamp"
 
 

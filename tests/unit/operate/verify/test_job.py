@@ -11,10 +11,8 @@ import pytest
 from causeway.errors import CausewayError
 from causeway.model import Pair
 from causeway.operate.verify import job
-from causeway.operate.verify.job import OnSpark, Part
-from causeway.operate.verify.outcome import Outcome
-from causeway.operate.verify.ranges import Range
-from causeway.operate.verify.task import Answer, Task
+from causeway.operate.verify.job import Answer, CompareTask, OnSpark, Part
+from causeway.operate.verify.outcome import Range, RangeOutcome
 from tests.unit.operate.verify.test_run import ONE
 
 RANGES = [replace(ONE, start=Pair(n, n, n), end=Pair(n + 1, n + 1, n + 1)) for n in range(5)]
@@ -28,11 +26,11 @@ class _Spark:
     def __init__(self, deadly: Range, times: int = 1000, *, retriable: bool = True) -> None:
         self.deadly, self.times, self.retriable = deadly, times, retriable
 
-    def compute(self, task: Task, _: str) -> list[list[Answer]]:
+    def compute(self, task: CompareTask, _: str) -> list[list[Answer]]:
         if self.deadly in task.ranges and self.times:
             self.times -= 1
             raise CausewayError("run", "verify", "the worker has ended", retriable=self.retriable)
-        return [[Outcome(range=each, begun=0, records=1) for each in task.ranges]]
+        return [[RangeOutcome(range=each, begun=0, records=1) for each in task.ranges]]
 
 
 def _run(
@@ -53,7 +51,7 @@ def _run(
 def test_a_worker_that_was_lost_costs_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -> None:
     told = _run(monkeypatch, _Spark(RANGES[3], times=2))
     assert told.keys() == set(RANGES)
-    assert all(isinstance(found, Outcome) for found in told.values())
+    assert all(isinstance(found, RangeOutcome) for found in told.values())
 
 
 def test_a_range_that_ends_whoever_compares_it_is_alone_in_that(
@@ -61,7 +59,7 @@ def test_a_range_that_ends_whoever_compares_it_is_alone_in_that(
 ) -> None:
     told = _run(monkeypatch, _Spark(RANGES[3]))
     assert told.keys() == set(RANGES)
-    assert [each for each in RANGES if not isinstance(told[each], Outcome)] == [RANGES[3]]
+    assert [each for each in RANGES if not isinstance(told[each], RangeOutcome)] == [RANGES[3]]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.operate.verify import PartitionReport, Report, Verdict, as_json
-from causeway.operate.verify.outcome import Difference, Kind
-from causeway.operate.verify.page import render
-from causeway.operate.verify.plan import Left, Why
+from causeway.operate.verify import (
+    Agreement,
+    Difference,
+    DifferenceKind,
+    NotCompared,
+    PartitionReport,
+    Report,
+    Why,
+    as_json,
+    render,
+)
 
 GOOD = PartitionReport(
     link="A->B",
@@ -19,7 +26,7 @@ GOOD = PartitionReport(
     partition=0,
     target_topic="A.orders",
     target_partition=0,
-    verdict=Verdict.AGREES,
+    verdict=Agreement.AGREES,
     source_from=0,
     source_to=1_000,
     target_from=0,
@@ -32,20 +39,24 @@ GOOD = PartitionReport(
 BAD = replace(
     GOOD,
     partition=1,
-    verdict=Verdict.DIFFERS,
+    verdict=Agreement.DIFFERS,
     different=3,
     differences=(
-        Difference(kind=Kind.MISSING, source=12_345, target=12_340),
+        Difference(kind=DifferenceKind.MISSING, source=12_345, target=12_340),
         Difference(
-            kind=Kind.SWAPPED, source=20_000, target=19_999, records=2, other=(20_001, 20_000)
+            kind=DifferenceKind.SWAPPED,
+            source=20_000,
+            target=19_999,
+            records=2,
+            other=(20_001, 20_000),
         ),
     ),
 )
 LEFT = replace(
     GOOD,
     topic="<script>alert(1)</script>",
-    verdict=Verdict.IN_PART,
-    left=(Left(why=Why.SOURCE_DELETED, text="the source has deleted offsets 0 to 9"),),
+    verdict=Agreement.IN_PART,
+    left=(NotCompared(why=Why.SOURCE_DELETED, text="the source has deleted offsets 0 to 9"),),
 )
 
 

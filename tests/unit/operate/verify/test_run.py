@@ -13,13 +13,20 @@ import pytest
 from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError
 from causeway.model import Pair
-from causeway.operate.verify import PartitionReport, Report, Verdict, run, verify
-from causeway.operate.verify.job import Part, Told
-from causeway.operate.verify.outcome import Difference, Kind, Outcome
-from causeway.operate.verify.plan import Share, Why
-from causeway.operate.verify.ranges import Range
+from causeway.operate.verify import (
+    Agreement,
+    Difference,
+    DifferenceKind,
+    PartitionReport,
+    Report,
+    Why,
+    run,
+    verify,
+)
+from causeway.operate.verify.job import Answer, Part, Told
+from causeway.operate.verify.outcome import Range, RangeOutcome
+from causeway.operate.verify.plan import PartitionPlan
 from causeway.operate.verify.state import Agreed
-from causeway.operate.verify.task import Answer
 from tests.unit.operate.verify.test_stretches import FEED
 
 LINK = cast(LinkSettings, type("Link", (), {"name": "A->B"})())
@@ -39,9 +46,9 @@ Answers = Callable[[Range, bool], Answer]
 GONE = CausewayError("fetch", "t-0", "no broker answers", retriable=True)
 
 
-def _agrees(part: Range) -> Outcome:
+def _agrees(part: Range) -> RangeOutcome:
     count = part.end.source - part.source_from
-    return Outcome(range=part, begun=part.source_from, records=count)
+    return RangeOutcome(range=part, begun=part.source_from, records=count)
 
 
 def _verified(
@@ -49,10 +56,12 @@ def _verified(
     answers: Answers,
     *,
     state: Path | None = None,
-    shares: Sequence[Share] | None = None,
+    shares: Sequence[PartitionPlan] | None = None,
     **share: Any,
 ) -> Report:
-    def planned(*_: object, agreed: Callable[..., Agreed | None], **__: object) -> Sequence[Share]:
+    def planned(
+        *_: object, agreed: Callable[..., Agreed | None], **__: object
+    ) -> Sequence[PartitionPlan]:
         if shares is not None:
             return shares
         before = agreed(FEED)
@@ -64,7 +73,9 @@ def _verified(
         )
         given = {"feed": FEED, "ranges": left, **share}
         return [
-            Share(link=LINK, source=FEED.source, target_topic="A.t", target=FEED.target, **given)
+            PartitionPlan(
+                link=LINK, source=FEED.source, target_topic="A.t", target=FEED.target, **given
+            )
         ]
 
     class Here:
@@ -105,30 +116,30 @@ def test_a_difference_stays_one_if_it_cannot_be_looked_into(
 
     for answers in (gone, deleted):
         found = _only(_verified(monkeypatch, answers))
-        assert found.verdict is Verdict.DIFFERS
-        assert [one.kind for one in found.differences] == [Kind.DIFFERENT]
+        assert found.verdict is Agreement.DIFFERS
+        assert [one.kind for one in found.differences] == [DifferenceKind.DIFFERENT]
         assert (found.different, _whys(found)) == (1, [Why.UNREADABLE])
 
 
 def test_what_no_broker_told_is_not_said_to_agree_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _only(_verified(monkeypatch, lambda *_: GONE))
-    assert (found.verdict, found.source_from) == (Verdict.NOT_COMPARED, -1)
+    assert (found.verdict, found.source_from) == (Agreement.NOT_COMPARED, -1)
     half = _only(_verified(monkeypatch, lambda part, _: GONE if part is ONE else _agrees(part)))
-    assert (half.verdict, half.source_from, half.source_to) == (Verdict.IN_PART, 100, 200)
+    assert (half.verdict, half.source_from, half.source_to) == (Agreement.IN_PART, 100, 200)
 
 
 @pytest.mark.parametrize(
     ("noticed", "verdict", "records"),
     [
-        ({"others": 3, "others_at": 150}, Verdict.DIFFERS, 3),
-        ({"timeless": True}, Verdict.IN_PART, 0),
+        ({"others": 3, "others_at": 150}, Agreement.DIFFERS, 3),
+        ({"timeless": True}, Agreement.IN_PART, 0),
     ],
 )
 def test_what_was_noticed_in_passing_is_told_again_with_a_state(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     noticed: Mapping[str, Any],
-    verdict: Verdict,
+    verdict: Agreement,
     records: int,
 ) -> None:
     def answers(part: Range, _: bool) -> Answer:
@@ -143,14 +154,14 @@ def test_what_was_noticed_in_passing_is_told_again_with_a_state(
 def test_a_corrupt_batch_is_a_difference_whatever_was_compacted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    corrupt = Difference(kind=Kind.CORRUPT, source=-1, target=150)
+    corrupt = Difference(kind=DifferenceKind.CORRUPT, source=-1, target=150)
 
     def answers(part: Range, _: bool) -> Answer:
         bad = {"differs": True, "differences": (corrupt,)}
         return replace(_agrees(part), **cast(dict[str, Any], bad if part is OTHER else {}))
 
     found = _only(_verified(monkeypatch, answers, compacted=True))
-    assert (found.verdict, found.differences) == (Verdict.DIFFERS, (corrupt,))
+    assert (found.verdict, found.differences) == (Agreement.DIFFERS, (corrupt,))
     assert Why.COMPACTED in _whys(found)
 
 
@@ -163,7 +174,7 @@ def test_records_from_before_the_mirror_are_told_where_no_map_says_where_it_bega
             lambda part, _: replace(_agrees(part), skipped=7 if part is ONE else 0),
         )
     )
-    assert (found.verdict, _whys(found)) == (Verdict.IN_PART, [Why.BEFORE])
+    assert (found.verdict, _whys(found)) == (Agreement.IN_PART, [Why.BEFORE])
 
 
 def test_nothing_is_no_agreement(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,12 @@ import pytest
 
 from causeway.errors import ConfigError
 from causeway.model import Pair
-from causeway.operate.verify.outcome import Outcome
-from causeway.operate.verify.ranges import Range
-from causeway.operate.verify.state import State
+from causeway.operate.verify.outcome import Range, RangeOutcome
+from causeway.operate.verify.state import AgreedFile
 from tests.unit.operate.verify.test_stretches import FEED
 
 
-def _outcome(records: int) -> Outcome:
+def _outcome(records: int) -> RangeOutcome:
     part = Range(
         feed=FEED,
         start=None,
@@ -24,13 +23,13 @@ def _outcome(records: int) -> Outcome:
         target_from=0,
         target_to=0,
     )
-    return Outcome(
+    return RangeOutcome(
         range=part, begun=0, records=records, size=10 * records, as_they_are=1, checksum=2**63
     )
 
 
-def _opened(path: Path) -> State:
-    state = State(path)
+def _opened(path: Path) -> AgreedFile:
+    state = AgreedFile(path)
     state.open()
     return state
 

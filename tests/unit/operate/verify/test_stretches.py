@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from causeway.model import Pair, TopicPartition
 from causeway.operate.verify import stretches
-from causeway.operate.verify.ranges import Feed, Range
+from causeway.operate.verify.outcome import PartitionFeed, Range
 from causeway.operate.verify.stretches import Logs, cut
 
-FEED = Feed(
+FEED = PartitionFeed(
     link="A->B",
     source=TopicPartition("t", 0),
     target=TopicPartition("A.t", 0),

@@ -11,9 +11,9 @@ import pytest
 
 from causeway.config import ClientSettings, SaslSettings, Secret
 from causeway.errors import BrokerError, UnreachableError
-from causeway.operate.verify import job, task
-from causeway.operate.verify.outcome import Outcome
-from causeway.operate.verify.task import Answer, Pace, Task, seal
+from causeway.operate.verify import job
+from causeway.operate.verify.job import Answer, CompareTask, Pace, seal
+from causeway.operate.verify.outcome import RangeOutcome
 from causeway.relay import SECRET_VARIABLE, new_secret
 from tests.unit.operate.verify.test_run import ONE
 
@@ -28,11 +28,11 @@ CLIENT = ClientSettings(
 def test_no_secret_is_in_what_spark_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     secret = new_secret()
     sealed = seal(secret, CLIENT, CLIENT)
-    sent = pickle.dumps(Task(sealed, [], look_into=False, bytes_per_s=None))
+    sent = pickle.dumps(CompareTask(sealed, [], look_into=False, bytes_per_s=None))
     assert b"sesame" not in sent
     assert secret.encode() not in sent
     monkeypatch.setenv(SECRET_VARIABLE, secret)
-    source, target = task._opened(sealed)
+    source, target = job._opened(sealed)
     assert (source.settings, target.settings) == (CLIENT, CLIENT)
 
 
@@ -81,7 +81,7 @@ def test_what_a_broker_answers_may_pass_and_silence_does_not(
         return told.pop()
 
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    good = Outcome(range=ONE, begun=0)
+    good = RangeOutcome(range=ONE, begun=0)
     assert answers(behind, good) is good
     assert answers(behind, behind, behind, good) is behind
     asked = 0

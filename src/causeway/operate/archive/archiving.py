@@ -1,4 +1,4 @@
-"""Topics to Parquet, by day, each record once; and, in restore.py, back."""
+"""Topics to Parquet, by day, each record once; and, in restoring.py, back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from causeway.config import ClientSettings, LinkSettings, Settings, links_of
 from causeway.errors import CausewayError, ConfigError, DivergedError
 from causeway.filters import Verdict
 from causeway.model import TopicPartition, same_topic
-from causeway.operate.archive.store import ArchivedTopic, Manifest, Share, Store, ends
+from causeway.operate.archive.store import ArchivedRange, ArchivedTopic, Manifest, Store, ends
 from causeway.patterns import Pattern
 
 Say = Callable[[str], None]
@@ -191,7 +191,7 @@ def _plan(
                     remedy="--allow-loss goes on without them",
                 )
             begin = first if start is None else max(start, first)
-            shares[index] = Share(start=begin, end=max(begin, stops[tp]))
+            shares[index] = ArchivedRange(start=begin, end=max(begin, stops[tp]))
         own = configs[topic.name]
         if isinstance(own, CausewayError):
             raise own
@@ -284,7 +284,7 @@ def _counted(
 
 
 def _stage(
-    spark: Any, file: Path, alias: str, new: Mapping[TopicPartition, Share], where: str
+    spark: Any, file: Path, alias: str, new: Mapping[TopicPartition, ArchivedRange], where: str
 ) -> tuple[int, int]:
     """Writes the shares' records; how many there were, and their digest, as they were read."""
     from pyspark.sql import Observation

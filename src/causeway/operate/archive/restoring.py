@@ -28,7 +28,7 @@ from causeway.errors import (
     UnreachableError,
 )
 from causeway.model import TopicPartition
-from causeway.operate.archive.archive import COLUMNS, ORDER_DIGEST, Say, spark_session
+from causeway.operate.archive.archiving import COLUMNS, ORDER_DIGEST, Say, spark_session
 from causeway.operate.archive.store import ArchivedTopic, Manifest, Store
 from causeway.patterns import Pattern
 from causeway.wire import codes
@@ -60,7 +60,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class RestoreChunk:
     """The records of some source offsets, `start` up to `end` of each partition."""
 
     number: int
@@ -106,7 +106,7 @@ def restore(
         names = [n for n in names if not patterns or any(one.matches(n) for one in patterns)]
         if not names:
             raise ConfigError("restore", store.path, "the archive holds no such topic")
-        work = _Work(spark, store, manifests, cluster, file, alias, archive_id, say)
+        work = _Restore(spark, store, manifests, cluster, file, alias, archive_id, say)
         foreign = {name for name in names if work.holds_others(name)}
         if foreign and not into_existing:
             raise DivergedError(
@@ -118,7 +118,7 @@ def restore(
         return work.restore_all(names, replication_factor, foreign)
 
 
-def chunks_of(manifests: Collection[Manifest], topic: str) -> Iterator[Chunk]:
+def chunks_of(manifests: Collection[Manifest], topic: str) -> Iterator[RestoreChunk]:
     """In the order in which they are to be written."""
     number = 0
     for manifest in manifests:
@@ -134,11 +134,11 @@ def chunks_of(manifests: Collection[Manifest], topic: str) -> Iterator[Chunk]:
                 for p, share in shares.items()
                 if share.start + begin < share.end
             }
-            yield Chunk(number=number, run=manifest.number, ranges=ranges)
+            yield RestoreChunk(number=number, run=manifest.number, ranges=ranges)
             number += 1
 
 
-class _Work:
+class _Restore:
     def __init__(
         self,
         spark: Any,
@@ -295,7 +295,7 @@ class _Work:
     def _archived(self, topic: str, run: int) -> Any:
         return self._spark.read.schema(COLUMNS).parquet(*self._files(topic, run))
 
-    def _write(self, topic: str, chunk: Chunk, foreign: bool) -> None:
+    def _write(self, topic: str, chunk: RestoreChunk, foreign: bool) -> None:
         from pyspark.sql import functions as f
 
         # Two bounds for all partitions, which Parquet's statistics know; then each one's own.

@@ -1,0 +1,119 @@
+"""Finds conflicts with other flows: loops, and target topics that other flows write as well.
+
+Flows of other files show in their progress topics on their targets: with their sources and the
+names of their mirrors. Loops over a third cluster do not show there. Loops within one file are
+found when the file is read (config/reading/circles.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from causeway.cluster import Cluster
+from causeway.config import LinkSettings
+from causeway.control import (
+    MirroredTopic,
+    TopicProblem,
+)
+from causeway.errors import (
+    CausewayError,
+    ConfigError,
+)
+from causeway.link_topics import ProgressTopic
+from causeway.model import ENDED
+from causeway.operate.plan.link_plan import LinkPlan
+from causeway.operate.plan.starts import GROUP_RULE
+
+_PROGRESS: Final = re.compile(r"__causeway\.(.+)\.progress")
+_SHOWN: Final = 3  # topics in a message
+
+
+def loops(
+    link: LinkSettings, source: Cluster, target: Cluster, names: Collection[str]
+) -> Iterator[str]:
+    """A warning for each flow of another file that brings topics to the source which the link would
+    mirror back. `names`: all topics on the source."""
+    if link.has_provenance or link.way_back or target.cluster_id is None:
+        return  # headers show the origin of a record, or nothing is mirrored back without a request
+    for name in sorted(names):
+        if _PROGRESS.fullmatch(name) is None:
+            continue
+        try:
+            contents = ProgressTopic(source, name).read(maps=False)
+        except CausewayError:
+            continue  # not readable for this principal
+        if contents.clusters.source != target.cluster_id:
+            continue
+        brought = {
+            outlet.topic
+            for progress in contents.partitions.values()
+            if progress.state not in ENDED
+            for outlet in progress.outlets
+        }
+        back = sorted(
+            topic for topic in brought if link.decide_topic(topic).target_name is not None
+        )
+        if back:
+            more = f", and {len(back) - _SHOWN} more" if len(back) > _SHOWN else ""
+            shown = f"{', '.join(back[:_SHOWN])}{more}"
+            yield (
+                f"a loop: by {name} on {link.source.alias}, a flow brings {shown} from"
+                f" {link.target.alias}, and {link.name} would mirror them back. Leave them out of"
+                " topics, or use the same alias for each cluster in all files"
+            )
+
+
+def with_other_writers(links: Sequence[LinkPlan]) -> tuple[LinkPlan, ...]:
+    """`links`, each with what follows from other links of the file that write to its target topics.
+
+    A link with `sole.writer` gets a problem for each such topic, because a record of another
+    writer stops the partition. A link that commits offsets of groups gets a note."""
+    writers: defaultdict[tuple[object, str], list[tuple[str, str]]] = defaultdict(list)
+    for each in links:
+        for topic in each.topics.mirrored:
+            place = each.link.target.bootstrap, topic.target
+            writers[place].append((each.link.name, topic.source))
+    return tuple(_with_others(each, writers) for each in links)
+
+
+def _with_others(
+    each: LinkPlan, writers: Mapping[tuple[object, str], Sequence[tuple[str, str]]]
+) -> LinkPlan:
+    link = each.link
+    problems, notes = list(each.topics.problems), list(each.starts.notes)
+    for topic in each.topics.mirrored:
+        others = [
+            (name, source)
+            for name, source in writers[link.target.bootstrap, topic.target]
+            if name != link.name
+        ]
+        if others and link.sole_writer:
+            problems.append(TopicProblem(topic=topic.source, error=_shared(link, topic, others)))
+        elif others and link.control.sync_group_offsets_enabled:
+            names = ", ".join(name for name, _ in others)
+            notes.append(
+                f"{topic.target} on {link.target.alias} is also written by {names}: {GROUP_RULE}"
+            )
+    return replace(
+        each,
+        topics=replace(each.topics, problems=tuple(problems)),
+        starts=replace(each.starts, notes=tuple(notes)),
+    )
+
+
+def _shared(
+    link: LinkSettings, topic: MirroredTopic, others: Sequence[tuple[str, str]]
+) -> ConfigError:
+    listed = ", ".join(f"{source} by {name}" for name, source in others)
+    return ConfigError(
+        "mirror",
+        f"{topic.source} of {link.source.alias}",
+        f"{topic.target} on {link.target.alias} would also be the mirror of {listed}, and a record"
+        " of another writer stops a partition",
+        remedy="give one of them another name (causeway.rename), or set "
+        f"{link.name}.causeway.sole.writer = false",
+    )

@@ -1,0 +1,207 @@
+"""The dry run: what `causeway run` would mirror, make and change, by the code that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from causeway.cluster import Cluster, Connect, clusters, reach, silent_clusters
+from causeway.config import LinkSettings, Settings
+from causeway.control import (
+    AclPlan,
+    Change,
+    ConfigPlan,
+    CreateTopic,
+    MirroredTopic,
+    MissingApi,
+    TopicPlan,
+    TopicProblem,
+    Transforms,
+    acls,
+    claim_checks,
+    collisions,
+    configs,
+    required_apis,
+    topic_changes,
+    topics,
+)
+from causeway.daemon.partitions import identity
+from causeway.daemon.partitions.claims import transform_change
+from causeway.daemon.partitions.discovery import Sides
+from causeway.errors import (
+    AuthorizationError,
+    BrokerError,
+    CausewayError,
+    ConflictError,
+    DivergedError,
+    UnreachableError,
+)
+from causeway.link_topics import ProgressContents, ProgressTopic
+from causeway.model import TopicPartition
+from causeway.operate.plan import conflicts, internal_topics, starts, transforms
+from causeway.operate.plan.link_plan import LinkPlan, Plan, SchemaPlan
+from causeway.operate.plan.starts import Starts
+from causeway.operate.plan.transforms import Checks
+from causeway.operate.try_transform import Told
+from causeway.wire import is_unsupported
+
+
+def plan(settings: Settings, told: Told = lambda _: None) -> Plan:
+    """Ask the clusters of every link and decide; writes nothing anywhere. Where there are
+    transforms, a Spark on this machine reads them first; `told` hears what takes time.
+
+    Clusters that do not answer are waited for at the same time; the other links have their plans.
+    Raises ConfigError for transforms that cannot be used; UnreachableError if no link can be asked;
+    another CausewayError if a cluster cannot be asked at all. `LinkPlan.problems` tells of single
+    topics, partitions and ACLs.
+    """
+    checks = transforms.check(settings, told)
+    with clusters() as connect:
+        told("asking which clusters answer")
+        silent = silent_clusters(settings.links, connect)
+        links = []
+        for link in settings.links:
+            told(f"asking the clusters of {link.name}")
+            known = Transforms(link, settings.spark)
+            try:
+                for client in (link.source_admin, link.target_admin):
+                    if client.alias in silent:
+                        raise silent[client.alias]
+                links.append(_plan_link(link, known, connect, checks))
+            except UnreachableError as error:
+                links.append(_nothing(link, error=error))
+        errors = [each.error for each in links if each.error is not None]
+        if errors and len(errors) == len(links):
+            raise errors[0]
+        own = internal_topics.plan(settings, connect, silent)
+        return Plan(links=conflicts.with_other_writers(links), own=own)
+
+
+def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: Checks) -> LinkPlan:
+    source, target = connect(link.source_admin), connect(link.target_admin)
+    lacks = (
+        *required_apis.lacking(link, "source", source),
+        *required_apis.lacking(link, "target", target),
+    )
+    if any(lack.need.required for lack in lacks):
+        return _nothing(link, lacks=lacks)
+    sides = Sides(
+        source=connect(link.source),
+        target=connect(link.target),
+        source_admin=source,
+        target_admin=target,
+    )
+    log = ProgressTopic(target, link.progress_topic)
+    has_run = log.exists()
+    contents = log.read() if has_run else ProgressContents()
+    identity.settle(sides, link, contents.clusters)
+    for client in (link.source_admin, link.target_admin):
+        reach(connect, client)  # within seconds, as one that is another cluster's is asked again
+    observed = topics.observe(source, target, link)
+    planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
+    planned = topic_changes.without_changes_if_paused(planned, link)
+    planned = topic_changes.without(planned, _lost(planned, contents, link))
+    planned = topic_changes.as_target_takes(planned, target, link.target.alias)
+    there = {name: len(topic.partitions) for name, topic in observed.target_topics.items()}
+    return LinkPlan(
+        link=link,
+        topics=planned,
+        starts=starts.plan(sides, link, planned.mirrored, contents, there, known.identity_of),
+        configs=_plan_configs(source, target, planned.mirrored, link),
+        acls=_plan_acls(source, target, planned.mirrored, link),
+        new_progress_topic=None if has_run else link.progress_topic,
+        lacks=lacks,
+        loops=tuple(conflicts.loops(link, source, target, observed.source_topics)),
+        schemas=_plan_schemas(link, planned.mirrored),
+        transforms=transforms.plan(link, checks, [topic.source for topic in planned.mirrored]),
+        changed=tuple(
+            (at, change)
+            for topic in planned.mirrored
+            for at in (TopicPartition(topic.source, n) for n in range(topic.partitions))
+            if (progress := contents.partitions.get(at)) is not None
+            and (change := transform_change(progress, known.identity_of(topic.source)))
+        ),
+    )
+
+
+def _nothing(
+    link: LinkSettings, *, lacks: tuple[MissingApi, ...] = (), error: CausewayError | None = None
+) -> LinkPlan:
+    """The plan of a link that would not begin: its brokers lack a required API, or do not
+    answer."""
+    return LinkPlan(
+        link=link,
+        topics=TopicPlan(mirrored=(), left_out=(), changes=(), problems=()),
+        starts=Starts(),
+        configs=ConfigPlan(changes=(), problems=()),
+        acls=AclPlan(),
+        new_progress_topic=None,
+        lacks=lacks,
+        error=error,
+    )
+
+
+def _plan_configs(
+    source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic], link: LinkSettings
+) -> ConfigPlan:
+    if not link.sync_topic_configs_enabled:
+        return ConfigPlan(changes=(), problems=())
+    there = [topic for topic in mirrored if topic.target_id is not None]
+    return configs.plan(configs.observe(source, target, there), there, link)
+
+
+def _plan_acls(
+    source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic], link: LinkSettings
+) -> AclPlan:
+    """`run` mirrors records where it may not see ACLs: this is a problem beside the others."""
+    if not (link.control.sync_topic_acls_enabled or link.control.read_only_mirrors):
+        return AclPlan()
+    try:
+        return acls.plan(acls.observe(source, target, link), mirrored, link)
+    except AuthorizationError as error:
+        return AclPlan(problems=(error,))
+    except BrokerError as error:
+        if not is_unsupported(error):
+            raise
+        return AclPlan()  # see `lacks`
+
+
+def _lost(
+    planned: TopicPlan, contents: ProgressContents, link: LinkSettings
+) -> dict[Change, CausewayError]:
+    """Target topics that had records of the mirror and are gone: `run` does not make them again."""
+    begun = {
+        outlet.topic for progress in contents.partitions.values() for outlet in progress.outlets
+    }
+    return {
+        change: DivergedError(
+            "mirror to",
+            f"{change.topic} on {link.target.alias}",
+            "the topic was mirrored before and is gone",
+            remedy=claim_checks.ACT,
+        )
+        for change in planned.changes
+        if isinstance(change, CreateTopic) and change.topic in begun
+    }
+
+
+def _plan_schemas(link: LinkSettings, mirrored: Iterable[MirroredTopic]) -> SchemaPlan:
+    """Asks both registries; writes nothing. One that does not answer is a problem."""
+    if link.schemas is None:
+        return SchemaPlan()
+    from causeway.schemas import LinkSchemas
+
+    try:
+        due = LinkSchemas(link.schemas).due([(each.source, each.target) for each in mirrored])
+    except CausewayError as error:
+        return SchemaPlan(problems=(TopicProblem(topic=link.name, error=error),))
+    return SchemaPlan(
+        subjects=tuple(due),
+        problems=tuple(
+            TopicProblem(
+                topic=one.pair.target,
+                error=ConflictError(f"{link.schemas.mode} schemas of", one.pair.source, one.clash),
+            )
+            for one in due
+            if one.clash is not None
+        ),
+    )
