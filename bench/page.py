@@ -21,7 +21,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.simulated import EACH, Run
-from causeway.cli.main import BETWEEN_LOOKS
+from causeway.cli.main import GC_THRESHOLD
 from causeway.config import HttpSettings, RunSettings, Settings
 from causeway.daemon.processes import short_collections
 from causeway.errors import CausewayError
@@ -165,7 +165,7 @@ def main(partitions: int) -> None:
             run.move()
 
     settings = Settings(links=(), run=RunSettings(http=HttpSettings(port=0)), spark={})
-    gc.set_threshold(BETWEEN_LOOKS)  # as the driver has it
+    gc.set_threshold(GC_THRESHOLD)  # as the driver has it
     with short_collections(), served(settings) as serving:
         serving.take(run.look)
         mover = threading.Thread(target=move, daemon=True)

@@ -154,7 +154,10 @@ def test_tables_for_people(file: Path, source: KafkaTools, target: KafkaTools, p
 
     assert (plan.code, status.code) == (7, 0), plan.err + status.err
     assert f"{prefix}a->{prefix}b: 2 topics with 4 partitions would be mirrored" in plan.out
-    assert "the first record (2 of 3); the end: 1,200 before are left out (1 of 3)" in plan.out
+    assert (
+        "the first record (2 of 3); the end: 1,200 earlier records are left out (1 of 3)"
+        in plan.out
+    )
     assert "nowhere, it would stop" in plan.out
     assert f"{prefix}a.{prefix}stock has data already (1 offsets)" in plan.out
     assert "message.timestamp.after.max.ms: a mirror takes records as they are" in plan.out

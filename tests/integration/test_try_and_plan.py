@@ -165,7 +165,7 @@ def test_what_is_not_transformed_is_said_without_spark(
 
     assert (shown.code, shown.out) == (
         0,
-        f"a->b has no transform for {topic}: it is relayed as it is\n",
+        f"a->b has no transform for {topic}: it is mirrored unchanged\n",
     )
 
 

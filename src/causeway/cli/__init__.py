@@ -1,1 +1,1 @@
-"""The command line: thin commands over `causeway.operate` and `causeway.daemon`."""
+"""The command line: thin commands over `causeway.operate`, `causeway.daemon` and `causeway.geo`."""

@@ -1,4 +1,4 @@
-"""`causeway archive FILE --to PATH`: topics to Parquet, by day."""
+"""`causeway archive | restore FILE`: topics to Parquet files, and back to a cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TopicOption = Annotated[
     typer.Option(
         "--topic",
         metavar="PATTERN",
-        help="Only topics whose whole name matches this regular expression; may be repeated.",
+        help="Only topics whose whole name matches this regular expression. Can be repeated.",
         show_default=False,
     ),
 ]
@@ -31,7 +31,7 @@ def archive(
         typer.Option(
             "--to",
             metavar="PATH",
-            help="Folder of the archive: a path, or a URL that Spark knows (hdfs, s3a, …).",
+            help="Directory of the archive: a path, or a URL that Spark supports (hdfs, s3a, …).",
             show_default=False,
         ),
     ],
@@ -40,14 +40,14 @@ def archive(
         typer.Option(
             "--cluster",
             metavar="ALIAS",
-            help="Whose topics. Default: the source, where the file has one.",
+            help="The cluster of the topics. Default: the source, if the file has only one.",
             show_default=False,
         ),
     ] = None,
     link: Annotated[
         str | None,
         typer.Option(
-            "--link", metavar="A->B", help="The topics that this flow mirrors.", show_default=False
+            "--link", metavar="A->B", help="Only topics that this flow mirrors.", show_default=False
         ),
     ] = None,
     topic: TopicOption = None,
@@ -55,11 +55,11 @@ def archive(
         bool,
         typer.Option(
             "--allow-loss",
-            help="Go on where records were deleted before they were archived.",
+            help="Continue if records were deleted before they were archived.",
         ),
     ] = False,
 ) -> int:
-    """Write what topics hold to Parquet, by topic and day. Run again, it goes on where it ended."""
+    """Write topics to Parquet files by topic and day. A second run continues after the first."""
     from causeway.operate.archive import archive as write
 
     write(
@@ -82,32 +82,35 @@ def restore(
         typer.Option(
             "--from",
             metavar="PATH",
-            help="Folder that `causeway archive` wrote to.",
+            help="Directory of an archive that `causeway archive` wrote.",
             show_default=False,
         ),
     ],
     cluster: Annotated[
         str,
-        typer.Option("--cluster", metavar="ALIAS", help="Where to write to.", show_default=False),
+        typer.Option(
+            "--cluster", metavar="ALIAS", help="The cluster to write to.", show_default=False
+        ),
     ],
     topic: TopicOption = None,
     into_existing: Annotated[
         bool,
         typer.Option(
             "--into-existing",
-            help="Add to topics that hold other records already; what is there is not compared.",
+            help="Append to topics that have records; the existing records are not compared.",
         ),
     ] = False,
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", help="Of topics that are made; -1: the cluster's default."
+            "--replication-factor",
+            help="Replication factor of created topics; -1: the cluster's default.",
         ),
     ] = -1,
 ) -> int:
-    """Write an archive's records back: key, value, headers, time and partition, in order, once.
+    """Write an archive to a cluster: key, value, headers, time, partition, in order, exactly once.
 
-    Ended in the middle, however, it goes on where it was when it is run again.
+    After an interruption, a second run continues where the first ended.
     """
     from causeway.operate.archive import restore as write_back
 
@@ -133,5 +136,5 @@ def _patterns(topics: list[str] | None) -> tuple[Pattern, ...]:
 
 
 def _say(line: str) -> None:
-    """A line of progress, at once also where output is piped."""
+    """Prints a line of progress. Flushes it, also if the output is piped."""
     typer.echo(printable(line))

@@ -1,4 +1,7 @@
-"""Registers commands: each with its text, its exit codes and its panel in `--help`."""
+"""Registers commands with their help, exit codes and panel; loads `dev` and `geo` on demand.
+
+One table of exit codes serves `--help` of each command, `causeway --help` and the manual page.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ LAZY: Final = {
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-INTERRUPTED: Final = 130  # as a shell names a process that SIGINT ended
-UNREAD: Final = 141  # as a shell names a process that SIGPIPE ended
+INTERRUPTED: Final = 130  # the shell's code for SIGINT
+UNREAD: Final = 141  # the shell's code for SIGPIPE
 
 _NO_CLUSTER: Final = frozenset(
     {"lanes", "diff", "convert", "version", "dev up", "dev down", "dev status"}
@@ -47,7 +50,7 @@ _GEO_CHANGES: Final = (
 
 
 class Meaning(NamedTuple):
-    """`commands`: those that end with the code; empty: all but those in `but`."""
+    """`commands`: the commands with this code; empty: all commands except those in `but`."""
 
     code: int
     text: str
@@ -60,17 +63,17 @@ class Meaning(NamedTuple):
 
 MEANINGS: Final = (
     Meaning(0, "done"),
-    Meaning(1, "internal error, or bytes that are not Kafka's"),
-    Meaning(2, "a file, option or value that cannot be used"),
+    Meaning(1, "internal error, or a response that does not follow Kafka's protocol"),
+    Meaning(2, "a file, option or value cannot be used"),
     Meaning(
         2,
-        "an act that was only shown, as --yes was not given",
+        "a change was only shown, because --yes is missing",
         (*_MOVES, "geo destination remove"),
     ),
     Meaning(3, "no broker answered in time", but=_NO_CLUSTER),
     Meaning(
         3,
-        "one link of several did not answer (the others are shown, or done)",
+        "one of several links did not answer (the others are shown or changed)",
         ("status", "topics", "groups", "events", "plan", "failover", *_DIRECTIVES),
     ),
     Meaning(4, "TLS or SASL refused", but=_NO_CLUSTER),
@@ -83,62 +86,62 @@ MEANINGS: Final = (
         "topics cannot be mirrored",
         ("status", "geo status"),
     ),
-    Meaning(7, "a partition that could not go on, or problems of several kinds", ("plan",)),
-    Meaning(7, "a place is not exact", ("translate",)),
-    Meaning(7, "a person has to act first, or the time of the fence was over", ("cutover",)),
-    Meaning(7, "not all is mirrored", ("promote",)),
-    Meaning(7, "a group could not be committed", ("failover",)),
+    Meaning(7, "a partition cannot continue, or problems with different codes", ("plan",)),
+    Meaning(7, "an offset is not exact", ("translate",)),
+    Meaning(7, "an operator must act first, or the fence expired", ("cutover",)),
+    Meaning(7, "not all records are mirrored", ("promote",)),
+    Meaning(7, "the offsets of a group could not be committed", ("failover",)),
     Meaning(7, "the old source cannot be read to its end yet", ("failback",)),
-    Meaning(7, "a batch takes too much memory unpacked", ("verify",)),
+    Meaning(7, "a batch needs too much memory", ("verify",)),
     Meaning(7, "a record is refused, or the query fails", ("try",)),
-    Meaning(7, "no key fits a text, or the text was changed", ("decrypt",)),
-    Meaning(7, "topic and archive no longer fit together", ("archive", "restore")),
+    Meaning(7, "no key fits an encrypted text, or the text was changed", ("decrypt",)),
+    Meaning(7, "topic and archive no longer match", ("archive", "restore")),
     Meaning(7, "some topics could not be restored", ("restore",)),
     Meaning(8, "a broker answered with another error", but=_NO_CLUSTER),
     Meaning(9, "--check: no driver runs", ("status", "geo status")),
     Meaning(9, "no driver acted in time", (*_DIRECTIVES, *_GEO_CHANGES)),
-    Meaning(9, "a driver goes on and does not act", _MOVES),
-    Meaning(9, "no driver came for 10 minutes", ("wait",)),
+    Meaning(9, "a running driver did not act in time", _MOVES),
+    Meaning(9, "no driver started within 10 minutes", ("wait",)),
     Meaning(9, "no driver answers on this machine", ("lanes",)),
     Meaning(
         10,
-        "somebody else gave directives at the same time",
+        "a concurrent administrative request; nothing was changed",
         (*_DIRECTIVES, *_MOVES, *_GEO_CHANGES),
     ),
     Meaning(10, "another link writes the same schemas", ("plan",)),
-    Meaning(11, "--check --lag-above: more lag than that", ("status", "geo status")),
-    Meaning(11, "not there in time", ("wait", "cutover")),
+    Meaning(11, "--check --lag-above: a partition lags more", ("status", "geo status")),
+    Meaning(11, "not reached before --timeout", ("wait", "cutover")),
     Meaning(13, "source and target differ", ("verify",)),
-    Meaning(14, "--strict: not all could be compared", ("verify",)),
+    Meaning(14, "--strict: some records could not be compared", ("verify",)),
     Meaning(INTERRUPTED, "interrupted"),
-    Meaning(UNREAD, "the output was not read to its end"),
+    Meaning(UNREAD, "the reader of the output ended early"),
 )
 
 IN_SHORT: Final = {
     0: "done",
-    1: "internal error, or bytes that are not Kafka's",
-    2: "a file, option or value that cannot be used, or an act that was not confirmed",
+    1: "internal error, or a response that does not follow Kafka's protocol",
+    2: "a file, option or value cannot be used, or a change was not confirmed",
     3: "no broker answered in time",
     4: "TLS or SASL refused",
     5: "a permission is missing",
     6: "Java, Spark or a package is missing or too old",
-    7: "partitions, groups or records that need a person",
+    7: "partitions, groups or records need an operator",
     8: "a broker answered with another error",
     9: "no driver runs, or none acted in time",
-    10: "somebody else acted at the same time",
-    11: "more lag than asked for, or not there in time",
+    10: "a concurrent administrative request",
+    11: "more lag than allowed, or not reached in time",
     13: "source and target differ",
-    14: "not all could be compared",
+    14: "some records could not be compared",
     INTERRUPTED: "interrupted",
-    UNREAD: "the output was not read to its end",
+    UNREAD: "the reader of the output ended early",
 }
 
 
 def command(
     app: typer.Typer, path: str, panel: str | None = None, **options: Any
 ) -> Callable[[F], F]:
-    """Registers a function as a command of `app`. `path`: as a person types it, such as
-    `geo status`; `panel`: where `--help` of the group lists it; `options`: typer's."""
+    """Registers a function as a command of `app`. `path`: the command as typed, such as
+    `geo status`; `panel`: its panel in `--help` of the group; `options`: typer's."""
     name = path.rpartition(" ")[2]
 
     def register(function: F) -> F:
@@ -159,7 +162,7 @@ def epilog(path: str) -> str:
 
 
 def flowing(text: str) -> str:
-    """A docstring with a line a paragraph, so that a terminal of any width wraps it once."""
+    """A docstring with one line for each paragraph: the terminal wraps it."""
     paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(text))
     return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 
@@ -179,12 +182,12 @@ class LazyGroup(TyperGroup):
 
 
 def exit_codes_of(command: str) -> dict[int, str]:
-    """The codes of one command, such as `geo status`, each with its text, ascending."""
+    """The codes of one command, such as `geo status`, with their texts, ascending."""
     return _joined((each.code, each.text) for each in MEANINGS if each.is_of(command))
 
 
 def all_exit_codes() -> dict[int, str]:
-    """The codes of all commands; where a text is of some commands only, it names them."""
+    """The codes of all commands. A text of some commands only names these commands."""
     return _joined(
         (each.code, f"{each.text} ({', '.join(each.commands)})" if each.commands else each.text)
         for each in MEANINGS
@@ -192,8 +195,8 @@ def all_exit_codes() -> dict[int, str]:
 
 
 def short_exit_codes() -> str:
-    """The codes of all commands, in a few words each."""
-    return f"{_in_words(IN_SHORT)}. `--help` of a command says what its codes mean."
+    """The codes of all commands, with short texts."""
+    return f"{_in_words(IN_SHORT)}. `--help` of a command explains its codes."
 
 
 def _in_words(codes: dict[int, str]) -> str:

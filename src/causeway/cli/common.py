@@ -1,4 +1,4 @@
-"""What several commands share: reading the file, and printing."""
+"""Functions of several commands: reading the file, timestamps, JSON, console, progress."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from causeway.cli.words import printable, printable_json
 from causeway.errors import CausewayError, ConfigError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
     from causeway.cli.output import Output
     from causeway.config import Settings
 
 
 def load(path: Path, *, quiet: bool = False) -> Settings:
-    """The file's settings; its warnings are said on stderr, each once, unless `quiet`."""
+    """The settings of the file. Prints its warnings on stderr, each once, unless `quiet`."""
     from causeway.config.reading import expiry_warnings
     from causeway.formats import load as load_file
 
@@ -81,8 +84,8 @@ def into(settings: Settings, clusters: Sequence[str] | None) -> Settings:
 
 
 def print_json(value: Any) -> None:
-    """Indented; an object or list that holds no other stands in one line. What is no UTF-8 in it,
-    such as the name of a file in a reason, comes out as `?`."""
+    """Prints indented JSON; an object or list without nested ones takes one line. Bytes that are
+    not UTF-8, such as in a file name, become `?`."""
     text = printable_json(_json(value, "\n"))
     if not is_unicode(sys.stdout.encoding):
         text = _BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
@@ -90,7 +93,7 @@ def print_json(value: Any) -> None:
 
 
 def _json(value: Any, line: str) -> str:
-    """json.dumps, which indents each line of 10,000 partitions in Python, would take a second."""
+    """Faster than `json.dumps(indent=2)`, which needs a second for 10,000 partitions."""
     inner = line + "  "
     if isinstance(value, dict) and any(map(_holds_more, value.values())):
         parts = [f"{_dump(str(name))}: {_json(each, inner)}" for name, each in value.items()]
@@ -115,10 +118,39 @@ def console() -> Output:
     return Output()
 
 
+def styled(text: str = "", style: str = "") -> Text:
+    """A rich text. Imports rich, so that a module of commands need not."""
+    from rich.text import Text
+
+    return Text(text, style)
+
+
+def labelled(label: str, text: str, style: str = "") -> Text:
+    """A line with a label in `style`; control characters of both become escapes."""
+    from rich.text import Text
+
+    if not label:
+        return Text(printable(text))
+    return Text.assemble((printable(label), style), " ", printable(text))
+
+
+def grid(*columns: str) -> Table:
+    """A table without lines. `columns`: titles; `>` before a title: numbers, aligned right."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for title in columns:
+        if title.startswith(">"):
+            table.add_column(title[1:], justify="right", no_wrap=True)
+        else:
+            table.add_column(title, overflow="fold")
+    return table
+
+
 @contextmanager
 def waiting() -> Iterator[Callable[[str], None]]:
-    """What to call with what is being done while a person waits: it stands on the terminal until
-    the next, or the end; where stderr is none, it says nothing."""
+    """Yields a function that shows the current activity on a terminal, until the next call or the
+    end. Shows nothing if stderr is no terminal."""
     from rich.console import Console
 
     err = Console(stderr=True)
@@ -130,7 +162,7 @@ def waiting() -> Iterator[Callable[[str], None]]:
 
 
 def parse_timestamp(text: str) -> int:
-    """Milliseconds since 1970 from `--from`: ISO 8601 (UTC where it names no zone) or ms."""
+    """Milliseconds since 1970 of `--from`: ISO 8601 (UTC if it names no zone) or ms."""
     if text.isdecimal():
         return int(text)
     try:
@@ -146,5 +178,5 @@ def parse_timestamp(text: str) -> int:
         moment = moment.replace(tzinfo=UTC)
     milliseconds = int(moment.timestamp() * 1000)
     if milliseconds < 0:
-        raise ConfigError("read option", f"--from {text}", "lies before 1970")
+        raise ConfigError("read option", f"--from {text}", "is before 1970")
     return milliseconds

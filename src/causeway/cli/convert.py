@@ -1,4 +1,4 @@
-"""`causeway convert FILE`: a file of settings in another form."""
+"""`causeway convert | diff FILE`: settings in another format, and compared with MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, print_json
+from causeway.cli.common import console, grid, print_json, styled
 from causeway.cli.guard import warn
 from causeway.cli.options import JsonOption
 from causeway.cli.words import count
@@ -17,8 +17,6 @@ from causeway.errors import ConfigError
 from causeway.model import BROKERS_PAGE
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from causeway.cli.output import Output
     from causeway.mm2_diff import Comparison
 
@@ -40,7 +38,7 @@ def convert(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="OUT", help="Where to; else it is printed."),
+        typer.Option("--out", "-o", metavar="OUT", help="The file to write. Default: stdout."),
     ] = None,
     to: Annotated[
         str | None,
@@ -48,19 +46,19 @@ def convert(
             "--to",
             metavar="FORM",
             help="properties or causeway (causeway.yaml). Default: causeway for a property file,"
-            " else properties.",
+            " otherwise properties.",
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over OUT if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of causeway.yaml instead.")
     ] = False,
 ) -> int:
-    """Say FILE in another form, without loss.
+    """Convert FILE to another format, without loss.
 
-    References such as ${env:VAR} stay as they are. Comments are kept at the file's top
-    only."""
+    References such as ${env:VAR} are kept. Of the comments, only those at the top of the file are
+    kept."""
     from causeway.formats import Form, default_form, is_yaml
     from causeway.formats import convert as translated
 
@@ -70,31 +68,33 @@ def convert(
         sys.stdout.write(schema_text())
         return 0
     if file is None:
-        raise ConfigError("convert", cause="name a FILE", remedy="or ask for --schema")
+        raise ConfigError("convert", cause="FILE is missing", remedy="give FILE or --schema")
     if to is not None and to not in [*Form]:
         known = ", ".join(Form)
         raise ConfigError("read option", f"--to {to}", f"it must be one of {known}")
     form = default_form(file) if to is None else Form(to)
     if out is not None and is_yaml(out) is (form is Form.PROPERTIES):
         raise ConfigError(
-            "convert", str(file), f"it becomes {_FORMS[form]}, and {out} would be read as another"
+            "convert",
+            str(file),
+            f"it becomes {_FORMS[form]}, but the name {out} is for another format",
         )
     found = translated(file, form)
     warn(found.notes)
     if found.carried:
-        warn([f"carried along as they are, under properties: {', '.join(found.carried)}"])
+        warn([f"kept unchanged under properties: {', '.join(found.carried)}"])
     if out is None:
         sys.stdout.write(found.text)
         return 0
     if found.files and out.resolve().parent != file.resolve().parent:
         named = ", ".join(found.files)
-        warn([f"{out} lies elsewhere, from where other files would be looked for: {named}"])
+        warn([f"{out} is in another directory, so these relative paths change: {named}"])
     _write(out, found.text, like=file, force=force)
     return 0
 
 
 def _write(out: Path, text: str, *, like: Path, force: bool) -> None:
-    """For those to read who may read `like`, which may hold passwords."""
+    """Gives `out` the permissions of `like`, which may contain passwords."""
     if out.exists() and out.samefile(like):
         raise ConfigError("write", str(out), "it is the file to convert")
     flags = os.O_WRONLY | os.O_CREAT | (0 if force else os.O_EXCL)
@@ -108,7 +108,7 @@ def _write(out: Path, text: str, *, like: Path, force: bool) -> None:
             file.write(text)
     except FileExistsError:
         raise ConfigError(
-            "write", str(out), "it is there already", remedy="--force writes over it"
+            "write", str(out), "the file exists", remedy="--force overwrites it"
         ) from None
     except OSError as error:
         raise ConfigError("write", str(out), (error.strerror or str(error)).lower()) from None
@@ -119,18 +119,18 @@ def diff(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="A MirrorMaker 2 property file, or another that `causeway run` takes.",
+            help="A MirrorMaker 2 property file, or another file that `causeway run` accepts.",
             show_default=False,
         ),
     ],
     as_json: JsonOption = False,
     every: Annotated[
-        bool, typer.Option("--all", help="Name also the keys that act as in MirrorMaker 2.")
+        bool, typer.Option("--all", help="Also list the keys that act as in MirrorMaker 2.")
     ] = False,
 ) -> int:
-    """Compare what MirrorMaker 2 and Causeway do with a file: which of its keys act, what differs.
+    """Compare how MirrorMaker 2 and Causeway read a file: keys with effect, and differences.
 
-    Reads the file alone; no cluster needs to be there.
+    Reads the file only; connects to no cluster.
     """
     from causeway.mm2_diff import compare
 
@@ -143,8 +143,6 @@ def diff(
 
 
 def _show_comparison(out: Output, found: Comparison, *, every: bool) -> None:
-    from rich.text import Text
-
     from causeway.mm2_diff import KeyEffect
 
     acting = found.of(KeyEffect.ACTS)
@@ -155,15 +153,15 @@ def _show_comparison(out: Output, found: Comparison, *, every: bool) -> None:
         if every or use is not KeyEffect.ACTS or key.note
     ]
     out.print(
-        Text(found.file, "bold"),
+        styled(found.file, "bold"),
         f": {', '.join(found.flows) or 'no flow is enabled'}; {count(len(found.keys), 'key')},"
         f" of which {len(acting)} act as in MirrorMaker 2",
         sep="",
     )
     for line in found.refused:
-        out.print(Text("refused", "red"), line)
+        out.print(styled("refused", "red"), line)
     if rest:
-        table = _table("key", "line", "here", "why, or what to do")
+        table = grid("key", ">line", "here", "reason, or what to do")
         for key in rest:
             table.add_row(key.key, str(key.line), key.use, key.note)
         out.print()
@@ -171,7 +169,7 @@ def _show_comparison(out: Output, found: Comparison, *, every: bool) -> None:
     if found.differences:
         alone = len(found.flows) == 1
         headings = ("", "MirrorMaker 2", "Causeway", "to change it")
-        table = _table(*headings) if alone else _table(*headings[:1], "flows", *headings[1:])
+        table = grid(*headings) if alone else grid(*headings[:1], "flows", *headings[1:])
         for one in found.differences:
             flows = "all" if one.flows == found.flows else ", ".join(one.flows)
             before = [one.what] if alone else [one.what, flows]
@@ -180,14 +178,5 @@ def _show_comparison(out: Output, found: Comparison, *, every: bool) -> None:
         out.print(table)
     out.print()
     out.print(
-        f"for brokers that are not Apache Kafka see {BROKERS_PAGE}; `causeway plan` checks yours"
+        f"for brokers other than Apache Kafka see {BROKERS_PAGE}; `causeway plan` checks yours"
     )
-
-
-def _table(*headings: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in headings:
-        table.add_column(heading, overflow="fold", justify="right" if heading == "line" else "left")
-    return table

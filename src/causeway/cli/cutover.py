@@ -1,4 +1,4 @@
-"""`causeway cutover FILE`: move topics, their consumers and producers to the target."""
+"""`causeway cutover FILE`: moves topics with their consumers and producers to the target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, print_json
+from causeway.cli.common import console, grid, load, print_json, styled
 from causeway.cli.guard import unconfirmed
 from causeway.cli.options import TIME, DryRunOption, FileArgument, JsonOption, YesOption, seconds
 from causeway.cli.words import count, duration, printable, printable_lines
@@ -31,7 +31,7 @@ def command(
         typer.Option(
             "--topic",
             metavar="TOPIC",
-            help="By its name on the source; may be given several times. Default: all of the link.",
+            help="Only this topic, by its name on the source. Can be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -40,7 +40,7 @@ def command(
         typer.Option(
             "--link",
             metavar="A->B",
-            help="Which flow, where the file has several.",
+            help="The flow. Needed if the file has several.",
             show_default=False,
         ),
     ] = None,
@@ -50,11 +50,15 @@ def command(
     ] = "consumers",
     lag: Annotated[
         int,
-        typer.Option("--lag", metavar="RECORDS", help="The mirror must be no further behind."),
+        typer.Option(
+            "--lag", metavar="RECORDS", help="The largest lag at which the cutover starts."
+        ),
     ] = 0,
     fence: Annotated[
         bool,
-        typer.Option("--fence", help="Deny WRITE on the source's topics, to everybody, by ACLs."),
+        typer.Option(
+            "--fence", help="Deny WRITE on the source's topics for all principals, by ACLs."
+        ),
     ] = False,
     fence_for: Annotated[
         float,
@@ -62,7 +66,7 @@ def command(
             "--fence-for",
             metavar=TIME,
             parser=seconds,
-            help="Lift the fence after this, if not promoted before. Default: 5m.",
+            help="Lift the fence after this time, unless the topics are promoted. Default: 5m.",
             show_default=False,
         ),
     ] = 300.0,
@@ -71,7 +75,7 @@ def command(
         typer.Option(
             "--leave-group",
             metavar="GROUP",
-            help="A group that does not move; may be given several times.",
+            help="A group that does not move. Can be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -80,16 +84,16 @@ def command(
         typer.Option(
             "--reset-group",
             metavar="GROUP",
-            help="Take a group that is ahead on the target back to its place; may be given several"
-            " times.",
+            help="Reset a group that is ahead on the target to its source offset. Can be repeated.",
             show_default=False,
         ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Compare both sides, record by record.")
+        bool,
+        typer.Option("--verify/--no-verify", help="Compare source and target, record by record."),
     ] = True,
     back: Annotated[
-        bool, typer.Option("--back", help="Have the link the other way begin at the cut.")
+        bool, typer.Option("--back", help="Start the reverse link at the cutover offsets.")
     ] = False,
     timeout: Annotated[
         float,
@@ -102,17 +106,19 @@ def command(
         ),
     ] = 600.0,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Lift the fence: all goes on as before the cutover.")
+        bool,
+        typer.Option("--undo", help="Lift the fence and return to the state before the cutover."),
     ] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Move topics to the target for good: consumers, producers, with proof that all is there.
+    """Move topics with their consumers and producers to the target, and prove that no record is
+    missing.
 
-    What was done is read off the clusters: a second call goes on where the first has ended. The
-    exit code is 7 if a person has to act first, or a fence was lifted because its time was over,
-    10 if another cutover of the link runs, 11 if --timeout was over.
+    The state of a cutover is read from the clusters: a second call continues where the first ended.
+    Exits with 7 if an operator must act first or the fence expired, with 10 if another cutover of
+    the link runs, and with 11 after --timeout.
     """
     from causeway.operate.cutover import FirstMover, Wishes, cutover, result_json, undo_json
     from causeway.operate.cutover import undo as lift
@@ -130,7 +136,7 @@ def command(
         pending = (lifted.topics or lifted.held or lifted.stopped) and not lifted.changed
         return unconfirmed(dry_run=dry_run) if pending else 0
     if first not in tuple(FirstMover):
-        cause = "neither consumers nor producers"
+        cause = "must be consumers or producers"
         raise ConfigError("read option", f"--first {first}", cause)
     wishes = Wishes(
         first=FirstMover(first),
@@ -145,7 +151,7 @@ def command(
     with _live(quiet=as_json) as told:
         last: Look | None = None
 
-        def heard(checklist: Checklist, look: Look) -> None:
+        def on_look(checklist: Checklist, look: Look) -> None:
             nonlocal last
             last = look
             told(checklist, look)
@@ -158,11 +164,11 @@ def command(
                 topics=topic or (),
                 act=act,
                 wait_s=timeout,
-                on_look=heard,
+                on_look=on_look,
             )
         except KeyboardInterrupt:
             if last is not None and last.fences and not last.ended:
-                print(printable(f"causeway: {_standing_fence(last)}"), file=sys.stderr)
+                print(printable(f"causeway: {_fence_expiry(last)}"), file=sys.stderr)
             raise
     if as_json:
         print_json(result_json(result))
@@ -188,14 +194,14 @@ def _code(result: CutoverResult, *, dry_run: bool) -> int:
 
 @contextmanager
 def _live(*, quiet: bool) -> Iterator[Callable[[Checklist, Look], None]]:
-    """What to call with each look: on a terminal the list stands there and moves; else each step
-    that has become the current one makes a line on stderr."""
+    """Yields a function to call with each checklist. A terminal shows the list in place; otherwise
+    each new current step is a line on stderr."""
     from rich.live import Live
 
     if quiet or not sys.stdout.isatty():
         said = ""
 
-        def tell(checklist: Checklist, _: Look) -> None:
+        def report(checklist: Checklist, _: Look) -> None:
             nonlocal said
             current = checklist.current
             if current is None or quiet or current.name == said:
@@ -203,17 +209,15 @@ def _live(*, quiet: bool) -> Iterator[Callable[[Checklist, Look], None]]:
             said = current.name
             print(printable(f"causeway: {current.name}: {current.text}"), file=sys.stderr)
 
-        yield tell
+        yield report
         return
     with Live(console=console(), auto_refresh=False, transient=True) as live:
         yield lambda checklist, _: live.update(_table(checklist), refresh=True)
 
 
 def _table(checklist: Checklist) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
+    table = grid()
     table.add_column("step", no_wrap=True)
     table.add_column("state", no_wrap=True)
     table.add_column("", overflow="fold")
@@ -222,30 +226,30 @@ def _table(checklist: Checklist) -> RenderableType:
         lines = "".join(f"\n{line}" for line in step.lines)
         state = step.state.value
         table.add_row(
-            step.name, Text(state, _STYLES[state]), Text(printable_lines(step.text + left + lines))
+            step.name,
+            styled(state, _STYLES[state]),
+            styled(printable_lines(step.text + left + lines)),
         )
     return table
 
 
 def _show(out: Output, result: CutoverResult, *, act: bool) -> None:
-    from rich.text import Text
-
     from causeway.operate.cutover import producer_lines
 
     topics = count(len(result.look.topics), "topic")
-    out.print(Text(result.link.name, "bold"), f": {topics}, {result.wishes.first} first", sep="")
+    out.print(styled(result.link.name, "bold"), f": {topics}, {result.wishes.first} first", sep="")
     out.print(_table(result.checklist))
     if result.through:
-        out.print(Text("written through the fence:", "yellow"))
+        out.print(styled("written through the fence:", "yellow"))
         for line in producer_lines(result.through, result.look.at_ms):
             out.print(f"  {line}")
     match result.end.value:
         case "blocked":
-            out.print("a person has to act; the same command goes on then")
+            out.print("an operator must act; then repeat the command to continue")
         case "lifted":
-            out.print("the fence's time was over: it was lifted, producers go on where they were")
+            out.print("the fence expired and was lifted: producers can write to the source again")
         case "timeout":
-            out.print("waited long enough; the same command goes on")
+            out.print("not finished before --timeout; repeat the command to continue")
         case "done":
             _show_what_to_change(out, result)
     if (
@@ -254,10 +258,10 @@ def _show(out: Output, result: CutoverResult, *, act: bool) -> None:
         and result.look.fences
         and not result.look.ended
     ):
-        out.print(_standing_fence(result.look))
+        out.print(_fence_expiry(result.look))
 
 
-def _standing_fence(look: Look) -> str:
+def _fence_expiry(look: Look) -> str:
     left = duration(max(0, *(look.left_ms(fence.record) for fence in look.fences.values())))
     return (
         f"the fence is lifted in {left} by the driver's clock, unless the topics are promoted; "
@@ -269,8 +273,8 @@ def _show_what_to_change(out: Output, result: CutoverResult) -> None:
     target = result.link.target
     servers = ",".join(f"{host}:{port}" for host, port in target.bootstrap)
     if result.pause_ms is not None:
-        out.print(f"nobody could write for {duration(result.pause_ms)}")
-    out.print("change where clients connect:")
+        out.print(f"producers could not write for {duration(result.pause_ms)}")
+    out.print("change the configuration of the clients:")
     out.print(f"  bootstrap.servers = {servers}")
     for topic, mirror in sorted(result.look.topics.items()):
         if topic != mirror:
@@ -278,22 +282,22 @@ def _show_what_to_change(out: Output, result: CutoverResult) -> None:
     left = result.wishes.left_groups
     placed = [each.name for each in result.look.groups if each.placed and each.name not in left]
     if placed:
-        out.print(f"groups go on there where they were: {', '.join(placed)}")
+        out.print(f"groups continue there at their positions: {', '.join(placed)}")
 
 
 def _show_undone(out: Output, lifted: Lifted) -> None:
     if lifted.stopped is not None:
         ends = "ends" if lifted.changed else "would end"
-        out.print(f"the cutover that is under way {ends}: {printable(lifted.stopped)}")
+        out.print(f"the running cutover {ends}: {printable(lifted.stopped)}")
     elif not lifted.topics and not lifted.held:
-        out.print("nothing is to be undone: no fence stands")
+        out.print("nothing to undo: there is no fence")
     for scope in lifted.held:
         out.print(f"{scope}: {'is' if lifted.changed else 'would be'} mirrored again")
     for topic, error in sorted(lifted.topics.items()):
-        ended = "; its mirror has ended, so what is written there stays there"
+        ended = "; its mirror has ended: new records stay on the source"
         tail = ended if topic in lifted.ended else ""
         if error is not None:
-            out.print(f"{topic}: its fence stays: {error}")
+            out.print(f"{topic}: its fence could not be lifted: {error}")
         elif lifted.changed:
             out.print(f"{topic}: its fence is lifted{tail}")
         else:

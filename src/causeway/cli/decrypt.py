@@ -1,4 +1,4 @@
-"""`causeway decrypt`: what rules have encrypted, in plain, for those who have the keys."""
+"""`causeway decrypt`: decrypts what transform rules have encrypted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def command(
         Path | None,
         typer.Argument(
             metavar="[FILE]",
-            help="A property file or causeway.yaml, whose transforms have the keys as secrets.",
+            help="A property file or causeway.yaml; the secrets of its transforms are the keys.",
             show_default=False,
         ),
     ] = None,
@@ -38,27 +38,32 @@ def command(
     cluster: Annotated[
         str | None,
         typer.Option(
-            "--cluster", metavar="ALIAS", help="Of this cluster of FILE.", show_default=False
+            "--cluster",
+            metavar="ALIAS",
+            help="The cluster of FILE that has the topic.",
+            show_default=False,
         ),
     ] = None,
     source: Annotated[
         Path,
-        typer.Option("--input", metavar="PATH", help="Or this file: a value a line; - is stdin."),
+        typer.Option(
+            "--input", metavar="PATH", help="Read this file: one value per line; - is stdin."
+        ),
     ] = Path("-"),
     key_file: Annotated[
         Path | None,
         typer.Option(
             "--key-file",
             metavar="PATH",
-            help="A property file of keys: id = hex or base64, or ${env:VARIABLE}.",
+            help="A property file with keys: id = hex or base64, or ${env:VARIABLE}.",
             show_default=False,
         ),
     ] = None,
 ) -> int:
-    """Print what rules have encrypted in plain: a JSON object for each record of a topic, or a line
-    for each line of a file or of standard input.
+    """Print decrypted data: a JSON object for each record of a topic, or a line for each line of a
+    file or of standard input.
 
-    Ends with 7 at the first text that no key fits, or that was changed."""
+    Exits with 7 at the first text that no key fits, or that was changed."""
     settings = load(file, quiet=True) if file is not None else None
     keys = _keys(settings, key_file)
     if topic is None:
@@ -67,7 +72,12 @@ def command(
             _lines(lines, keys)
         return 0
     if settings is None or cluster is None:
-        raise ConfigError("decrypt", topic, "FILE and --cluster say where the topic is")
+        raise ConfigError(
+            "decrypt",
+            topic,
+            "the cluster of the topic is missing",
+            remedy="give FILE and --cluster",
+        )
     for at, record in _records(_client(settings, cluster), topic):
         try:
             plain = _plain(record, keys)
@@ -89,7 +99,7 @@ def _keys(settings: Settings | None, key_file: Path | None) -> Keys:
                 try:
                     found[name] = aes_key(secret.reveal())
                 except ValueError:
-                    continue  # of a hash
+                    continue  # the secret of a hash
     if key_file is not None:
         problems = Problems(str(key_file))
         entries = load_properties(key_file, problems).entries
@@ -124,7 +134,7 @@ def _lines(lines: Iterable[str], keys: Keys) -> None:
             try:
                 document = json.loads(text)
             except ValueError:
-                # A whole value with its key's id; nothing else that is no JSON can be read.
+                # A whole value with the id of its key; other text that is not JSON is an error.
                 _print(_shown(decrypt_value(text.encode(), keys)))
             else:
                 _print(decrypt_json(document, keys))
@@ -141,7 +151,7 @@ def _client(settings: Settings, alias: str) -> ClientSettings:
 
 
 def _records(client: ClientSettings, topic: str) -> Iterator[tuple[int, Record]]:
-    """What has been committed by now, partition by partition."""
+    """The committed records up to now, with their partitions, partition by partition."""
     from causeway.cluster import EARLIEST, LATEST, clusters
     from causeway.model import TopicPartition
     from causeway.spark import read_range
@@ -151,7 +161,7 @@ def _records(client: ClientSettings, topic: str) -> Iterator[tuple[int, Record]]
         found = cluster.metadata([topic]).topics.get(topic)
         if found is None or not found.partitions:
             error = found.error if found is not None else None
-            raise error or ConfigError("decrypt", topic, f"no such topic is on {client.alias}")
+            raise error or ConfigError("decrypt", topic, f"{client.alias} has no such topic")
         places = [TopicPartition(topic, number) for number in range(len(found.partitions))]
         starts = cluster.list_offsets(places, EARLIEST)
         ends = cluster.list_offsets(places, LATEST, read_committed=True)
@@ -213,7 +223,7 @@ def _part(data: bytes | None, part: str, announced: dict[str, str], keys: Keys) 
 
 
 def _shown(data: bytes) -> Any:
-    """JSON as it is, else text, else base64."""
+    """JSON, else text, else base64."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

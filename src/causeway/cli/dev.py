@@ -1,4 +1,4 @@
-"""`causeway dev`: local Kafka clusters to try things on."""
+"""`causeway dev`: local Kafka clusters for trials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.commands import command
-from causeway.cli.common import console, print_json
+from causeway.cli.common import console, grid, print_json, styled
 from causeway.cli.options import TIME, JsonOption, at_least
 from causeway.cli.words import count, duration, size
 from causeway.dev import (
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="dev",
     no_args_is_help=True,
-    help="Local Kafka clusters to try things on.",
+    help="Local Kafka clusters for trials.",
 )
 
 
 @command(app, "dev up")
 def up(
-    clusters: Annotated[int, typer.Option(help="How many clusters: A, B, C…", min=1, max=26)] = 2,
+    clusters: Annotated[int, typer.Option(help="Number of clusters: A, B, C…", min=1, max=26)] = 2,
     brokers: Annotated[
         int | None, typer.Option(help="Brokers of each new cluster, 1 or 3.  [default: 1]")
     ] = None,
@@ -49,8 +49,8 @@ def up(
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="Of each new cluster: "
-            f"{', '.join(TESTED)}, which are tested, or another as 3.6.2.  "
+            help="Kafka version of each new cluster: "
+            f"{', '.join(TESTED)} are tested; others such as 3.6.2 are accepted.  "
             f"[default: {DEFAULT_VERSION}]",
             show_default=False,
         ),
@@ -59,32 +59,32 @@ def up(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where to write a property file that mirrors A to B.  [default: beside the data]",
+            help="Path for a property file that mirrors A to B.  [default: next to the data]",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Start local clusters, or what is missing of them, and print where they are.
+    """Start local clusters and their missing brokers, and print the addresses.
 
-    They run until `causeway dev down`. Apache Kafka is fetched at the first use.
+    They run until `causeway dev down`. The first use downloads Apache Kafka.
     """
     from rich.console import Console
 
     version = None if kafka is None else kafka_version(kafka)
     find_java()
-    broker_classpath(version)  # before the spinner: it shows a progress bar of its own
+    broker_classpath(version)  # before the spinner, because it shows a progress bar
     environment = Environment()
     with Console(stderr=True).status("Starting Kafka"):
         running = environment.up(clusters, brokers, file, version)
     _show(running)
     out = console()
     out.print()
-    out.print("For examples that take addresses from the environment:")
+    out.print("For examples that read addresses from the environment:")
     out.print(f"  {_export(running)}", soft_wrap=True)
     example = file or environment.example_file
     if example.exists():
         out.print()
-        out.print("A file that mirrors A to B, for Causeway and MirrorMaker alike:")
+        out.print("A file that mirrors A to B, for Causeway and MirrorMaker:")
         out.print(f"  {example}", soft_wrap=True)
         out.print("To try it:")
         out.print("  causeway dev produce orders", soft_wrap=True)
@@ -94,11 +94,11 @@ def up(
 
 @command(app, "dev produce")
 def produce(
-    topic: Annotated[str, typer.Argument(help="Made if it is not there.", show_default=False)],
-    records: Annotated[int, typer.Option(help="How many.", min=1, max=1_000_000)] = 1000,
-    cluster: Annotated[str, typer.Option(help="To which local cluster.")] = "A",
+    topic: Annotated[str, typer.Argument(help="Created if it does not exist.", show_default=False)],
+    records: Annotated[int, typer.Option(help="Number of records.", min=1, max=1_000_000)] = 1000,
+    cluster: Annotated[str, typer.Option(help="The local cluster.")] = "A",
 ) -> None:
-    """Write some records to a topic of a local cluster, to have something to mirror."""
+    """Write sample records to a topic of a local cluster."""
     from causeway.dev import load as writing
 
     writing.produce(_bootstrap(cluster), topic, records)
@@ -107,12 +107,12 @@ def produce(
 
 @command(app, "dev load")
 def load(
-    topic: Annotated[str, typer.Argument(help="Made if it is not there.")] = "events",
+    topic: Annotated[str, typer.Argument(help="Created if it does not exist.")] = "events",
     rate: Annotated[
-        float, typer.Option(metavar="N", help="Records a second; 0: as fast as it goes.", min=0)
+        float, typer.Option(metavar="N", help="Records per second; 0: unlimited.", min=0)
     ] = 100.0,
     size: Annotated[
-        int, typer.Option(metavar="BYTES", help="Of each value.", min=120, max=1_000_000)
+        int, typer.Option(metavar="BYTES", help="Size of each value.", min=120, max=1_000_000)
     ] = 200,
     codec: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
     transactions: Annotated[
@@ -121,26 +121,33 @@ def load(
     ] = None,
     abort: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Roll every N-th transaction back.", min=1),
+        typer.Option(metavar="N", help="Abort every N-th transaction.", min=1),
     ] = None,
-    partitions: Annotated[int, typer.Option(help="Of a topic that is made.", min=1, max=1000)] = 2,
+    partitions: Annotated[
+        int, typer.Option(help="Partitions of a new topic.", min=1, max=1000)
+    ] = 2,
     records: Annotated[
         int | None, typer.Option("--count", metavar="N", help="End after N records.", min=1)
     ] = None,
     duration: Annotated[
         float | None,
-        typer.Option(metavar=TIME, parser=at_least(0.1), help="End after so long."),
+        typer.Option(metavar=TIME, parser=at_least(0.1), help="End after this time."),
     ] = None,
-    cluster: Annotated[str, typer.Option(help="To which local cluster.")] = "A",
+    cluster: Annotated[str, typer.Option(help="The local cluster.")] = "A",
 ) -> None:
-    """Write a stream of sample events to a local cluster until Ctrl-C, to see a mirror move."""
+    """Write a stream of sample events to a local cluster until Ctrl-C."""
     from causeway.dev.load import CODECS, Stream
 
     if codec not in CODECS:
-        cause = f"there is {', '.join(CODECS)}"
+        cause = f"must be one of {', '.join(CODECS)}"
         raise ConfigError("read option", f"--codec {codec}", cause)
     if abort is not None and transactions is None:
-        raise ConfigError("read option", f"--abort {abort}", "of which? (--transactions N)")
+        raise ConfigError(
+            "read option",
+            f"--abort {abort}",
+            "--transactions is missing",
+            remedy="--transactions N",
+        )
     stream = Stream(
         topic=topic,
         rate=rate or None,
@@ -164,7 +171,7 @@ def down() -> None:
 
 @command(app, "dev status")
 def status(as_json: JsonOption = False) -> None:
-    """Show the local clusters, and which of their brokers serve."""
+    """Show the local clusters and the state of their brokers."""
     found = Environment().status()
     if as_json:
         print_json([asdict(cluster) for cluster in found])
@@ -175,8 +182,8 @@ def status(as_json: JsonOption = False) -> None:
 
 
 def run_load(bootstrap: str, stream: Stream, cluster: str) -> None:
-    """Until the stream ends, or SIGINT or SIGTERM comes: what is on its way then is written to its
-    end, too. A second one does not wait for that. Raises CausewayError, KeyboardInterrupt."""
+    """Writes until the stream ends, or until SIGINT or SIGTERM. Then finishes the records in
+    flight; a second signal does not wait. Raises CausewayError, KeyboardInterrupt."""
     from rich.console import Console
 
     err = Console(stderr=True)
@@ -203,7 +210,7 @@ async def _write_until_signal(
 
     def end() -> None:
         if stop.is_set():
-            writing.cancel()  # brokers that are gone acknowledge nothing
+            writing.cancel()  # stopped brokers acknowledge nothing
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -223,7 +230,7 @@ def _said(tally: Tally) -> str:
     if tally.transactions:
         said += f", {count(tally.transactions, 'transaction')}"
     if tally.rolled_back:
-        said += f", {tally.rolled_back:,} of them rolled back"
+        said += f", {tally.rolled_back:,} of them aborted"
     return said
 
 
@@ -231,35 +238,29 @@ def _bootstrap(cluster: str) -> str:
     found = {each.name: each for each in Environment().status()}
     if cluster not in found:
         raise ConfigError(
-            "produce to", f"cluster {cluster}", "there is none", remedy="causeway dev up"
+            "produce to", f"cluster {cluster}", "it does not exist", remedy="causeway dev up"
         )
     return found[cluster].bootstrap
 
 
 def _show(clusters: list[ClusterStatus]) -> None:
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("cluster", "Kafka", "bootstrap", "broker", "state", "log"):
-        table.add_column(column, overflow="fold")
+    table = grid("cluster", "Kafka", "bootstrap", "broker", "state", "log")
     for cluster in clusters:
         name, kafka = cluster.name, cluster.kafka
-        bootstrap = Text(cluster.bootstrap.replace(",", "\n"))
+        bootstrap = styled(cluster.bootstrap.replace(",", "\n"))
         for broker in cluster.brokers:
             table.add_row(name, kafka, bootstrap, str(broker.node), _state(broker), broker.log)
-            name, kafka, bootstrap = "", "", Text()
+            name, kafka, bootstrap = "", "", styled()
     console().print(table)
 
 
 def _export(clusters: list[ClusterStatus]) -> str:
-    """For a shell: `export A=127.0.0.1:20001 B=127.0.0.1:20002`."""
+    """`export A=127.0.0.1:20001 B=127.0.0.1:20002`."""
     return "export " + " ".join(f"{each.name}={each.bootstrap}" for each in clusters)
 
 
 def _state(broker: BrokerStatus) -> Text:
-    from rich.text import Text
-
     if broker.pid is None:
-        return Text("stopped", "red")
-    return Text(f"{'serving' if broker.serving else 'not ready'} (pid {broker.pid})")
+        return styled("stopped", "red")
+    return styled(f"{'serving' if broker.serving else 'not ready'} (pid {broker.pid})")

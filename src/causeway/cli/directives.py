@@ -1,16 +1,18 @@
-"""`causeway pause | resume | restart | throttle | step-down FILE`: asked of a running mirror."""
+"""`causeway pause | resume | restart | throttle | step-down FILE`: requests to a running mirror."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.common import console, grid, labelled, load, print_json, styled, waiting
 from causeway.cli.options import (
     FileArgument,
     JsonOption,
@@ -20,26 +22,31 @@ from causeway.cli.options import (
     TimeoutOption,
     TopicOption,
 )
-from causeway.cli.words import count, duration, moment, printable, size
+from causeway.cli.words import count, duration, moment, size
 from causeway.errors import ConfigError, NobodyLeadsError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from causeway.config import Settings
     from causeway.link_topics import Directive
     from causeway.operate.directives import DirectiveOutcome
 
 PartitionOption = Annotated[
     int | None,
-    typer.Option("--partition", metavar="N", help="One of its partitions.", show_default=False),
+    typer.Option(
+        "--partition", metavar="N", help="Only this partition of the topic.", show_default=False
+    ),
 ]
 AheadOption = Annotated[
-    bool, typer.Option("--ahead", help="The topic is yet to come: it holds when it does.")
+    bool,
+    typer.Option("--ahead", help="Accept a topic that does not exist yet; it applies to it later."),
 ]
+
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|M|G|Ki|Mi|Gi)B?(?:/s)?")
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _UNLIMITED = "unlimited"
-_LONG = 40  # characters of an option that are quoted
+_LONG = 40  # characters of an option that an error quotes
 
 
 def pause(
@@ -53,25 +60,15 @@ def pause(
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Mirror nothing more of a link, topic or partition until it is resumed.
+    """Stop mirroring a link, topic or partition until it is resumed.
 
-    It holds for every driver of the file, also for one that is started later.
+    Applies to all drivers of the file, also to those that start later.
     """
     from causeway.operate import directives
 
-    settings = load(file, quiet=True)
-    with waiting() as told:
-        told("waiting until the driver has paused it")
-        outcomes = directives.pause(
-            settings,
-            link=link,
-            topic=topic,
-            partition=partition,
-            reason=reason,
-            ahead=ahead,
-            wait_s=None if no_wait else timeout,
-        )
-    return _say(outcomes, as_json)
+    act = partial(directives.pause, link=link, topic=topic, partition=partition, ahead=ahead)
+    act = partial(act, reason=reason, wait_s=None if no_wait else timeout)
+    return _request(file, act, "waiting until the driver has paused it", as_json)
 
 
 def resume(
@@ -84,21 +81,12 @@ def resume(
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Go on with what was paused, where it was: nothing is lost or doubled."""
+    """Continue a paused link, topic or partition at its position: no record is lost or doubled."""
     from causeway.operate import directives
 
-    settings = load(file, quiet=True)
-    with waiting() as told:
-        told("waiting until the driver has resumed it")
-        outcomes = directives.resume(
-            settings,
-            link=link,
-            topic=topic,
-            partition=partition,
-            reason=reason,
-            wait_s=None if no_wait else timeout,
-        )
-    return _say(outcomes, as_json)
+    act = partial(directives.resume, link=link, topic=topic, partition=partition)
+    act = partial(act, reason=reason, wait_s=None if no_wait else timeout)
+    return _request(file, act, "waiting until the driver has resumed it", as_json)
 
 
 def restart(
@@ -110,7 +98,8 @@ def restart(
         bool,
         typer.Option(
             "--adopt",
-            help="Acknowledge lost records: go on without them, or with the data on the target.",
+            help="Accept the loss of records: continue without them, or with the records on the "
+            "target.",
         ),
     ] = False,
     reason: ReasonOption = None,
@@ -118,26 +107,17 @@ def restart(
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Try partitions that are stopped or failed again now.
+    """Retry stopped and failed partitions now.
 
-    The driver looks at each partition as if for the first time. A partition that could lose or
-    double records stops again, unless --adopt acknowledges the loss.
+    The driver checks each partition as at the first start. A partition that could lose or double
+    records stops again, unless --adopt accepts the loss.
     """
     from causeway.operate import directives
 
-    settings = load(file, quiet=True)
-    with waiting() as told:
-        told("waiting until the driver has tried it again")
-        outcomes = directives.restart(
-            settings,
-            link=link,
-            topic=topic,
-            partition=partition,
-            adopt=adopt,
-            reason=reason,
-            wait_s=None if no_wait else timeout,
-        )
-    return _say(outcomes, as_json, " --adopt" if adopt else "")
+    act = partial(directives.restart, link=link, topic=topic, partition=partition, adopt=adopt)
+    act = partial(act, reason=reason, wait_s=None if no_wait else timeout)
+    to = " --adopt" if adopt else ""
+    return _request(file, act, "waiting until the driver has retried it", as_json, to)
 
 
 def throttle(
@@ -147,12 +127,12 @@ def throttle(
         typer.Option(
             "--rate",
             metavar="RATE",
-            help="Bytes a second that are read from the source: 500kB, 10MB, 1GiB, or unlimited.",
+            help="Bytes per second to read from the source: 500kB, 10MB, 1GiB, or unlimited.",
             show_default=False,
         ),
     ] = None,
     off: Annotated[
-        bool, typer.Option("--off", help="Take it back: what the file says counts again.")
+        bool, typer.Option("--off", help="Remove the limit: the rate of the file applies again.")
     ] = False,
     link: LinkOption = None,
     topic: TopicOption = None,
@@ -162,27 +142,17 @@ def throttle(
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Limit how fast a link, or one of its topics, is mirrored."""
+    """Limit the rate of a link or topic, while it runs."""
     from causeway.operate import directives
 
     if (rate is None) != off:
-        cause = "say either how fast or that it is over"
+        cause = "give either a rate or --off"
         raise ConfigError("throttle", cause=cause, remedy="--rate 10MB, or --off")
     most = None if rate is None else parse_rate(rate)
-    settings = load(file, quiet=True)
-    with waiting() as told:
-        told("waiting until the driver has set it")
-        outcomes = directives.throttle(
-            settings,
-            bytes_per_s=most,
-            off=off,
-            link=link,
-            topic=topic,
-            reason=reason,
-            ahead=ahead,
-            wait_s=None if no_wait else timeout,
-        )
-    return _say(outcomes, as_json, " off" if off else f" to {_limit(most)}")
+    act = partial(directives.throttle, bytes_per_s=most, off=off, link=link, topic=topic)
+    act = partial(act, reason=reason, ahead=ahead, wait_s=None if no_wait else timeout)
+    to = " off" if off else f" to {_limit(most)}"
+    return _request(file, act, "waiting until the driver has set it", as_json, to)
 
 
 def step_down(
@@ -193,23 +163,19 @@ def step_down(
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Have the leading driver hand over to one that waits, as before an upgrade of its machine.
+    """Hand a link over from the leading driver to a standby, for example before an upgrade.
 
-    Where no other waits, it leads again itself after a moment.
+    Without a standby, the same driver leads again after a moment.
     """
     from causeway.operate import directives
 
-    settings = load(file, quiet=True)
-    with waiting() as told:
-        told("waiting until another driver leads")
-        outcomes = directives.step_down(
-            settings, link=link, reason=reason, wait_s=None if no_wait else timeout
-        )
-    return _say(outcomes, as_json)
+    wait_s = None if no_wait else timeout
+    act = partial(directives.step_down, link=link, reason=reason, wait_s=wait_s)
+    return _request(file, act, "waiting until another driver leads", as_json)
 
 
 def parse_rate(text: str, option: str = "--rate") -> int | None:
-    """Bytes a second; None for `unlimited`. Raises ConfigError."""
+    """Bytes per second; None for `unlimited`. Raises ConfigError."""
     from causeway.link_topics import MOST_RATE
 
     if text.strip() == _UNLIMITED:
@@ -217,7 +183,7 @@ def parse_rate(text: str, option: str = "--rate") -> int | None:
     found = _RATE.fullmatch(text.strip())
     value = 0 if found is None else int(Decimal(found[1]) * _UNITS[found[2]])
     if not 1 <= value <= MOST_RATE:
-        cause = "not a number of bytes a second" if value < 1 else "faster than anything"
+        cause = "not a number of bytes per second" if value < 1 else "the rate is too high"
         shown = text if len(text) <= _LONG else f"{text[:_LONG]}…"
         raise ConfigError("read option", f"{option} {shown}", cause, remedy="such as 500kB or 10MB")
     return value
@@ -227,8 +193,23 @@ def _limit(bytes_per_s: int | None) -> str:
     return "no limit" if bytes_per_s is None else f"{bytes_per_s:,} bytes/s"
 
 
-def _say(outcomes: Sequence[DirectiveOutcome], as_json: bool, to: str = "") -> int:
-    """`to`: what was asked for, behind the scope."""
+def _request(
+    file: Path,
+    act: Callable[[Settings], Sequence[DirectiveOutcome]],
+    activity: str,
+    as_json: bool,
+    to: str = "",
+) -> int:
+    """Sends a request and shows the outcomes."""
+    settings = load(file, quiet=True)
+    with waiting() as told:
+        told(activity)
+        outcomes = act(settings)
+    return show_outcomes(outcomes, as_json, to)
+
+
+def show_outcomes(outcomes: Sequence[DirectiveOutcome], as_json: bool, to: str = "") -> int:
+    """Shows the outcome for each link. Returns the exit code. `to`: the requested value."""
     from causeway.operate import directives
 
     if as_json:
@@ -243,54 +224,50 @@ def _say(outcomes: Sequence[DirectiveOutcome], as_json: bool, to: str = "") -> i
 
 
 def _show(out: Any, each: DirectiveOutcome, to: str) -> None:
-    from rich.table import Table
-    from rich.text import Text
 
-    out.print(Text(each.link, "bold"), f"{each.action} {each.scope}{to}: {_result(each)}")
-    for line in _besides(each):
+    out.print(styled(each.link, "bold"), f"{each.action} {each.scope}{to}: {_result(each)}")
+    for line in _details(each):
         out.print(f"  {line}")
     topics: dict[str, Counter[str]] = {}
     for one in each.seen:
         topics.setdefault(one.topic, Counter())[one.state] += 1
     if not topics:
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("topic", overflow="fold")
-    table.add_column("partitions", overflow="fold")
+    table = grid("topic", "partitions")
     for topic, states in sorted(topics.items()):
         table.add_row(topic, ", ".join(f"{many} {state}" for state, many in states.most_common()))
     out.print(table)
     for one in each.seen:
         if one.state in ("stopped", "failed") and one.reason:
-            out.print(Text(one.state, "red"), f"{one.topic}-{one.partition}: {one.reason}")
+            out.print(styled(one.state, "red"), f"{one.topic}-{one.partition}: {one.reason}")
 
 
 def _result(each: DirectiveOutcome) -> str:
     if each.error is not None:
-        return f"not asked: {each.error}"
+        return f"not changed: {each.error}"
     if not each.changed:
         return "nothing to change"
     if each.driver is None:
-        return "noted; no driver leads now, the next one will act on it"
+        return "recorded; no driver leads now, the next one will act on it"
     if each.acted is None:
-        return f"noted; {each.driver} leads and will act on it"
+        return f"recorded; {each.driver} leads and will act on it"
     if not each.acted:
         why = f": {each.refused}" if each.refused else ""
-        return f"noted, but {each.driver} has not acted yet{why}"
+        return f"recorded, but {each.driver} has not acted yet{why}"
     if each.action == "step-down":
         gap = "" if each.gap_ms is None else f", {duration(max(0, each.gap_ms))} without a leader"
         return f"{each.driver} leads now{gap}"
     return f"done by {each.driver}, {count(len(each.seen), 'partition')}"
 
 
-def _besides(each: DirectiveOutcome) -> Iterator[str]:
+def _details(each: DirectiveOutcome) -> Iterator[str]:
     from causeway.link_topics import PauseDirective, ThrottleDirective
 
     before = each.before
     if before is not None:
         what = before.kind.value
         if isinstance(before, PauseDirective):
-            what = f"{before.scope} was paused" if before.paused else f"{before.scope} was not"
+            what = f"{before.scope} was {'' if before.paused else 'not '}paused"
         elif isinstance(before, ThrottleDirective):
             what = f"{before.scope} had {_limit(before.bytes_per_s)}"
         if before.kind.holds:
@@ -302,10 +279,8 @@ def _besides(each: DirectiveOutcome) -> Iterator[str]:
 
 
 def directive_lines(directives: Iterable[Directive]) -> Iterator[Text]:
-    """A line for each, but for what is chosen, and for the topics of a link that has ended as a
-    whole."""
-    from rich.text import Text
-
+    """A line for each active directive, except chosen topics, and topics of a link that has ended
+    as a whole."""
     from causeway.control import geo_topics
     from causeway.link_topics import (
         THE_LINK,
@@ -321,7 +296,7 @@ def directive_lines(directives: Iterable[Directive]) -> Iterator[Text]:
     ended = any(isinstance(each, EndDirective) and each.scope == THE_LINK for each in directives)
     for each in directives:
         if isinstance(each, BeginDirective):
-            continue  # done once, and of no matter since
+            continue  # done once, without effect since
         if isinstance(each, EndDirective) and ended and each.scope != THE_LINK:
             continue
         if isinstance(each, ThrottleDirective):
@@ -335,4 +310,4 @@ def directive_lines(directives: Iterable[Directive]) -> Iterator[Text]:
             what, about = each.how.value, str(each.scope)
         elif isinstance(each, PauseDirective):
             what, about = ("paused" if each.paused else "not paused"), str(each.scope)
-        yield Text.assemble((what, "magenta"), " ", printable(f"{about} {each.by}"))
+        yield labelled(what, f"{about} {each.by}", "magenta")

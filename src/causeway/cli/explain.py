@@ -1,4 +1,4 @@
-"""`causeway explain FILE NAME`: why it is mirrored, or not."""
+"""`causeway explain FILE NAME`: why a topic, partition or group is mirrored, or not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.common import console, load, print_json, styled, waiting
 from causeway.cli.options import FileArgument, JsonOption, LinkOption
 from causeway.errors import ConfigError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from causeway.cli.output import Output
     from causeway.operate.explain import Explanation
 
-_WIDTH = 10  # of what a line is about
+_WIDTH = 10  # of the labels
 
 
 def command(
@@ -24,7 +24,7 @@ def command(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A topic as the source calls it, one of its partitions such as orders-3, or a "
+            help="A topic by its name on the source, one of its partitions such as orders-3, or a "
             "consumer group.",
             show_default=False,
         ),
@@ -34,14 +34,16 @@ def command(
     group: Annotated[bool, typer.Option("--group", help="NAME is a group.")] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Say why a topic, partition or group is mirrored or synced, or not, and what to do.
+    """Explain why a topic, partition or group is mirrored or synced, or not, and what to do.
 
-    The clusters alone are asked. What one that is down could not tell is told.
+    Reads the clusters only. If a cluster does not answer, the output lists what is not known.
     """
     from causeway.operate.explain import SubjectKind, as_json_of, explain
 
     if topic and group:
-        raise ConfigError("explain", name, "a topic or a group?", remedy="--topic, or --group")
+        raise ConfigError(
+            "explain", name, "--topic and --group exclude each other", remedy="give one of them"
+        )
     kind = SubjectKind.TOPIC if topic else SubjectKind.GROUP if group else None
     settings = load(file, quiet=True)
     with waiting() as told:
@@ -59,10 +61,8 @@ def command(
 
 
 def show(out: Output, each: Explanation, file: Path) -> None:
-    from rich.text import Text
-
     style = {True: "green", False: "red", None: "yellow"}[each.done]
-    out.print(Text(each.link, "bold"), f"{each.kind} {each.name}:", Text(each.code, style))
+    out.print(styled(each.link, "bold"), f"{each.kind} {each.name}:", styled(each.code, style))
     _line(out, "", each.answer)
     if each.rule is not None:
         _line(out, "rule", str(each.rule))
@@ -75,14 +75,13 @@ def show(out: Output, each: Explanation, file: Path) -> None:
 
 
 def _line(out: Output, about: str, text: str, style: str = "dim") -> None:
-    """Lines after the first begin where the text of the first does."""
+    """Prints a label and a text. The lines of a long text are aligned."""
     from rich.table import Table
-    from rich.text import Text
 
     from causeway.cli.words import printable
 
     row = Table.grid(padding=(0, 2, 0, 0))
     row.add_column(width=_WIDTH, overflow="fold")
     row.add_column(overflow="fold")
-    row.add_row(Text(printable(about), style), Text(printable(text)))
+    row.add_row(styled(printable(about), style), styled(printable(text)))
     out.print(row)

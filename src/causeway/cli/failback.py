@@ -1,4 +1,4 @@
-"""`causeway failback FILE`: back to how it was, once the old source is there again."""
+"""`causeway failback FILE`: restores a link after a failover, once the old source is back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.common import console, load, print_json, styled, waiting
 from causeway.cli.failover import WaitOption, cuts, next_steps
 from causeway.cli.guard import UNCONFIRMED, unconfirmed
 from causeway.cli.options import (
@@ -25,7 +25,7 @@ from causeway.errors import PartitionsFailedError
 if TYPE_CHECKING:
     from causeway.operate.failover import FailedBack
 
-_SAY = "give --save PATH, --save-topic TOPIC, or --drop-unmirrored, with --yes"
+_CHOICES = "give --save PATH, --save-topic TOPIC, or --drop-unmirrored, with --yes"
 
 
 def command(
@@ -37,7 +37,7 @@ def command(
         typer.Option(
             "--save",
             metavar="PATH",
-            help="Save the records that were never mirrored to this file, as lines of JSON.",
+            help="Save the records that were never mirrored to this file, as JSON lines.",
             show_default=False,
         ),
     ] = None,
@@ -46,20 +46,22 @@ def command(
         typer.Option(
             "--save-topic",
             metavar="TOPIC",
-            help="Write them to this topic of the target instead.",
+            help="Write these records to this topic on the target.",
             show_default=False,
         ),
     ] = None,
     drop_unmirrored: Annotated[
         bool,
-        typer.Option("--drop-unmirrored", help="Leave these records on the old source, unsaved."),
+        typer.Option(
+            "--drop-unmirrored", help="Do not save these records; they stay on the old source."
+        ),
     ] = False,
     create_topics: Annotated[
         bool,
         typer.Option(
             "--create-topics",
-            help="Create topics that the old source lacks, like those of the target. For a source"
-            " that was set up again.",
+            help="Create the topics that are missing on the old source, as on the target. For a"
+            " source cluster that was rebuilt.",
         ),
     ] = False,
     yes: YesOption = False,
@@ -67,7 +69,8 @@ def command(
         bool,
         typer.Option(
             "--turn-round",
-            help="The other side's producers have stopped: end the way back, mirror as before.",
+            help="End the reverse link and mirror in the original direction. First stop the"
+            " producers on the target.",
         ),
     ] = False,
     reason: ReasonOption = None,
@@ -75,12 +78,12 @@ def command(
     timeout: WaitOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Take up a link again that was failed over or promoted, without a new copy of its topics.
+    """Resume a link that was failed over or promoted, without a new copy of its topics.
 
-    First the link the other way begins at the cut; a driver of this file mirrors it. Once the
-    producers there have stopped, a call with --turn-round ends that link, and this link goes on
-    behind it. Without --yes each call shows what it would do. Each call goes on from the point at
-    which the last one ended.
+    First the reverse link starts at the cutover offsets; a driver of this file mirrors it. After
+    the producers on the target have stopped, a call with --turn-round ends the reverse link, and
+    this link continues. Without --yes, a call shows what it would do. Each call continues where the
+    last one ended.
     """
     from causeway.operate.failover import FailbackStep, failback, failed_back_json
 
@@ -112,8 +115,6 @@ def command(
 
 
 def _show(each: FailedBack) -> None:
-    from rich.text import Text
-
     from causeway.operate.failover import FailbackStep
 
     out = console()
@@ -123,89 +124,88 @@ def _show(each: FailedBack) -> None:
     for one in each.unmirrored:
         if one.deleted:
             out.print(
-                Text(f"lost: {count(one.deleted, 'offset')}", "red"),
-                f"of {one.at}, before {number(one.first)}: deleted there, and never mirrored",
+                styled(f"lost: {count(one.deleted, 'offset')}", "red"),
+                f"of {one.at}, before {number(one.first)}: deleted before they were mirrored",
             )
         if not one.records:
             continue
-        surely = "" if one.surely else "; some of them may be on both sides"
+        surely = "" if one.surely else "; some of them may be on both clusters"
         out.print(
             f"only on the old source: {count(one.records, 'record')} of {one.at}, offsets "
             f"{number(one.first)} to {number(one.end - 1)}{surely}"
         )
     for at, offsets in each.gone.items():
         out.print(
-            Text(f"lost: {count(offsets, 'offset')}", "red"),
-            f"of {at} on {each.link.partition('->')[2]}, behind the cut: deleted there by now",
+            styled(f"lost: {count(offsets, 'offset')}", "red"),
+            f"of {at} on {each.link.partition('->')[2]}, after the cutover offsets: deleted",
         )
     for one in each.late:
         out.print(
-            Text(f"written to the old source meanwhile: {count(one.records, 'record')}", "red"),
+            styled(
+                f"written to the old source since the failover: {count(one.records, 'record')}",
+                "red",
+            ),
             f"of {one.at}, between offsets {number(one.first)} and {number(one.end - 1)}",
         )
     for name in each.unfenced:
         out.print(f"{'would lift' if each.dry_run else 'lifted'} the fence of {name}")
     for at in each.lost:
-        out.print(f"{at}: the old source lost records that were mirrored; they come back to it")
+        out.print(f"{at}: the old source lost mirrored records; the reverse link copies them back")
     if each.saved is not None:
         out.print(f"saved to {each.saved}")
     if each.step is FailbackStep.UNDECIDED:
-        out.print(Text("they would never be mirrored: ", "bold red").append(_SAY))
+        out.print(styled("these records would never be mirrored: ", "bold red").append(_CHOICES))
     elif each.step is FailbackStep.NO_WAY_BACK:
         out.print(
-            "the file has no link the other way; with these lines it has, and a driver of it waits "
-            "until this is called again:"
+            "the file has no reverse link; add these lines, start a driver of the file, and repeat "
+            "the command:"
         )
         for line in each.lines:
             out.print(f"  {line}")
     elif each.step is FailbackStep.BACK and each.promoted is not None:
-        _would_turn(each)
+        _would_reverse(each)
     elif each.step is FailbackStep.BACK and each.dry_run and not each.begun:
-        out.print(f"{each.reverse} would begin at the cut")
+        out.print(f"{each.reverse} would start at the cutover offsets")
     elif each.step is FailbackStep.BACK:
         _back(each)
         if each.late:
             out.print(
-                Text("others write there, and nothing mirrors that: ", "bold red").append(
-                    f"stop them. {_SAY} before the turn round"
+                styled("producers write there, and no link mirrors it: ", "bold red").append(
+                    f"stop them. {_CHOICES} before --turn-round"
                 )
             )
     elif each.pending:
-        out.print(f"{each.link} would mirror again, and go on where it was")
+        out.print(f"{each.link} would mirror again, from its position")
     elif not each.changed:
         out.print(f"{each.link} mirrors; nothing to change")
     else:
-        out.print(Text(f"{each.link} mirrors again", "bold green"))
+        out.print(styled(f"{each.link} mirrors again", "bold green"))
         if each.promoted is not None:
             cuts(out, each.promoted.cuts)
             next_steps(out, each.promoted.cuts, each.promoted.target)
         elif each.reverse is None:
-            out.print("it goes on where it was: what was never mirrored comes now")
+            out.print("it continues at its position, with the records that were never mirrored")
 
 
-def _would_turn(each: FailedBack) -> None:
-    from rich.text import Text
-
+def _would_reverse(each: FailedBack) -> None:
     out = console()
     assert each.promoted is not None
     if not each.promoted.lagging:
-        out.print(f"{each.reverse} would end, and {each.link} go on behind it: nothing lags")
+        out.print(f"{each.reverse} would end, and {each.link} would continue: nothing lags")
         return
-    out.print(Text(f"{each.reverse} cannot end now: not all is mirrored back", "red"))
+    out.print(styled(f"{each.reverse} cannot end now: some records are not mirrored back", "red"))
     for one in each.promoted.lagging:
         out.print(f"  {one}")
 
 
 def _back(each: FailedBack) -> None:
-    from rich.text import Text
-
     out = console()
-    out.print(Text(f"{each.reverse} begins at the cut", "bold green"))
+    out.print(styled(f"{each.reverse} starts at the cutover offsets", "bold green"))
     if each.lag is None:
-        out.print("no driver has begun with it yet: run one with this file")
+        out.print("no driver mirrors it yet: start one with this file")
     else:
         out.print(f"it mirrors back, {count(each.lag, 'record')} behind")
     out.print(
-        f"next: stop the producers of {each.link.partition('->')[2]}, and call this again with "
-        "--turn-round"
+        f"next: stop the producers of {each.link.partition('->')[2]}, and repeat the command "
+        "with --turn-round"
     )

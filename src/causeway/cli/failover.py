@@ -1,4 +1,4 @@
-"""`causeway promote | failover FILE`: the end of a mirror, cleanly or now."""
+"""`causeway promote | failover FILE`: ends a mirror, without loss or at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.common import console, grid, load, print_json, styled, waiting
 from causeway.cli.guard import unconfirmed
 from causeway.cli.options import (
     TIME,
@@ -44,11 +44,11 @@ WaitOption = Annotated[
         "--timeout",
         metavar=TIME,
         parser=seconds,
-        help="Wait no longer for what lags, or for the driver.",
+        help="Wait no longer for lagging partitions, or for the driver.",
     ),
 ]
-_RENAMED = 2  # topics that are named
-_UNKNOWN = 5  # topics that are named
+_RENAMED = 2  # topics in the text
+_UNKNOWN = 5  # topics in the text
 _UNREACHABLE = 3
 _FAILED = 7
 
@@ -63,11 +63,11 @@ def promote(
     timeout: WaitOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """End a mirror cleanly: nothing is left to copy, and others may write to its topics.
+    """End a mirror without loss: all records are copied, and producers may write to the target.
 
-    Without --yes it shows whether something lags. Stop the producers, and call it with --yes: it
-    proves that everything is mirrored, brings consumer groups over exactly, and records the cut. If
-    partitions lag, it names them and changes nothing.
+    Without --yes, the command shows whether partitions lag. Stop the producers, and call it with
+    --yes: it proves that all records are mirrored, commits exact offsets of the consumer groups,
+    and records the cutover offsets. If partitions lag, it lists them and changes nothing.
     """
     from causeway.operate.failover import promote, promoted_json
 
@@ -92,7 +92,7 @@ def promote(
 
 
 def _promoted(found: Sequence[Promoted]) -> None:
-    """The details of each link, and then a line for each that says how it ended."""
+    """Prints the details of each link, and then one line for the result of each."""
     out = console()
     for each in found:
         _promotion(out, each)
@@ -101,53 +101,45 @@ def _promoted(found: Sequence[Promoted]) -> None:
 
 
 def _promotion(out: Output, each: Promoted) -> None:
-    from rich.text import Text
-
     for one in each.lagging:
         out.print(f"{each.link}: {one}")
     cuts(out, each.cuts)
     for group in each.groups:
         if group.followed and group.reason:
-            out.print(Text("group ", "yellow").append(printable(f"{group.group}: {group.reason}")))
+            out.print(
+                styled("group ", "yellow").append(printable(f"{group.group}: {group.reason}"))
+            )
     for name, records in each.ahead.items():
         many = count(records, "record")
-        said = f"{name}: it is ahead on {each.target} and would skip at least {many} there"
-        out.print(Text("group ", "yellow").append(printable(said)))
+        said = f"{name}: its offset on {each.target} is ahead and would skip at least {many}"
+        out.print(styled("group ", "yellow").append(printable(said)))
     followed = sum(group.followed and group.group not in each.ahead for group in each.groups)
     if followed:
-        out.print(f"{count(followed, 'consumer group')} brought over")
+        out.print(f"{count(followed, 'consumer group')} committed on the target")
     lifted(out, each.lifted, later=each.dry_run)
     if each.changed:
         next_steps(out, each.cuts, each.target)
 
 
 def _how_promoted(each: Promoted) -> Text:
-    from rich.text import Text
-
     what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
     if each.left is not None:
-        return Text(f"{what} is left as it is: ", "yellow").append(printable(each.left))
+        return styled(f"{what} is unchanged: ", "yellow").append(printable(each.left))
     if each.before is not None:
         how = f"{what} was {each.before.how} {each.before.by}; nothing to change"
-        return Text(printable(how), "yellow" if each.before.how.value != "promoted" else "")
+        return styled(printable(how), "yellow" if each.before.how.value != "promoted" else "")
     if each.lagging:
-        return Text(f"{what} can't be promoted now: not all is mirrored", "red")
+        return styled(f"{what} cannot be promoted now: some records are not mirrored", "red")
     if each.dry_run:
-        return Text(f"{what} would be promoted: nothing lags")
-    return Text(f"{what} is promoted", "bold green")
+        return styled(f"{what} would be promoted: nothing lags")
+    return styled(f"{what} is promoted", "bold green")
 
 
 def cuts(out: Output, found: Mapping[str, Cut]) -> None:
-    """A row a partition."""
+    """Prints the cutover offsets, a row for each partition."""
     if not found:
         return
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("topic", overflow="fold")
-    table.add_column("source offset", justify="right")
-    table.add_column("target", overflow="fold")
-    table.add_column("target offset", justify="right")
+    table = grid("topic", ">source offset", "target", ">target offset")
     for name, cut in sorted(found.items()):
         for point in cut.points:
             for at, offset in point.targets:
@@ -157,13 +149,13 @@ def cuts(out: Output, found: Mapping[str, Cut]) -> None:
 
 
 def lifted(out: Output, rules: Iterable[Any], *, later: bool) -> None:
-    """The rules that made mirrors read-only."""
+    """Prints the ACLs that made mirrors read-only."""
     for rule in rules:
-        out.print(f"{'would take away' if later else 'taken away'}: {rule}")
+        out.print(f"{'would remove' if later else 'removed'}: {rule}")
 
 
 def next_steps(out: Output, found: Mapping[str, Cut], target: str) -> None:
-    """What people change in their own programs."""
+    """Prints the changes that clients need."""
     renamed = sorted(f"{name} is {cut.target}" for name, cut in found.items() if cut.target != name)
     out.print(f"point producers and consumers to the bootstrap servers of {target}")
     if renamed:
@@ -182,11 +174,12 @@ def failover(
     timeout: WaitOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """End a mirror now, with what has been mirrored so far; the source need not be there.
+    """End a mirror now, with the records that are mirrored so far. Works without the source.
 
-    First it shows how many records are missing, how old the first one is, and from where consumer
-    groups go on. With --yes the mirror ends, groups are committed, read-only mirrors are opened,
-    and the cut is recorded. No driver mirrors these topics afterwards.
+    The command shows the number of missing records, the age of the first one, and the offsets of
+    consumer groups. With --yes, the mirror ends, the offsets of groups are committed, read-only
+    mirrors become writable, and the cutover offsets are recorded. Then no driver mirrors these
+    topics.
     """
     from causeway.operate.failover import failed_over_json, failover
 
@@ -215,23 +208,21 @@ def failover(
 
 
 def _failed_over(found: Sequence[FailedOver]) -> None:
-    """The details of each link, and then a line for each that says how it ended, because a person
-    at a terminal sees the last lines."""
+    """Prints the details of each link, and then one line for the result of each: a terminal shows
+    the last lines."""
     out = console()
     for each in found:
         _detail(out, each)
     for each in found:
         out.print(_verdict(each))
         if each.left is not None and each.late:
-            out.print(f"call this again with --link '{each.link}' once {each.target} answers")
+            out.print(f"repeat the command with --link '{each.link}' when {each.target} answers")
 
 
 def _detail(out: Output, each: FailedOver) -> None:
-    from rich.text import Text
-
     if each.error is not None or each.left is not None:
         return
-    out.print(Text(_subject(each), "bold"))
+    out.print(styled(_subject(each), "bold"))
     if each.before is None:
         _known(out, each)
     _groups(out, each)
@@ -247,40 +238,30 @@ def _subject(each: FailedOver) -> str:
 
 
 def _verdict(each: FailedOver) -> Text:
-    from rich.text import Text
-
     what = _subject(each)
     if each.error is not None:
-        return Text(f"{what} is not done: ", "red").append(str(each.error))
+        return styled(f"{what} is not failed over: ", "red").append(str(each.error))
     if each.left is not None:
-        return Text(f"{what} is left as it is: ", "yellow").append(each.left)
+        return styled(f"{what} is unchanged: ", "yellow").append(each.left)
     uncommitted = len(each.failures)
-    groups = f"; {count(uncommitted, 'group')} without a place" if uncommitted else ""
+    groups = f"; {count(uncommitted, 'group')} without an offset" if uncommitted else ""
     if each.before is not None:
         nothing = "" if each.groups else "; nothing to change"
-        return Text(f"{what} was {each.before.how} {each.before.by}{nothing}{groups}")
+        return styled(f"{what} was {each.before.how} {each.before.by}{nothing}{groups}")
     missing = _rpo(each)
     if each.changed:
-        return Text(f"{what} is failed over: ", "bold green").append(f"{missing}{groups}", "bold")
-    return Text(f"{what}, failed over now: {missing}", "bold")
+        return styled(f"{what} is failed over: ", "bold green").append(f"{missing}{groups}", "bold")
+    return styled(f"{what}, failed over now: {missing}", "bold")
 
 
 def _known(out: Output, each: FailedOver) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     if each.source is not None:
-        out.print(Text("source unavailable ", "yellow").append(printable(each.source)))
+        out.print(styled("source unavailable ", "yellow").append(printable(each.source)))
     elif not each.changed and any(one.missing for one in each.topics):
-        out.print(
-            "the source answers: with its producers stopped, `causeway promote` would lose nothing"
-        )
+        out.print("the source answers: stop its producers, and `causeway promote` loses no records")
     if each.seen_ms is not None:
         out.print(f"a driver was last seen {duration(max(0, each.at_ms - each.seen_ms))} ago")
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("topic", overflow="fold")
-    for name in ("partitions", "first record missing", "records missing"):
-        table.add_column(name, justify="right")
+    table = grid("topic", ">partitions", ">first record missing", ">records missing")
     for one in each.topics:
         age = "none"
         if one.first_ms is not None:
@@ -292,7 +273,7 @@ def _known(out: Output, each: FailedOver) -> None:
             missing = f"{missing} or more"
         parts = number(one.partitions)
         if one.unbegun:
-            parts += f", {number(one.unbegun)} not begun"
+            parts += f", {number(one.unbegun)} not started"
         table.add_row(one.topic, parts, age, missing)
     out.print(table)
 
@@ -301,7 +282,7 @@ def _rpo(each: FailedOver) -> str:
     known, unknown = each.rpo_known_ms, each.rpo_unknown
     if known is None:
         return "RPO unknown"
-    most = "" if each.source is None else " at the most"
+    most = "" if each.source is None else " at most"
     least = "nothing is missing" if known == 0 else f"RPO {duration(known)}{most}"
     if not unknown:
         return least
@@ -311,18 +292,18 @@ def _rpo(each: FailedOver) -> str:
 
 
 def _groups(out: Output, each: FailedOver) -> None:
-    """Where they go on, or why not."""
-    from rich.text import Text
-
+    """Prints where each group continues, or why not."""
     from causeway.operate.failover import by_group
 
     for group, places in by_group(each.groups).items():
         reason = each.failures.get(group) or places[0].reason
         left = sum(place.behind or 0 for place in places)
         behind = f"{count(left, 'record')} before the end" if left else "at the end"
-        said = f"group {group}: goes on {behind}"
-        out.print(said if reason is None else Text(printable(f"group {group}: {reason}"), "yellow"))
+        said = f"group {group}: continues {behind}"
+        out.print(
+            said if reason is None else styled(printable(f"group {group}: {reason}"), "yellow")
+        )
         if group in each.failures:
-            out.print("  it has no place there: call this again, or set it before you start it")
+            out.print("  it has no offset there: repeat the command, or set the offset yourself")
             for place in places:
                 out.print(f"  {place.partition} to offset {number(place.offset)}")

@@ -60,7 +60,7 @@ def _geo(
             metavar="NAME=host:port,…",
             envvar="CAUSEWAY_GEO_ORIGIN",
             help="The cluster whose topics are copied. Its name begins their names there. "
-            "GeoFile: said once.",
+            "The first value is remembered.",
             show_default=False,
         ),
     ] = None,
@@ -277,7 +277,7 @@ def remove_destination(
         bool,
         typer.Option(
             "--forget",
-            help="Only on this machine: asks no cluster, others go on copying.",
+            help="Only on this machine: connects to no cluster, other machines continue to copy.",
         ),
     ] = False,
     reason: ReasonOption = None,

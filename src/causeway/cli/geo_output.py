@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, print_json
+from causeway.cli.common import console, grid, labelled, print_json, styled
 from causeway.cli.guard import warn
 from causeway.cli.options import TIME, seconds
 from causeway.cli.words import count, duration, moment, number, printable
@@ -163,17 +163,12 @@ def show_added(out: Output, done: Added, found: GeoFile) -> None:
 
 
 def show_done(out: Output, what: Done) -> None:
-    from rich.table import Table
-
     if what.action == "remove destination":
         out.print(f"{what.destination} is not a destination any more; the copies stay")
     if not what.topics:
         return
     out.print(f"{what.destination}: {_driver(what)}")
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("topic", overflow="fold")
-    table.add_column(f"on {what.destination}", overflow="fold")
-    table.add_column("", overflow="fold")
+    table = grid("topic", f"on {what.destination}", "")
     for each in what.topics:
         table.add_row(each.topic, each.target, _result(what.action, each))
     out.print(table)
@@ -199,11 +194,7 @@ def _result(action: str, each: ChosenTopicChange) -> str:
 
 
 def destination_table(seen: Sequence[Destination]) -> RenderableType:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("destination", "bootstrap", "topics", "driver", "added"):
-        table.add_column(name, overflow="fold")
+    table = grid("destination", "bootstrap", "topics", "driver", "added")
     for each in seen:
         bootstrap = ",".join(f"{host}:{port}" for host, port in each.link.target.bootstrap)
         said = str(each.error) if each.error is not None else driver_of(each)
@@ -215,23 +206,24 @@ def destination_table(seen: Sequence[Destination]) -> RenderableType:
 
 def description(seen: Sequence[Destination]) -> RenderableType:
     from rich.console import Group
-    from rich.text import Text
 
     lines: list[RenderableType] = []
     for each in seen:
         target = each.link.target
-        lines.append(Text(each.name, "bold"))
-        lines.append(_line("bootstrap", ",".join(f"{h}:{p}" for h, p in target.bootstrap)))
-        lines.append(_line("protocol", target.protocol))
+        lines.append(styled(each.name, "bold"))
+        lines.append(labelled("bootstrap", ",".join(f"{h}:{p}" for h, p in target.bootstrap)))
+        lines.append(labelled("protocol", target.protocol))
         if each.error is not None:
-            lines.append(_line("error", str(each.error), "red"))
+            lines.append(labelled("error", str(each.error), "red"))
             continue
-        lines.append(_line("cluster id", str(each.cluster)))
-        lines.append(_line("link", f"{each.link.name}, directives in {each.link.directives_topic}"))
-        lines.append(_line("added", "no, or removed" if each.by is None else each.by.by))
-        lines.append(_line("driver", driver_of(each).removeprefix("driver ")))
+        lines.append(labelled("cluster id", str(each.cluster)))
+        lines.append(
+            labelled("link", f"{each.link.name}, directives in {each.link.directives_topic}")
+        )
+        lines.append(labelled("added", "no, or removed" if each.by is None else each.by.by))
+        lines.append(labelled("driver", driver_of(each).removeprefix("driver ")))
         lines += _notes(each)
-        lines.append(_line("topics", str(len(each.topics))))
+        lines.append(labelled("topics", str(len(each.topics))))
         if each.topics:
             lines.append(_table(each))
     return Group(*lines)
@@ -244,7 +236,7 @@ def status_table(seen: Sequence[Destination]) -> RenderableType:
     parts: list[RenderableType] = []
     for place, each in enumerate(seen):
         if place:
-            parts.append(Text())
+            parts.append(styled())
         if each.error is not None:
             error = printable(str(each.error))
             parts.append(Text.assemble((each.link.name, "bold"), " ", (error, "red")))
@@ -260,9 +252,9 @@ def status_table(seen: Sequence[Destination]) -> RenderableType:
 def _notes(each: Destination) -> Iterator[RenderableType]:
     if each.by is None:
         text = f"not a destination: causeway geo destination add {each.name} --bootstrap host:port"
-        yield _line("removed", text, "yellow")
+        yield labelled("removed", text, "yellow")
     if each.reason is not None:
-        yield _line("driver says", each.reason, "yellow")
+        yield labelled("driver says", each.reason, "yellow")
 
 
 def _table(each: Destination) -> RenderableType:
@@ -289,11 +281,11 @@ def _table(each: Destination) -> RenderableType:
 def _reasons(topics: Sequence[ChosenTopicStatus]) -> Iterator[RenderableType]:
     for one in topics:
         if one.paused is not None:
-            yield _line("paused", f"{one.topic} {one.paused.by}", "yellow")
+            yield labelled("paused", f"{one.topic} {one.paused.by}", "yellow")
             continue
         for reason in one.reasons:
             if reason != "not begun":
-                yield _line(one.state, f"{one.topic}: {reason}", _STYLES.get(one.state, ""))
+                yield labelled(one.state, f"{one.topic}: {reason}", _STYLES.get(one.state, ""))
 
 
 def driver_of(each: Destination) -> str:
@@ -304,9 +296,3 @@ def driver_of(each: Destination) -> str:
     if each.driver.running:
         return f"driver {each.driver.owner} running, seen {seen} ago"
     return f"no running driver, the last one ({each.driver.owner}) was seen {seen} ago"
-
-
-def _line(kind: str, text: str, style: str = "") -> RenderableType:
-    from rich.text import Text
-
-    return Text.assemble((printable(kind), style), " ", printable(text))

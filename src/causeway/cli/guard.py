@@ -1,4 +1,7 @@
-"""Every command runs inside `guarded`: an error is one line and an exit code, never a traceback."""
+"""Runs commands: an error becomes one line on stderr and an exit code, never a traceback.
+
+Also makes stdout and stderr accept every character, and survive a reader that stops early.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from causeway.errors import CausewayError, OtherFormError
 
 UNCONFIRMED: Final = 2  # exit code
 _HANDLER: Final = "causeway-spelled"
-# How a terminal without Unicode shows the characters of our texts; all others become `?`.
+# The characters of our texts on a terminal without Unicode; all others become `?`.
 _SPELLED: Final = {
     "…": "...",
     "·": "-",
@@ -38,22 +41,22 @@ _SPELLED: Final = {
 
 
 def debugging() -> bool:
-    """Whether tracebacks are wanted: `--debug`, or CAUSEWAY_DEBUG=1."""
+    """Whether to show tracebacks: `--debug`, or CAUSEWAY_DEBUG=1."""
     return os.environ.get("CAUSEWAY_DEBUG", "") not in ("", "0")
 
 
 def guarded(action: Callable[[], int | None]) -> int:
-    """Run `action` and return the exit code. Prints an error in one line on stderr, followed by the
-    file to write instead, if there is one."""
+    """Runs `action`. Returns the exit code. Prints an error as one line on stderr; the settings of
+    an OtherFormError follow it."""
     fit_streams()
     try:
         code = action() or 0
-        sys.stdout.flush()  # so that a closed pipe shows here, not at the interpreter's end
+        sys.stdout.flush()  # reports a closed pipe here, not when the interpreter ends
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         return _unread()
-    except SystemExit as error:  # how libraries end a process whose output is not read
+    except SystemExit as error:  # raised by libraries when the output is not read
         if isinstance(error.__context__, BrokenPipeError):
             return _unread()
         raise
@@ -71,13 +74,13 @@ def guarded(action: Callable[[], int | None]) -> int:
     except Exception as error:
         _trace()
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        complain(f"internal error: {text} (the same with --debug shows where)")
+        complain(f"internal error: {text} (--debug shows the traceback)")
         return 1
     return code
 
 
 def _unread() -> int:
-    """Discard the rest of the output: its reader has ended (`| head`). Returns the exit code."""
+    """Discards the rest of the output after its reader ended (`| head`). Returns the exit code."""
     _silence(sys.__stdout__.fileno() if sys.__stdout__ else 1)
     return UNREAD
 
@@ -87,18 +90,18 @@ def complain(text: str) -> None:
 
 
 def warn(warnings: Iterable[str]) -> None:
-    """Each once, however often it was found."""
+    """Prints each warning once."""
     for text in dict.fromkeys(warnings):
         _say("warning", text)
 
 
 def _say(kind: str, text: str) -> None:
-    """One line, whatever `text` holds: a broker's message, or a list of problems."""
+    """Prints one line, even if `text` has several: a broker's message, or a list of problems."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     said = printable("; ".join(line for line in lines if line))
     try:
         print(f"causeway: {kind}: {said}", file=sys.stderr)
-    except BrokenPipeError:  # the command goes on without its messages
+    except BrokenPipeError:  # the command continues without messages
         _silence(sys.stderr.fileno())
 
 
@@ -118,7 +121,7 @@ def unconfirmed(*, dry_run: bool) -> int:
 
 
 def fit_streams() -> None:
-    """Make stdout and stderr accept every character in any encoding."""
+    """Makes stdout and stderr accept every character in any encoding."""
     codecs.register_error(_HANDLER, _spell)
     for stream in (sys.stdout, sys.stderr):
         # Tests replace these streams.
@@ -132,7 +135,7 @@ def is_unicode(encoding: str | None) -> bool:
 
 
 def _silence(descriptor: int) -> None:
-    """Discard everything that is written to `descriptor`, so that no write fails."""
+    """Discards everything written to `descriptor`, so that no write fails."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""`causeway topics | groups | lanes | events FILE`: a line each."""
+"""`causeway topics | groups | lanes | events FILE`: one line for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ T = TypeVar("T")
 MatchOption = Annotated[
     str,
     typer.Option(
-        "--match", metavar="TEXT", help="Part of the name, in any case.", show_default=False
+        "--match",
+        metavar="TEXT",
+        help="Part of the name; upper and lower case are the same.",
+        show_default=False,
     ),
 ]
 StateOption = Annotated[
@@ -31,7 +34,7 @@ StateOption = Annotated[
     typer.Option(
         "--state",
         metavar="STATE",
-        help="With a partition in this state, such as stopped; may be said again.",
+        help="Only with a partition in this state, such as stopped. Can be repeated.",
         show_default=False,
     ),
 ]
@@ -44,7 +47,7 @@ def topics(
     link: LinkOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """List the topics that are mirrored, with lag, states and reasons, by the clusters alone."""
+    """List the mirrored topics with lag, states and reasons. Reads the clusters only."""
     from causeway.operate import listing
 
     found = listing.topics(load(file, quiet=True), link=link, match=match, states=state or ())
@@ -52,7 +55,7 @@ def topics(
         return _print_json("topics", found, listing.topic_json)
     columns = ("link", "topic", "to", ">partitions", ">lag", ">lag in time", "state", "~reason")
     _table(columns, [_topic(one) for one in found.lines], "topic")
-    return _unasked(found)
+    return _complain(found)
 
 
 def _topic(one: TopicStatus) -> tuple[str, ...]:
@@ -80,14 +83,14 @@ def groups(
         typer.Option(
             "--code",
             metavar="CODE",
-            help="Such as synced, not-yet, has-members or excluded; may be said again.",
+            help="Only this code, such as synced, not-yet or has-members. Can be repeated.",
             show_default=False,
         ),
     ] = None,
     link: LinkOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """List the source's consumer groups, and whether their offsets are carried over or why not."""
+    """List the consumer groups of the source, and whether their offsets are synced or why not."""
     from causeway.operate import listing
     from causeway.operate.explain import as_json_of
 
@@ -97,7 +100,7 @@ def groups(
     _table(("link", "group", "code", "~answer"), [_group(one) for one in found.lines], "group")
     for text in dict.fromkeys(each for one in found.lines for each in one.unknown):
         console().print(f"not known: {text}")
-    return _unasked(found)
+    return _complain(found)
 
 
 def _group(one: Explanation) -> tuple[str, ...]:
@@ -105,8 +108,7 @@ def _group(one: Explanation) -> tuple[str, ...]:
 
 
 def lanes(file: FileArgument, as_json: JsonOption = False) -> int:
-    """List the lanes of the driver on this machine, which alone knows them (exit code 9 where none
-    answers)."""
+    """List the lanes of the driver on this machine. Exits with 9 if no driver answers."""
     from causeway.operate.listing import items
 
     found = items(load(file, quiet=True), "lanes")
@@ -135,7 +137,10 @@ def events(
     match: Annotated[
         str,
         typer.Option(
-            "--match", metavar="TEXT", help="Part of what is said, in any case.", show_default=False
+            "--match",
+            metavar="TEXT",
+            help="Part of the text; upper and lower case are the same.",
+            show_default=False,
         ),
     ] = "",
     level: Annotated[
@@ -143,17 +148,17 @@ def events(
         typer.Option(
             "--level",
             metavar="LEVEL",
-            help="info, warning or error; may be said again.",
+            help="Only info, warning or error. Can be repeated.",
             show_default=False,
         ),
     ] = None,
     link: LinkOption = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="The newest so many.")
+        int, typer.Option("--limit", metavar="N", min=1, help="Number of events.")
     ] = 50,
     as_json: JsonOption = False,
 ) -> int:
-    """List what has happened, as the leading drivers noted it on the targets, the newest last."""
+    """List the events that the leading drivers wrote to the targets, the newest last."""
     from causeway.operate import listing
 
     found = listing.events(
@@ -163,7 +168,7 @@ def events(
         return _print_json("events", found, listing.event_json)
     columns = ("time", "level", "link", "event", "~about")
     _table(columns, [_event(one) for one in found.lines], "event")
-    return _unasked(found)
+    return _complain(found)
 
 
 def _event(one: EventLine) -> tuple[str, ...]:
@@ -182,8 +187,8 @@ def _print_json(what: str, found: Listed[T], to_json: Callable[[T], Any]) -> int
     return _code(found)
 
 
-def _unasked(found: Listed[Any]) -> int:
-    """Says which links are not in the list, and why."""
+def _complain(found: Listed[Any]) -> int:
+    """Reports the links that did not answer. Returns the exit code."""
     for link, error in found.errors:
         complain(f"{link}: {error}")
     return _code(found)
@@ -194,7 +199,7 @@ def _code(found: Listed[Any]) -> int:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> None:
-    """On a narrow screen, the reasons follow below the table."""
+    """Prints a table and the number of its rows. On a narrow screen, reasons follow the table."""
     from causeway.cli.output import table
 
     out = console()

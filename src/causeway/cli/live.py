@@ -1,7 +1,4 @@
-"""What a person at a terminal sees while a mirror runs: a table, or a progress bar.
-
-Both are made from the daemon's snapshots, purely; cli/run.py shows them.
-"""
+"""Renders a daemon's snapshot as the live table of `causeway run`."""
 
 from __future__ import annotations
 
@@ -33,19 +30,19 @@ _STYLES: Final = {
     State.STOPPED: "bold red",
 }
 _FIGURES: Final = ("records", "records/s", "bytes/s", "lag", "lag in time", "state")
-_SPARED: Final = ("records", "bytes/s", "records/s")  # on a narrow screen, in this order
-_TOLD: Final = (State.STOPPED, State.FAILED, State.RUNNING)
+_OMITTED: Final = ("records", "bytes/s", "records/s")  # on a narrow screen, in this order
+_WITH_REASON: Final = (State.STOPPED, State.FAILED, State.RUNNING)
 
 
 def problems(link: LinkStatus) -> list[Text]:
-    """A line for each partition and topic that a person should know of, with the reason."""
+    """A line for each partition, topic and transform with a problem, with the reason."""
     lines = [
         Text.assemble(
             (f"{partition.state} ", _STYLES[State(partition.state)]),
             printable(f"{partition.topic}-{partition.partition}: {partition.reason}"),
         )
         for partition in link.partitions
-        if partition.reason and partition.state in _TOLD
+        if partition.reason and partition.state in _WITH_REASON
     ]
     lines += [
         Text.assemble(("problem ", "red"), printable(f"{problem.topic}: {problem.reason}"))
@@ -60,7 +57,7 @@ def problems(link: LinkStatus) -> list[Text]:
 
 
 def transforms(link: LinkStatus) -> list[Text]:
-    """A line for each transform that has had records, or has partitions to have them of."""
+    """A line for each transform that has records or partitions."""
     lines = []
     for transform in link.transforms:
         counts = transform.counts or Transformed()
@@ -77,8 +74,8 @@ def transforms(link: LinkStatus) -> list[Text]:
 
 
 def render(snapshot: Snapshot, lines: int, width: int) -> RenderableType:
-    """All links, in at most about `lines` lines of `width` characters. If there are too many
-    topics, the worst ones and those furthest behind are kept."""
+    """All links, in about `lines` lines of `width` characters. Of too many topics, those with the
+    worst state and the largest lag are shown."""
     share = max(4, lines // max(1, len(snapshot.links)) - 3)
     parts: list[RenderableType] = []
     for link in snapshot.links:
@@ -114,8 +111,7 @@ def _headline(link: LinkStatus, snapshot: Snapshot) -> Text:
 
 
 def _table(topics: Sequence[TopicStatus], most: int, width: int) -> Table:
-    """A line for each topic. If `width` is too small for the names, the columns that matter least
-    are left out."""
+    """A line for each topic. A small `width` omits the least important columns."""
     shown = sorted(topics, key=_urgency)[:most] if len(topics) > most else topics
     rows = [_cells(row) for row in sorted(shown, key=lambda row: row.topic)]
     if len(shown) < len(topics):
@@ -160,15 +156,14 @@ def _styled(name: str, cell: str) -> Text:
 
 
 def _kept(rows: Sequence[dict[str, str]], width: int) -> list[str]:
-    """The columns for which there is room beside the topic's name, or beside TEXT_AT_LEAST
-    characters of the name."""
+    """The columns that fit next to the topic's name, or next to TEXT_AT_LEAST characters of it."""
     names = min(TEXT_AT_LEAST, max((len(row["topic"]) for row in rows), default=0))
     widths = {
         name: max(len(name), *(len(row.get(name, "")) for row in rows)) if rows else len(name)
         for name in _FIGURES
     }
     kept = list(_FIGURES)
-    for name in _SPARED:
+    for name in _OMITTED:
         if names + sum(2 + widths[each] for each in kept) + 2 <= width:
             break
         kept.remove(name)

@@ -1,4 +1,4 @@
-"""The `causeway` command. What a command needs is imported only when it runs."""
+"""The `causeway` command. A command imports its packages only when it runs."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ command(app, "restore", commands.CONVERT)(archive.restore)
 def _root(
     context: typer.Context,
     _debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks; anywhere on the line.")
+        bool, typer.Option("--debug", help="Show tracebacks. Accepted at any position.")
     ] = False,
     secrets: Annotated[
         str | None,
         typer.Option(
             "--secrets",
             metavar="DIR",
-            help="Where the Secrets of a KafkaMirrorMaker2 resource are, a folder each; anywhere on"
-            " the line, or as CAUSEWAY_SECRETS.",
+            help="Directory with the Secrets of a KafkaMirrorMaker2 resource, one folder each."
+            " Accepted at any position, or as CAUSEWAY_SECRETS.",
             show_default=False,
         ),
     ] = None,
@@ -103,7 +103,7 @@ def _root(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 def _mirror_maker(context: typer.Context) -> int:
-    """MirrorMaker 1's command and options (--consumer.config, --producer.config, --include …)."""
+    """Mirror with MirrorMaker 1's options (--consumer.config, --producer.config, --include …)."""
     from causeway.cli import mirror_maker
 
     return mirror_maker.command(context.args)
@@ -118,25 +118,25 @@ def _version() -> None:
 
 
 def _first(arguments: list[str], option: str) -> list[str]:
-    """`option` with its value before all others, wherever it stood: so each command has it."""
+    """`arguments` with `option` and its value first, so that it is accepted at any position."""
     at = next((at for at, each in enumerate(arguments) if each.split("=")[0] == option), None)
     if at is None or "--" in arguments[:at]:
         return arguments
     end = at + (1 if "=" in arguments[at] else 2)
     if end > len(arguments):
-        return [option]  # which is told to need a value
+        return [option]  # the parser reports the missing value
     return [*arguments[at:end], *arguments[:at], *arguments[end:]]
 
 
-# Objects made between two looks for cycles among them. A command makes many values and hardly any
-# cycle: with Python's 700, a third of the time of `status` of 10,000 partitions went there.
-BETWEEN_LOOKS = 50_000
+# Allocations between two garbage collections. A command makes many values and few cycles: with
+# Python's default of 700, collections took a third of the time of `status` for 10,000 partitions.
+GC_THRESHOLD = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The whole process; with `arguments`, a call within another one."""
+    """Runs the process. With `arguments`: runs one command inside another process."""
     if arguments is None:
-        gc.set_threshold(BETWEEN_LOOKS)
+        gc.set_threshold(GC_THRESHOLD)
         arguments = sys.argv[1:]
     arguments = list(arguments)
     if "--debug" in arguments:

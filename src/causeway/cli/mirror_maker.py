@@ -1,8 +1,8 @@
 """MirrorMaker 1's command line: `kafka-mirror-maker` and `causeway mirror-maker`.
 
-Options are those of kafka.tools.MirrorMaker, from the oldest release to 3.9, the last that had it;
-as there, `--name value`, `--name=value` and `-name value` are the same. What has no equivalent is
-refused, since a mirror without a message handler would not be the mirror that was asked for.
+The options are those of kafka.tools.MirrorMaker in all releases up to 3.9, the last with it. As
+there, `--name value`, `--name=value` and `-name value` are the same. Options without an equivalent
+are refused: a mirror without the message handler of the user would be another mirror.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ from causeway.errors import ConfigError
 
 _REFUSED: Final = {
     "message.handler": "Java message handlers cannot be loaded: leave it out to mirror records "
-    "as they are",
+    "unchanged",
     "message.handler.args": "Java message handlers cannot be loaded",
-    "consumer.rebalance.listener": "there is no consumer group whose rebalances could be listened "
-    "to: leave it out",
-    "rebalance.listener": "there is no consumer group whose rebalances could be listened to: "
-    "leave it out",
-    "rebalance.listener.args": "there is no consumer group whose rebalances could be listened to",
-    "blacklist": "it belonged to the consumer of Kafka 0.8: name what to mirror with --include",
-    "queue.size": "it belonged to Kafka 0.8: leave it out",
-    "num.producers": "it belonged to Kafka 0.8: leave it out",
+    "consumer.rebalance.listener": "there is no consumer group, so no rebalances: leave it out",
+    "rebalance.listener": "there is no consumer group, so no rebalances: leave it out",
+    "rebalance.listener.args": "there is no consumer group, so no rebalances",
+    "blacklist": "an option of the consumer of Kafka 0.8: use --include instead",
+    "queue.size": "an option of Kafka 0.8: leave it out",
+    "num.producers": "an option of Kafka 0.8: leave it out",
 }
 _NAMES: Final = frozenset(
     {
@@ -59,7 +57,7 @@ class _Parser(argparse.ArgumentParser):
 def make_parser() -> _Parser:
     parser = _Parser(
         prog="kafka-mirror-maker",
-        description="Continuously copy data between two Kafka clusters, topics keep their names.",
+        description="Continuously copy data between two Kafka clusters. Topics keep their names.",
         epilog=epilog("mirror-maker"),
         allow_abbrev=False,
         add_help=False,
@@ -75,9 +73,14 @@ def make_parser() -> _Parser:
         help="consumer properties of a source cluster; repeat it for several sources",
     )
     option("producer.config", metavar="FILE", help="producer properties of the target cluster")
-    option("include", metavar="REGEX", help="topics to mirror: Java regex, ',' stands for '|'")
+    option("include", metavar="REGEX", help="topics to mirror: Java regex, ',' means '|'")
     option("whitelist", metavar="REGEX", help="the older name of --include")
-    option("num.streams", type=_positive, metavar="N", help="lanes (default: one for two cores)")
+    option(
+        "num.streams",
+        type=_positive,
+        metavar="N",
+        help="number of lanes (default: half of the cores)",
+    )
     option(
         "offset.commit.interval.ms",
         type=_positive,
@@ -89,7 +92,7 @@ def make_parser() -> _Parser:
         type=_boolean,
         default=True,
         metavar="BOOL",
-        help="accepted: a record that cannot be sent is never skipped, its partition waits",
+        help="accepted, has no effect: no record is skipped, its partition waits",
     )
     option("new.consumer", action="store_true", help="accepted, has no effect")
     option("until-caught-up", action="store_true", help="not in MirrorMaker 1: see causeway run")
@@ -103,7 +106,7 @@ def make_parser() -> _Parser:
 
 
 def _long(argument: str) -> str:
-    """`-name` or `-name=value` of a known option, with two dashes."""
+    """A known option with one dash, with two dashes instead."""
     name = argument.removeprefix("-").partition("=")[0]
     return f"-{argument}" if argument.startswith("-") and name in _NAMES else argument
 
@@ -122,7 +125,7 @@ def _boolean(text: str) -> bool:
 
 
 def command(arguments: Sequence[str]) -> int:
-    """Run with MirrorMaker 1's arguments; returns the exit code. Raises CausewayError."""
+    """Runs with MirrorMaker 1's arguments. Returns the exit code. Raises CausewayError."""
     parser = make_parser()
     if not arguments:
         parser.print_help()
@@ -140,7 +143,9 @@ def command(arguments: Sequence[str]) -> int:
         if options[name] is not None:
             raise ConfigError("use option", f"--{name}", "it has no equivalent", remedy=why)
     if options["include"] is not None and options["whitelist"] is not None:
-        raise ConfigError("read options", cause="--include and --whitelist mean the same: give one")
+        raise ConfigError(
+            "read options", cause="--include and --whitelist are the same option: give one of them"
+        )
     include = options["include"] if options["include"] is not None else options["whitelist"]
     for name, value in (
         ("consumer.config", options["consumer.config"]),

@@ -1,4 +1,4 @@
-"""`causeway plan FILE`: a dry run."""
+"""`causeway plan FILE`: a dry run of `causeway run`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from causeway.cli.common import console, into, load, print_json, waiting
+from causeway.cli.common import console, grid, into, load, print_json, styled, waiting
 from causeway.cli.guard import complain
 from causeway.cli.options import ClustersOption, FileArgument, JsonOption
 from causeway.cli.words import count
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from causeway.config import TransformSettings
     from causeway.operate.plan import LinkPlan, OwnTopic, Start, TransformPlan
 
-_CHANGES = 20  # partitions that are named
+_CHANGES = 20  # partitions in the output
 
 
 def command(
@@ -25,7 +25,7 @@ def command(
 ) -> int:
     """Show what `run` would mirror, create and change, and why topics are left out.
 
-    Writes nothing anywhere. The exit code is other than 0 if there are problems.
+    Writes nothing. If there are problems, the exit code is not 0.
     """
     from causeway.operate.plan import as_json as to_json
     from causeway.operate.plan import plan
@@ -41,13 +41,13 @@ def command(
             if number:
                 out.print()
             _show(out, each)
-        _show_own(out, whole.own)
+        _show_internal_topics(out, whole.own)
     problems = [problem.error for each in whole.links for problem in each.problems]
     return _judge(problems + [topic.problem for topic in whole.own if topic.problem is not None])
 
 
 def _judge(errors: list[CausewayError]) -> int:
-    """The exit code that all problems share, or that of partitions which fail."""
+    """The exit code of all problems if they have the same, else that of failed partitions."""
     if not errors:
         return 0
     complain(str(errors[0]) if len(errors) == 1 else f"{len(errors)} problems: {errors[0]}, …")
@@ -56,7 +56,6 @@ def _judge(errors: list[CausewayError]) -> int:
 
 
 def _show(out: Output, each: LinkPlan) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     if each.error is not None:
@@ -70,7 +69,7 @@ def _show(out: Output, each: LinkPlan) -> None:
     internal = len(topics.left_out) - len(left_out)
     partitions = sum(topic.partitions for topic in topics.mirrored)
     out.print(
-        Text(each.link.name, "bold"),
+        styled(each.link.name, "bold"),
         f": {count(len(topics.mirrored), 'topic')} with "
         f"{count(partitions, 'partition')} would be mirrored, "
         f"{count(len(left_out), 'topic')} left out, "
@@ -83,21 +82,15 @@ def _show(out: Output, each: LinkPlan) -> None:
         starts[start.topic].append(start)
     treated_by = {topic: one.settings for one in each.transforms for topic in one.topics}
     if topics.mirrored:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("topic", overflow="fold")
-        table.add_column("mirrored as", overflow="fold")
-        if each.transforms:
-            table.add_column("records", overflow="fold")
-        table.add_column("partitions", justify="right")
-        table.add_column("from", overflow="fold")
-        table.add_column("on the target", overflow="fold")
+        records = ["records"] if each.transforms else []
+        table = grid("topic", "mirrored as", *records, ">partitions", "from", "on the target")
         for topic in topics.mirrored:
             table.add_row(
                 topic.source,
                 topic.target,
                 *([_treated(treated_by.get(topic.source))] if each.transforms else []),
                 str(topic.partitions),
-                _taken_up(starts[topic.source]),
+                _starts(starts[topic.source]),
                 "; ".join(changes[topic.target]) or "nothing to change",
             )
         out.print(table)
@@ -112,28 +105,26 @@ def _show(out: Output, each: LinkPlan) -> None:
         out.print(f"{at}: {change}")
     if len(each.changed) > _CHANGES:
         more = count(len(each.changed) - _CHANGES, "partition")
-        out.print(f"and {more} more whose transform or treatment changed (--json names them)")
+        out.print(f"and {more} more whose transform or treatment changed (--json lists them)")
     for name, why in _reasons(each):
         out.print(f"{name}: {why}")
     if not (topics.mirrored or topics.left_out or each.problems):
-        out.print(f"{each.link.source.alias} shows no topics: it has none, or hides them from us")
+        out.print(f"{each.link.source.alias} shows no topics: it has none, or an ACL hides them")
     if each.internal_in_kafka_3:
         out.print(
-            f"mirrored as by MirrorMaker 2 since Kafka 4.0, which 3.x took for internal:"
+            f"mirrored as in MirrorMaker 2 since Kafka 4.0 (3.x treats them as internal):"
             f" {', '.join(each.internal_in_kafka_3)}"
-            " (causeway.internal.topics = kafka-3 leaves them out)"
+            "; causeway.internal.topics = kafka-3 leaves them out"
         )
     if left_out:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("left out", overflow="fold")
-        table.add_column("why", overflow="fold")
+        table = grid("left out", "reason")
         for left in left_out:
             table.add_row(left.topic, left.reason)
         out.print(table)
     if internal:
         out.print(
-            f"{count(internal, 'topic')} of Kafka, Connect and mirrors themselves left out as "
-            "well (--json names them)"
+            f"{count(internal, 'internal topic')} of Kafka, Connect and mirrors left out "
+            "(--json lists them)"
         )
     for subject in each.schemas.subjects:
         for change in subject.changes:
@@ -143,56 +134,51 @@ def _show(out: Output, each: LinkPlan) -> None:
     for note in (*each.acls.notes, *each.notes):
         out.print(note)
     for problem in each.problems:
-        out.print(Text("problem", "red"), f"{problem.topic}: {problem.error}")
+        out.print(styled("problem", "red"), f"{problem.topic}: {problem.error}")
 
 
 def _treated(transform: TransformSettings | None) -> str:
-    return "as they are" if transform is None else f"by {transform.name} ({transform.kind})"
+    return "unchanged" if transform is None else f"by {transform.name} ({transform.kind})"
 
 
 def _show_transform(out: Output, planned: TransformPlan) -> None:
-    """With the text that Spark runs, in its lines."""
-    from rich.text import Text
-
+    """Prints a transform with its query."""
     settings, checked = planned.settings, planned.checked
     if not planned.topics:
-        out.print(Text("note", "yellow"), f"transform {settings.name} matches no mirrored topic")
+        out.print(styled("note", "yellow"), f"transform {settings.name} matches no mirrored topic")
     makes = f"replaces {', '.join(checked.replaces)}" if checked.replaces else "only drops"
     way = "plain records need no Spark" if checked.without_spark else "all records need Spark"
     refused = settings.dead_letters or "its partition stops"
     out.print(
-        Text(f"transform {settings.name}", "bold"),
-        f" ({settings.kind}): {makes}; {way}; a record that cannot be treated: {refused}",
+        styled(f"transform {settings.name}", "bold"),
+        f" ({settings.kind}): {makes}; {way}; a record that cannot be transformed: {refused}",
         sep="",
     )
     for line in (checked.sql or settings.python or "").strip().splitlines():
         out.print(f"  {line}")
 
 
-def _show_own(out: Output, own: Sequence[OwnTopic]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
+def _show_internal_topics(out: Output, own: Sequence[OwnTopic]) -> None:
     missing = [topic for topic in own if topic.there is False]
     if missing:
         out.print()
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for column in ("topics of its own to create", "on", "for"):
-            table.add_column(column, overflow="fold")
+        table = grid("internal topics to create", "on", "for")
         for topic in missing:
             table.add_row(topic.topic, topic.cluster, topic.purpose)
         out.print(table)
     for topic in own:
         if topic.error is not None:
-            out.print(Text("unknown", "yellow"), f"{topic.topic} on {topic.cluster}: {topic.error}")
+            out.print(
+                styled("unknown", "yellow"), f"{topic.topic} on {topic.cluster}: {topic.error}"
+            )
         if topic.change is not None:
             out.print(f"{topic.topic} on {topic.cluster}: {topic.change}")
         if topic.problem is not None:
-            out.print(Text("problem", "red"), str(topic.problem))
+            out.print(styled("problem", "red"), str(topic.problem))
 
 
-def _taken_up(starts: Sequence[Start]) -> str:
-    """Where the partitions of one topic would be taken up, in words."""
+def _starts(starts: Sequence[Start]) -> str:
+    """Where the partitions of one topic would start, in words."""
     from causeway.operate.plan import How
 
     ways: defaultdict[str, list[Start]] = defaultdict(list)
@@ -203,9 +189,9 @@ def _taken_up(starts: Sequence[Start]) -> str:
             case How.BEGIN:
                 way = "the first record"
             case How.GO_ON:
-                way = "where it stands"
+                way = "its position"
             case How.SEARCH:
-                way = "after the record that the target ends with"
+                way = "after the last record of the target"
             case How.STOP:
                 way = "nowhere, it would stop"
         ways[way].append(start)
@@ -213,12 +199,14 @@ def _taken_up(starts: Sequence[Start]) -> str:
     for way, members in ways.items():
         left_out = sum(start.left_out for start in members)
         of = f" ({len(members)} of {len(starts)})" if len(ways) > 1 else ""
-        words.append(way + (f": {left_out:,} before are left out" if left_out else "") + of)
+        words.append(
+            way + (f": {left_out:,} earlier records are left out" if left_out else "") + of
+        )
     return "; ".join(words) or "?"
 
 
 def _reasons(each: LinkPlan) -> Iterator[tuple[str, str]]:
-    """Why a mirror gets configs that its source may not have."""
+    """The reasons for configs of a mirror that its source may not have."""
     from causeway.control import GrowTopic, topic_configs
 
     shown = {
@@ -233,7 +221,7 @@ def _reasons(each: LinkPlan) -> Iterator[tuple[str, str]]:
 
 
 def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
-    """What is done to each target topic, in words."""
+    """The changes of each target topic, in words."""
     from causeway.control import AlterTopicConfigs, CreateTopic, GrowTopic, SyncConfigs
 
     words: defaultdict[str, list[str]] = defaultdict(list)
@@ -241,9 +229,9 @@ def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
         match change:
             case CreateTopic():
                 copies = (
-                    "the default number of copies"
+                    "the default number of replicas"
                     if change.replication_factor == -1
-                    else count(change.replication_factor, "copy", "copies")
+                    else count(change.replication_factor, "replica")
                 )
                 text = f"create: {count(change.partitions, 'partition')}, {copies}"
             case GrowTopic():
@@ -259,7 +247,7 @@ def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
 
 
 def _value(value: str | None) -> str:
-    """As it is shown; None takes a config back to its default."""
+    """A config value as text; None: the default."""
     from causeway.control import topic_configs
 
     if value is None:

@@ -1,4 +1,10 @@
-"""Shows a running daemon's snapshots: live to a person at a terminal, in logs to everybody else."""
+"""Shows a running daemon: a live table on a terminal, else logs on stderr.
+
+Logs are logfmt, one line for each event: `time=… level=… event="…" key=value …`. The subject of an
+event is passed as `extra`, so that a machine can read it:
+
+    log.warning("partition failed", extra={"link": "A->B", "partition": "orders-3"})
+"""
 
 from __future__ import annotations
 
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
 Show = Callable[["Look"], None]
 
 _LOG_EVERY_S = 10.0
-_REST = 20.0  # times what showing took: the table takes no more than a twentieth of a core
+_REST = 20.0  # times the drawing time: the table uses at most a twentieth of a core
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 _BARE: Final = re.compile(r"[\w.,:/+@>-]+")
@@ -34,31 +40,31 @@ _log = logging.getLogger("causeway.run")
 def presenter(
     *, bounded: bool, address: str | None = None, trouble: str | None = None
 ) -> Iterator[Show]:
-    """What to call several times a second while the block lasts; it looks when it has something to
-    show. Sets logging up to fit, and tells where the run is served, or what is the trouble."""
+    """Yields a function to call several times a second; it takes a snapshot when it has something
+    to show. Sets up logging, and reports the server's address or its `trouble`."""
     if sys.stdout.isatty():
         with _terminal(bounded=bounded, address=address) as show:
-            _tell(trouble)
+            _warn_of(trouble)
             yield show
     else:
         set_up_logs()
         if address is not None:
             _log.info("served", extra={"address": address})
-        _tell(trouble)
+        _warn_of(trouble)
         yield _Logged() if bounded else _nothing
 
 
-def _tell(trouble: str | None) -> None:
+def _warn_of(trouble: str | None) -> None:
     if trouble is not None:
         _log.warning("not served yet", extra={"reason": trouble})
 
 
 def _nothing(_: Look) -> None:
-    """The daemon logs what changes; that all goes well needs no lines."""
+    """The daemon logs changes; normal operation needs no lines."""
 
 
 class _Logged:
-    """How far a bounded run is, every ten seconds."""
+    """Logs the progress of a bounded run every ten seconds."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + _LOG_EVERY_S
@@ -104,7 +110,7 @@ def _terminal(*, bounded: bool, address: str | None) -> Iterator[Show]:
 
 
 class Paced:
-    """Draws as often as that costs little, and at the end."""
+    """Draws as often as drawing costs little, and at the end."""
 
     def __init__(self, draw: Callable[[Snapshot], None]) -> None:
         self._draw = draw
@@ -140,9 +146,9 @@ def _bar(console: Console) -> tuple[Progress, TaskID]:
         BarColumn(),
         TaskProgressColumn(),
         MofNCompleteColumn(),
-        TextColumn("records, left"),
+        TextColumn("records, remaining"),
         TimeRemainingColumn(compact=True),
-        TextColumn("gone"),
+        TextColumn("elapsed"),
         TimeElapsedColumn(),
         console=console,
         auto_refresh=False,
@@ -151,7 +157,7 @@ def _bar(console: Console) -> tuple[Progress, TaskID]:
 
 
 class _Above(logging.Handler):
-    """Log lines scroll by above the live table instead of breaking it."""
+    """Prints log lines above the live table, so that they do not break it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -164,7 +170,7 @@ class _Above(logging.Handler):
 
 
 def share(snapshot: Snapshot) -> tuple[int, int]:
-    """How many source offsets of a bounded run are done, and how many there are in all."""
+    """The source offsets of a bounded run: done, and in total."""
     done = total = 0
     for link in snapshot.links:
         for partition in link.partitions:
@@ -177,7 +183,7 @@ def share(snapshot: Snapshot) -> tuple[int, int]:
 
 
 class Logfmt(logging.Formatter):
-    """UTC, with milliseconds; values are quoted as in JSON where they hold anything unusual."""
+    """UTC with milliseconds; quotes values as JSON does if they have special characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -201,8 +207,8 @@ def _value(value: object) -> str:
 
 
 def set_up_logs(level: int = logging.INFO, handler: logging.Handler | None = None) -> None:
-    """Causeway's own events from `level` on, and other packages' from WARNING on. Other handlers of
-    Causeway's get its events from INFO on."""
+    """Logs Causeway's events from `level` on, and those of other packages from WARNING on. Other
+    handlers of Causeway get its events from INFO on."""
     level = logging.DEBUG if debugging() else level
     handler = handler or logging.StreamHandler()
     handler.setFormatter(Logfmt())
@@ -210,6 +216,6 @@ def set_up_logs(level: int = logging.INFO, handler: logging.Handler | None = Non
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    # py4j reports every socket that a stopping JVM closes, and the driver says so itself.
+    # py4j reports every socket that a stopping JVM closes; the driver reports the end itself.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("causeway").setLevel(min(level, logging.INFO))

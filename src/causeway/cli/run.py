@@ -1,4 +1,4 @@
-"""`causeway run FILE`: mirror, until told to stop or until caught up."""
+"""`causeway run FILE`: mirrors until a signal, or until caught up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def command(
     until_caught_up: Annotated[
         bool,
         typer.Option(
-            "--until-caught-up", help="Copy what is there now, then exit; 0 if all of it arrived."
+            "--until-caught-up",
+            help="Copy the records that exist now, then exit (0 if all of them were copied).",
         ),
     ] = False,
     finish_in_flight: Annotated[
@@ -29,7 +30,7 @@ def command(
         typer.Option(
             "--finish-in-flight",
             help="Finish the records that a killed process left in flight, mirror no others, then "
-            "exit. Use it before a transform is replaced.",
+            "exit. Use it before you replace a transform.",
         ),
     ] = False,
     start: Annotated[
@@ -44,13 +45,11 @@ def command(
     ] = None,
     adopt: Annotated[
         bool,
-        typer.Option(
-            "--adopt", help="Take over target topics that hold data but have no progress."
-        ),
+        typer.Option("--adopt", help="Take over target topics that have records but no progress."),
     ] = False,
     clusters: ClustersOption = None,
 ) -> int:
-    """Mirror every flow of the file until SIGTERM or SIGINT, then drain and exit."""
+    """Mirror all flows of the file until SIGTERM or SIGINT, then drain and exit."""
     if until_caught_up and finish_in_flight:
         both = "--until-caught-up and --finish-in-flight"
         raise ConfigError("use", both, "they exclude each other", remedy="give one of them")
@@ -72,8 +71,8 @@ def run_settings(
     adopt: bool = False,
     stop: threading.Event | None = None,
 ) -> int:
-    """Run the daemon, shown as fits where the output goes: live, or in logs; and served. `stop`
-    ends it, as a signal does."""
+    """Runs the daemon with the HTTP server. Shows a live table on a terminal, else logs. `stop`
+    ends the run, as a signal does."""
     from causeway.cli.present import presenter
     from causeway.daemon.driver import run
     from causeway.daemon.processes import short_collections
@@ -81,7 +80,7 @@ def run_settings(
     from causeway.java import find_java
 
     bounded = until_caught_up or finish_in_flight
-    find_java()  # before any cluster is asked, which may take its time
+    find_java()  # fails before the slow requests to the clusters
     with (
         short_collections(),
         served(settings) as server,

@@ -1,4 +1,4 @@
-"""`causeway status FILE`: where every partition stands."""
+"""`causeway status FILE`: the state of each partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, print_json
+from causeway.cli.common import console, labelled, load, print_json, styled
 from causeway.cli.directives import directive_lines
 from causeway.cli.options import FileArgument, JsonOption, LinkOption, TopicOption
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from causeway.status import LinkStatus, PartitionStatus
 
 
-WIDE = 120  # characters: on a narrower screen, reasons follow below the table
-_BESIDES = 8  # lines of a screen that are no partitions
+WIDE = 120  # characters; on a narrower screen, reasons follow the table
+_OTHER_LINES = 8  # of a screen, without partitions
 _COLUMNS = ("topic", ">partition", ">source end", ">mirrored to", ">lag", ">lag in time", "state")
-_SPARED = ("source end",)  # it is `mirrored to` plus `lag`
+_OMITTED = ("source end",)  # it is `mirrored to` plus `lag`
 
 
 def command(
@@ -48,29 +48,29 @@ def command(
             "--lag-above",
             metavar="RECORDS",
             min=0,
-            help="How much a partition may lag for --check.",
+            help="The largest lag that --check accepts.",
             show_default=False,
         ),
     ] = None,
     watched: WatchOption = False,
     every: EveryOption = EVERY_S,
 ) -> int:
-    """Show where each mirrored partition stands, by asking the clusters alone.
+    """Show the position, lag and state of each mirrored partition. Reads the clusters only.
 
-    A link whose target does not answer is shown as unknown, with the reason: exit code 3 then."""
+    A link is unknown if its target does not answer: the exit code is 3 then."""
     from causeway.operate import listing
     from causeway.status import as_json as status_json
     from causeway.status import unasked, verdict
 
     if lag_above is not None and not check:
-        raise ConfigError("status", "--lag-above", "it is for --check")
+        raise ConfigError("status", "--lag-above", "it works with --check only")
     if watched and check:
         raise ConfigError("status", "--check", "a check looks once", remedy="leave out --watch")
-    # It is asked often; `plan` and `run` are where a person hears about the file.
+    # `status` is called often; `plan` and `run` report warnings about the file.
     settings = load(file, quiet=True)
     if watched:
         out = console()
-        room = out.height - _BESIDES if out.is_terminal else None
+        room = out.height - _OTHER_LINES if out.is_terminal else None
         return watch(
             lambda: listing.narrowed(settings, link, topic),
             lambda links: render(worst_first(links, room), out.width),
@@ -88,8 +88,8 @@ def command(
 
 
 def worst_first(links: Sequence[LinkStatus], room: int | None) -> list[LinkStatus]:
-    """As they are where there is room for so many lines (None: for all); else what a person must
-    see, and what is furthest behind, come before what a screen cuts off."""
+    """Unchanged if `room` lines suffice (None: unlimited). Otherwise the partitions with the worst
+    state and the largest lag come first, because a screen cuts off the rest."""
     if room is None or sum(map(_lines, links)) <= room:
         return list(links)
     ordered = [tuple(sorted(each.partitions, key=_urgency)) for each in links]
@@ -97,7 +97,7 @@ def worst_first(links: Sequence[LinkStatus], room: int | None) -> list[LinkStatu
 
 
 def _lines(each: LinkStatus) -> int:
-    """At the most: on a narrow screen, each topic has a line of its own."""
+    """The most lines of a link: on a narrow screen, each topic has its own line."""
     return len(each.partitions) + len({one.topic for one in each.partitions})
 
 
@@ -108,14 +108,13 @@ def _urgency(one: PartitionStatus) -> tuple[int, int]:
 
 
 def render(links: Sequence[LinkStatus], width: int) -> RenderableType:
-    """All links, one below the other, in so many columns."""
+    """All links, one below the other, in `width` columns."""
     from rich.console import Group
-    from rich.text import Text
 
     parts: list[RenderableType] = []
     for place, each in enumerate(links):
         if place:
-            parts.append(Text())
+            parts.append(styled())
         parts += _parts(each, width)
     return Group(*parts)
 
@@ -138,33 +137,33 @@ def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
     if each.partitions:
         yield from _partitions(each, width)
     for step in each.treatments:
-        yield _line("", f"each record is {step.text}")
+        yield labelled("", f"each record is {step.text}")
     for transform in each.transforms:
-        done = "not begun" if transform.counts is None else outcomes(transform.counts)
+        done = "not started" if transform.counts is None else outcomes(transform.counts)
         of = count(transform.partitions, "partition")
-        yield _line("", f"transform {transform.name} ({transform.kind}), {of}: {done}")
+        yield labelled("", f"transform {transform.name} ({transform.kind}), {of}: {done}")
         for trouble in transform.troubles:
-            yield _line("problem", f"transform {transform.name}: {trouble}", "red")
+            yield labelled("problem", f"transform {transform.name}: {trouble}", "red")
         for counted in transform.rules:
             style = "yellow" if counted.missing else ""
-            yield _line("rule", f"{transform.name}: {with_and_without(counted)}", style)
+            yield labelled("rule", f"{transform.name}: {with_and_without(counted)}", style)
         for rule in transform.unseen:
-            yield _line("protects nothing so far", f"{transform.name}: {rule}", "yellow")
+            yield labelled("protects nothing so far", f"{transform.name}: {rule}", "yellow")
     yield from directive_lines(each.directives)
     if each.directives_reason is not None:
-        yield _line("directives", each.directives_reason, "yellow")
+        yield labelled("directives", each.directives_reason, "yellow")
     for task in each.tasks:
         if task.reason is not None:
-            yield _line("task", f"{task.name}: {task.reason}", "red")
+            yield labelled("task", f"{task.name}: {task.reason}", "red")
         if task.figures:
             figures = ", ".join(f"{number} {name}" for name, number in task.figures.items())
-            yield _line("", f"{task.name}: {figures}")
+            yield labelled("", f"{task.name}: {figures}")
         for item, why in task.items.items():
-            yield _line(task.name, f"{item}: {why}", "yellow")
+            yield labelled(task.name, f"{item}: {why}", "yellow")
     for topic, note in each.notes:
-        yield _line("", f"{topic}: {note}")
+        yield labelled("", f"{topic}: {note}")
     for problem in each.problems:
-        yield _line("problem", f"{problem.topic}: {problem.reason}", "red")
+        yield labelled("problem", f"{problem.topic}: {problem.reason}", "red")
 
 
 def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
@@ -187,8 +186,8 @@ def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
     if width >= WIDE and fits((*_COLUMNS, "~reason"), reasons, width):
         yield table((*_COLUMNS, "~reason"), reasons, width)
         return
-    yield table(_COLUMNS, rows, width, spared=_SPARED)
-    said = [one.by for one in each.directives]  # below, once for all of a scope
+    yield table(_COLUMNS, rows, width, spared=_OMITTED)
+    said = [one.by for one in each.directives]  # shown below, once for each scope
     yield from _reasons(
         one
         for one in each.partitions
@@ -197,34 +196,26 @@ def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
 
 
 def _reasons(partitions: Iterable[PartitionStatus]) -> Iterator[RenderableType]:
-    """A line for all partitions of a topic that have the same."""
+    """One line for all partitions of a topic with the same reason."""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in partitions:
         if one.reason:
             key = one.topic, one.state, one.reason
             alike.setdefault(key, []).append(str(one.partition))
     for (topic, state, reason), numbers in alike.items():
-        yield _line(state, f"{topic} {', '.join(numbers)}: {reason}", "yellow")
-
-
-def _line(kind: str, text: str, style: str = "") -> RenderableType:
-    from rich.text import Text
-
-    if not kind:
-        return Text(printable(text))
-    return Text.assemble((printable(kind), style), " ", printable(text))
+        yield labelled(state, f"{topic} {', '.join(numbers)}: {reason}", "yellow")
 
 
 def _of(seen: int | None, held: int | None) -> str:
-    """A figure as readers of committed data see it, and as it is once open transactions have ended,
-    where that is another."""
+    """A number as consumers of committed records see it, and the number after the end of open
+    transactions if that differs."""
     if seen is None or not held:
         return number(seen)
     return f"{number(seen)} of {number(seen + held)}"
 
 
 def driver_of(each: LinkStatus) -> str:
-    """Who leads the link, in words."""
+    """The driver of a link, in words."""
     if each.driver is None:
         return "no driver has run this link yet"
     seen = duration(max(0, time.time() * 1000 - each.driver.last_seen_ms))

@@ -1,4 +1,4 @@
-"""`causeway translate FILE`: exact places for consumers that keep their own offsets."""
+"""`causeway translate FILE`: translates offsets for consumers that store their own offsets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, parse_timestamp, print_json, waiting
+from causeway.cli.common import console, grid, load, parse_timestamp, print_json, styled, waiting
 from causeway.cli.options import FileArgument, JsonOption, complete_link
 from causeway.cli.words import number, printable
 from causeway.errors import ConfigError
@@ -26,21 +26,27 @@ def command(
     file: FileArgument,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", metavar="TOPIC", help="Its name on the side that is asked of."),
+        typer.Option(
+            "--topic",
+            metavar="TOPIC",
+            help="The topic, by its name on the cluster of the given offsets.",
+        ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", metavar="N", help="One of its partitions.")
+        int | None, typer.Option("--partition", metavar="N", help="A partition of the topic.")
     ] = None,
     offset: Annotated[
         int | None,
-        typer.Option("--offset", metavar="N", help="The next record to read, as Kafka commits it."),
+        typer.Option(
+            "--offset", metavar="N", help="The next offset to read, as consumers commit it."
+        ),
     ] = None,
     timestamp: Annotated[
         str | None,
         typer.Option(
             "--timestamp",
             metavar="TIME",
-            help="Instead: the first record of that time or later (ISO 8601, or ms since 1970).",
+            help="Or the first record of this time or later (ISO 8601, or ms since 1970).",
         ),
     ] = None,
     given: Annotated[
@@ -48,26 +54,26 @@ def command(
         typer.Option(
             "--input",
             metavar="FILE",
-            help="Many at once: CSV (topic,partition,offset) or JSON lines; - for stdin.",
+            help="Or many offsets: CSV (topic,partition,offset) or JSON lines; - is stdin.",
         ),
     ] = None,
     back: Annotated[
-        bool, typer.Option("--back", help="From the target's topics and offsets to the source's.")
+        bool, typer.Option("--back", help="Translate from the target to the source.")
     ] = False,
     link: Annotated[
         str | None,
         typer.Option(
             "--link",
             metavar="A->B",
-            help="Default: all that have the topic.",
+            help="Only this flow. Default: all flows with the topic.",
             autocompletion=complete_link,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Say where a consumer that keeps its own offsets goes on, on the other cluster.
+    """Translate the offsets of a consumer that stores them itself to those on the other cluster.
 
-    An offset is the next record to read. Exits with 7 where a place is not exact, and says why.
+    An offset is the next record to read. Exits with 7 if an offset is not exact, with the reason.
     """
     from causeway.translation import OffsetNote, translate
     from causeway.translation import as_json as answers_json
@@ -75,11 +81,11 @@ def command(
     questions = _questions(topic, partition, offset, timestamp, given)
     settings = load(file, quiet=True)
     with waiting() as told:
-        told("looking up where records went")
+        told("translating offsets")
         answers = translate(settings, questions, link=link, back=back)
     if given is None and all(each.why is OffsetNote.UNKNOWN for each in answers):
         side = "target" if back else "source"
-        remedy = f"topics are named as on the {side}" + ("" if back else "; --back for the other")
+        remedy = f"topics are named as on the {side}" + ("" if back else "; --back for the target")
         raise ConfigError("translate", f"{topic}-{partition}", answers[0].note or "", remedy=remedy)
     if as_json:
         print_json({"answers": answers_json(answers)})
@@ -100,7 +106,9 @@ def _questions(
     one = (topic, partition, offset, timestamp)
     if given is not None:
         if any(each is not None for each in one):
-            raise ConfigError("translate", "--input", "--topic and the like ask for one more")
+            raise ConfigError(
+                "translate", "--input", "it excludes --topic, --partition, --offset and --timestamp"
+            )
         try:
             if given == "-":
                 return read_questions(sys.stdin.read(), "stdin")
@@ -109,7 +117,7 @@ def _questions(
             name = "stdin" if given == "-" else given
             raise ConfigError("read", name, str(error)) from error
     if topic is None or partition is None or (offset is None) == (timestamp is None):
-        cause = "say which place is meant"
+        cause = "an offset to translate is missing"
         remedy = "--topic, --partition, and --offset or --timestamp; or --input FILE"
         raise ConfigError("translate", cause=cause, remedy=remedy)
     time = None if timestamp is None else parse_timestamp(timestamp)
@@ -117,36 +125,24 @@ def _questions(
 
 
 def _show(answers: Sequence[Answer]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
     links = {each.link for each in answers}
-    if len(links) > 1:
-        table.add_column("link", no_wrap=True)
-    table.add_column("from", overflow="fold")
-    table.add_column("offset", justify="right", no_wrap=True)
-    table.add_column("to", overflow="fold")
-    table.add_column("offset", justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
+    table = grid(*(["link"] if len(links) > 1 else []), "from", ">offset", "to", ">offset", "")
     for each in answers:
         before = [each.link or ""] if len(links) > 1 else []
         asked = "–" if each.offset is None else number(each.offset)
         rows = [_row(place) for place in each.places]
         if not rows:
-            rows = [("–", "–", Text(printable(f"{each.why}: {each.note}"), "yellow"))]
+            rows = [("–", "–", styled(printable(f"{each.why}: {each.note}"), "yellow"))]
         for row in rows:
             table.add_row(*before, str(each.question.at), asked, *row)
     console().print(table)
 
 
 def _row(place: MappedOffset) -> tuple[str, str, Text]:
-    from rich.text import Text
-
     at = f"{place.topic}-{place.partition}"
     there = "–" if place.offset is None else number(place.offset)
     if place.exact:
-        said = Text("exact" if place.note is None else printable(f"exact; {place.note}"))
+        said = styled("exact" if place.note is None else printable(f"exact; {place.note}"))
     else:
-        said = Text(printable(f"not exact, {place.why}: {place.note}"), "yellow")
+        said = styled(printable(f"not exact, {place.why}: {place.note}"), "yellow")
     return at, there, said

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, parse_timestamp, print_json, waiting
+from causeway.cli.common import console, load, parse_timestamp, print_json, styled, waiting
 from causeway.cli.options import FileArgument, JsonOption
 from causeway.cli.words import count, printable
 from causeway.errors import PartitionsFailedError
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from causeway.cli.output import Output
     from causeway.operate.try_transform import Content, Decoded, Trial, Tried
 
-_PIPED = 1000  # a terminal is never so wide
-_LINES = 4  # of a terminal, for a value
+_PIPED = 1000  # columns; a terminal has less
+_LINES = 4  # of a terminal, for each value
 
 
 def command(
     file: FileArgument,
     topic: Annotated[
-        str, typer.Option("--topic", metavar="TOPIC", help="Whose records, on the source.")
+        str, typer.Option("--topic", metavar="TOPIC", help="The topic, by its name on the source.")
     ],
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=10_000, help="How many records.")
+        int, typer.Option("--limit", min=1, max=10_000, help="Number of records.")
     ] = 20,
     link: Annotated[
         str | None,
         typer.Option(
             "--link",
             metavar="A->B",
-            help="Whose transform, if several flows have one for the topic.",
+            help="The flow. Needed if several flows have a transform for the topic.",
             show_default=False,
         ),
     ] = None,
@@ -43,16 +43,16 @@ def command(
         typer.Option(
             "--from",
             metavar="TIMESTAMP",
-            help="The first records of this time on (ISO 8601, or ms since 1970; 0: of the topic),"
-            " not the newest.",
+            help="The first records of this time or later (ISO 8601, or ms since 1970; 0: the start"
+            " of the topic). Default: the newest records.",
             show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Show what a transform makes of real records. Writes nothing; needs no target.
+    """Show records of a topic before and after its transform. Writes nothing; needs no target.
 
-    The exit code is 7 if records are refused or make the query fail.
+    Exits with 7 if a record is refused or the query fails.
     """
     from causeway.operate.try_transform import TrialOutcome, try_out
     from causeway.operate.try_transform import as_json as to_json
@@ -73,14 +73,13 @@ def command(
 def _show(out: Output, trial: Trial) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     if trial.transform is None:
         out.print(f"{trial.link.name} has no transform for {trial.topic}: it {_as_is(trial)}")
         return
     transform = trial.transform
     out.print(
-        Text(f"{trial.link.name} {trial.topic}", "bold"),
+        styled(f"{trial.link.name} {trial.topic}", "bold"),
         f": transform {transform.name} ({transform.kind}), {_summary(trial)}",
         sep="",
     )
@@ -93,14 +92,14 @@ def _show(out: Output, trial: Trial) -> None:
     wide = (out.width - 24) // 2 * _LINES if out.width < _PIPED else None
     for one in trial.records:
         table.add_row(
-            Text(f"{one.at.partition}:{one.offset}"), _before(one, wide), _after(trial, one, wide)
+            styled(f"{one.at.partition}:{one.offset}"), _before(one, wide), _after(trial, one, wide)
         )
     out.print(table)
 
 
 def _as_is(trial: Trial) -> str:
     decision = trial.link.decide_topic(trial.topic)
-    return "is relayed as it is" if decision.mirrored else f"is not mirrored, {decision.reason}"
+    return "is mirrored unchanged" if decision.mirrored else f"is not mirrored, {decision.reason}"
 
 
 def _summary(trial: Trial) -> str:
@@ -113,24 +112,20 @@ def _summary(trial: Trial) -> str:
 
 
 def _before(one: Tried, wide: int | None) -> Text:
-    from rich.text import Text
-
-    return Text("?", "dim") if one.before is None else _lines(one.before, None, wide)
+    return styled("?", "dim") if one.before is None else _lines(one.before, None, wide)
 
 
 def _after(trial: Trial, one: Tried, wide: int | None) -> Text:
-    from rich.text import Text
-
     from causeway.operate.try_transform import TrialOutcome, target_topic
 
     match one.outcome:
         case TrialOutcome.DROPPED:
-            return Text("dropped", "yellow")
+            return styled("dropped", "yellow")
         case TrialOutcome.REFUSED | TrialOutcome.FAILS:
-            return Text(f"{one.outcome}: {printable(one.reason or '')}", "red")
+            return styled(f"{one.outcome}: {printable(one.reason or '')}", "red")
         case TrialOutcome.SAME:
-            return Text("as it is", "dim")
-    text = Text()
+            return styled("unchanged", "dim")
+    text = styled()
     for number, made in enumerate(one.after):
         if number:
             text.append("\n")
@@ -142,10 +137,8 @@ def _after(trial: Trial, one: Tried, wide: int | None) -> Text:
 
 
 def _lines(content: Content, before: Content | None, wide: int | None) -> Text:
-    """Its parts, of which those that differ from `before` stand out."""
-    from rich.text import Text
-
-    text = Text()
+    """The parts of a record. Parts that differ from `before` are bold."""
+    text = styled()
     parts = [("key", content.key, before and before.key)]
     parts.append(("value", content.value, before and before.value))
     for place, (name, data, was) in enumerate(parts):

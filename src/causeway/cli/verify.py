@@ -1,4 +1,4 @@
-"""`causeway verify FILE`: do source and target agree?"""
+"""`causeway verify FILE`: compares source and target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.common import console, load, print_json, styled, waiting
 from causeway.cli.options import FileArgument, JsonOption, complete_link
 from causeway.cli.words import count, duration, size
 from causeway.errors import ConfigError
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from causeway.operate.verify import Difference, PartitionReport, Progress, Report
 
 DIFFERENT, LEFT_OUT = 13, 14
-_ROWS = 100  # of partitions that agree, to be shown one by one
-_TOLD = 20  # differences of a partition
-_SHOW_S, _SAY_S = 0.5, 10.0  # between what is shown on a terminal, and elsewhere
+_ROWS = 100  # the most equal partitions to list
+_SHOWN = 20  # differences of a partition
+_SHOW_S, _LOG_S = 0.5, 10.0  # between progress lines on a terminal, and elsewhere
 
 
 def command(
@@ -43,7 +43,7 @@ def command(
         typer.Option(
             "--topic",
             metavar="NAME",
-            help="Only this topic, as named on the source; may be repeated.",
+            help="Only this topic, by its name on the source. Can be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -52,7 +52,7 @@ def command(
         typer.Option(
             "--state",
             metavar="PATH",
-            help="Remember here what agrees, and go on from there the next time.",
+            help="File with the verified positions: the next call continues there.",
             show_default=False,
         ),
     ] = None,
@@ -61,7 +61,7 @@ def command(
         typer.Option(
             "--throttle",
             metavar="BYTES",
-            help="Read at most so many bytes a second, from both clusters together: 50MB.",
+            help="Limit of bytes per second read from both clusters together, such as 50MB.",
             show_default=False,
         ),
     ] = None,
@@ -70,18 +70,19 @@ def command(
         typer.Option(
             "--html",
             metavar="PATH",
-            help="Also write the report there, as one page.",
+            help="Also write the report to this file, as an HTML page.",
             show_default=False,
         ),
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Exit with 14 where something could not be compared."),
+        typer.Option("--strict", help="Exit with 14 if some records could not be compared."),
     ] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Compare what is mirrored with its source, and tell each record that differs. Exits with 13
-    where one does. Works without a driver, and beside one."""
+    """Compare the mirrored records with the source, and list each record that differs.
+
+    Exits with 13 if a record differs. Works with and without a running driver."""
     from causeway.cli.directives import parse_rate
     from causeway.operate.verify import as_json as to_json
     from causeway.operate.verify import verify
@@ -110,7 +111,7 @@ def command(
 
 
 def _writable(path: Path) -> None:
-    """Raises ConfigError: better before all is compared than after."""
+    """Raises ConfigError before the comparison, not after it."""
     try:
         path.open("a").close()
     except OSError as error:
@@ -128,8 +129,8 @@ def _write_page(path: Path, report: Report) -> None:
 
 @contextmanager
 def _shown() -> Iterator[Callable[[Progress], None]]:
-    """On a terminal it stands in one line, else there is a line on stderr now and then."""
-    every = _SHOW_S if sys.stderr.isatty() else _SAY_S
+    """Yields a function that shows progress: in place on a terminal, else a line every 10 s."""
+    every = _SHOW_S if sys.stderr.isatty() else _LOG_S
     due = 0.0 if sys.stderr.isatty() else time.monotonic() + every
     with waiting() as say:
 
@@ -148,7 +149,7 @@ def _shown() -> Iterator[Callable[[Progress], None]]:
 
 def progress_line(progress: Progress) -> str:
     if progress.looking:
-        return f"looking closer: {_do(progress.differ, 'range', 'differ')}"
+        return f"comparing single records: {_do(progress.differ, 'range', 'differ')}"
     share = progress.done / progress.size if progress.size else 1.0
     text = (
         f"{min(share, 1.0):.0%} of {size(progress.size)}, {size(progress.bytes_per_s)}/s,"
@@ -162,8 +163,6 @@ def progress_line(progress: Progress) -> str:
 
 
 def show(out: Output, report: Report) -> None:
-    from rich.text import Text
-
     from causeway.cli.output import table
     from causeway.operate.verify import Agreement
 
@@ -204,14 +203,14 @@ def show(out: Output, report: Report) -> None:
         out.print(table(columns, cells, out.width, styles={"verdict": styles}))
     for one in rows:
         name = f"{one.topic}-{one.partition}"
-        for each in one.differences[:_TOLD]:
-            out.print(Text("differs", "red"), f"{name}: {difference(each)}")
-        told = sum(each.records for each in one.differences[:_TOLD])
-        if one.different > told:
-            more = count(one.different - told, "record")
-            out.print(Text("differs", "red"), f"{name}: {more} more; --json tells up to 1,000")
+        for each in one.differences[:_SHOWN]:
+            out.print(styled("differs", "red"), f"{name}: {difference(each)}")
+        shown = sum(each.records for each in one.differences[:_SHOWN])
+        if one.different > shown:
+            more = count(one.different - shown, "record")
+            out.print(styled("differs", "red"), f"{name}: {more} more; --json lists up to 1,000")
         for left in one.left:
-            out.print(Text("not compared", "yellow"), f"{name}: {left.text}")
+            out.print(styled("not compared", "yellow"), f"{name}: {left.text}")
     out.print(summary(report))
 
 
@@ -219,7 +218,7 @@ def summary(report: Report) -> str:
     from causeway.operate.verify import Agreement
 
     if not report.partitions:
-        return "nothing of these flows is mirrored, so nothing was compared"
+        return "these flows mirror no partition, so nothing was compared"
     read = f"{count(report.records, 'record')} ({size(report.size)})"
     parts = [_do(report.count(Agreement.AGREES), "partition", "agree")]
     in_part, not_compared, differ = map(
@@ -240,16 +239,16 @@ def _do(number: int, one: str, verb: str) -> str:
 
 
 def difference(each: Difference) -> str:
-    """In one line; `each.kind` is one of a few words."""
+    """A difference in one line."""
     at = f"source offset {each.source:,}" if each.source >= 0 else "not from the source"
     there = f"target offset {each.target:,}"
-    many = f" ({count(each.records, 'record')} from there on)" if each.records > 1 else ""
+    many = f" ({count(each.records, 'record')} from there)" if each.records > 1 else ""
     detail = f": {each.detail}" if each.detail else ""
     match each.kind.value:
         case "changed":
             return f"changed, {at}, {there}{many}{detail}"
         case "missing":
-            return f"missing, {at}; should lie at {there}{many}{detail}"
+            return f"missing, {at}; expected at {there}{many}{detail}"
         case "doubled" if each.other is not None:
             return f"doubled, {at}, at target offset {each.other[1]:,} and again at {there}{many}"
         case "swapped" if each.other is not None:

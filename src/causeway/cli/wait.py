@@ -1,4 +1,4 @@
-"""`causeway wait FILE`: are we done? As a command, for scripts."""
+"""`causeway wait FILE`: waits until all records are mirrored, for scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from causeway.errors import CausewayError
     from causeway.operate.wait import Waited, Waiting
 
-_EVERY_S = 10.0  # between lines where there is no terminal
+_EVERY_S = 10.0  # between lines without a terminal
 
 
 def command(
@@ -30,7 +30,7 @@ def command(
             "--lag-below",
             metavar="RECORDS",
             min=0,
-            help="Until no partition lacks more than this. Default: 0, unless --state is said.",
+            help="Wait until no partition lags more. Default: 0, unless --state is given.",
             show_default=False,
         ),
     ] = None,
@@ -39,7 +39,7 @@ def command(
         typer.Option(
             "--state",
             metavar="STATE",
-            help="Until all partitions are in this state, such as running or paused.",
+            help="Wait until all partitions are in this state, such as running or paused.",
             show_default=False,
         ),
     ] = None,
@@ -51,17 +51,17 @@ def command(
             "--timeout",
             metavar=TIME,
             parser=seconds,
-            help="Wait no longer than this, and exit with 11. Without, it waits as long as a "
-            "driver runs, and 10 minutes for one to come.",
+            help="Exit with 11 after this time. Default: wait while a driver runs, and 10 minutes "
+            "for a driver to start.",
             show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Wait until all is mirrored: exit 0 then, 7 where something stopped or failed, 9 where no
-    driver runs, 11 if not in time.
+    """Wait until all records are mirrored. Exits with 7 if a partition stopped or failed, with 9 if
+    no driver runs, with 11 after --timeout.
 
-    The clusters alone are asked. The lag is against the source's ends at the moment of each look.
+    Reads the clusters only. The lag is measured to the current ends of the source.
     """
     from causeway.operate import wait
 
@@ -88,8 +88,8 @@ def _show(waited: Waited) -> None:
     all_of_it = count(last.partitions, "partition")
     if waited.code == 0:
         moment = time.strftime("%H:%M:%S", time.localtime(last.at_ms / 1000))
-        held = f"; {last.held_records:,} more behind open transactions" if last.held_records else ""
-        lag = f"{count(last.lag_records, 'record')} behind the source's ends of {moment}{held}"
+        held = f"; {last.held_records:,} more in open transactions" if last.held_records else ""
+        lag = f"{count(last.lag_records, 'record')} behind the source's ends at {moment}{held}"
         console().print(f"reached after {duration(waited.waited_s * 1000)}: {all_of_it}, {lag}")
         return
     complain(f"wait: not reached: {waited.reason}")
@@ -97,12 +97,12 @@ def _show(waited: Waited) -> None:
 
 
 def progress(seen: Waiting) -> str:
-    """`3 of 40 partitions to go, 2,000 records behind; 500 records/s less, about 4.0 s left`."""
+    """`3 of 40 partitions to go, 2,000 records behind; 500 less per second, about 4.0 s left`."""
     text = f"{len(seen.behind)} of {count(seen.partitions, 'partition')} to go"
     text += f", {count(seen.lag_records, 'record')} behind"
     if seen.eta_s is not None and seen.records_per_s is not None:
         text += (
-            f"; {seen.records_per_s:,.0f} less a second, about {duration(seen.eta_s * 1000)} left"
+            f"; {seen.records_per_s:,.0f} less per second, about {duration(seen.eta_s * 1000)} left"
         )
     if not seen.driven:
         text += "; no driver runs"
@@ -116,7 +116,7 @@ def progress(seen: Waiting) -> str:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Waiting | CausewayError], None]]:
-    """On a terminal it stands in one line, else there is a line on stderr now and then."""
+    """Yields a function that shows progress: in place on a terminal, else a line every 10 s."""
     if sys.stderr.isatty():
         with waiting() as show:
             yield lambda seen: show(_line(seen))

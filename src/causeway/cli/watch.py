@@ -1,4 +1,4 @@
-"""Looks again and again, until Ctrl-C."""
+"""Repeats a look at the clusters until Ctrl-C (`--watch`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WatchOption = Annotated[
     bool,
     typer.Option(
         "--watch",
-        help="Look again every few seconds, in place, until Ctrl-C; with --json a line each time.",
+        help="Refresh the output every few seconds until Ctrl-C; with --json, one line each time.",
     ),
 ]
 EveryOption = Annotated[
@@ -34,7 +34,7 @@ EveryOption = Annotated[
         "--every",
         metavar=TIME,
         parser=at_least(0.1),
-        help="Between two looks of --watch.",
+        help="Interval of --watch.",
     ),
 ]
 
@@ -49,8 +49,8 @@ def watch(
     *,
     as_json: bool,
 ) -> int:
-    """0 at Ctrl-C. A cluster that does not answer for a while is told, and asked again; raises
-    CausewayError where it does not at the first look, or trying again cannot help."""
+    """Returns 0 at Ctrl-C. Reports a cluster that does not answer, and tries again. Raises
+    CausewayError at the first look, and if trying again cannot help."""
     if as_json:
         show: Callable[[T], None] = lambda seen: _write(to_json(seen))  # noqa: E731
         return _repeat(look, show, complain, every_s)
@@ -81,7 +81,7 @@ def _in_place(look: Callable[[], T], render: Callable[[T], RenderableType], ever
             live.update(Group(_stamp(every_s), *last), refresh=True)
 
         def fail(text: str) -> None:
-            # What was seen before stays, and is told to be old.
+            # The last output stays, with the error below it.
             live.update(Group(*last, Text(printable(f"not now: {text}"), "red")), refresh=True)
 
         return _repeat(look, show, fail, every_s)

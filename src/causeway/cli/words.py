@@ -1,4 +1,4 @@
-"""Numbers and names as people read them."""
+"""Formats numbers, sizes, times and names for people."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from causeway.link_topics import RuleCounts, Transformed
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
-# JSON leaves these characters as they are. A terminal obeys the first ones. The others are
-# invisible or change the direction of the text behind them.
+# JSON does not escape these characters. A terminal obeys the first ones. The others are
+# invisible or change the direction of the text that follows.
 _UNSEEN = re.compile(
     "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
 
 
 def printable(text: str) -> str:
-    r"""`text` in one line, what is no letter, sign or blank as an escape: `a\nb`."""
+    r"""`text` in one line, with control characters as escapes: `a\nb`."""
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
     )
@@ -30,8 +30,7 @@ def printable_lines(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    r"""The JSON `text` with characters that a terminal obeys as escapes such as `\u009b`. It is the
-    same JSON."""
+    r"""The same JSON, with characters that a terminal obeys as escapes such as `\u009b`."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -50,7 +49,7 @@ def size(number: float) -> str:
 
 
 def duration(milliseconds: float | None) -> str:
-    """A time span in its two leading units; `?` where unknown."""
+    """A time span in its two leading units; `?` if unknown."""
     if milliseconds is None:
         return "?"
     if milliseconds < 1000:
@@ -69,12 +68,12 @@ def duration(milliseconds: float | None) -> str:
 
 
 def moment(milliseconds: int) -> str:
-    """`2026-01-31T12:00:00Z`, of ms since 1970."""
+    """Milliseconds since 1970 as `2026-01-31T12:00:00Z`."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def number(value: int | None) -> str:
-    """With thousands separated; `?` where unknown."""
+    """With a separator for thousands; `?` if unknown."""
     return "?" if value is None else f"{value:,}"
 
 
@@ -84,10 +83,10 @@ def with_and_without(rule: RuleCounts) -> str:
 
 
 def outcomes(counts: Transformed) -> str:
-    """What a transform did: `1,000 in, 990 out, 10 dropped, 0 refused; 12 through Spark`."""
-    told = (
+    """The counts of a transform: `1,000 in, 990 out, 10 dropped, 0 refused; 12 through Spark`."""
+    text = (
         f"{counts.records_in:,} in, {counts.records_out:,} out, {counts.dropped:,} dropped,"
         f" {counts.refused:,} refused"
     )
-    ways = counts.without_spark or counts.through_spark  # else an earlier version counted
-    return f"{told}; {counts.through_spark:,} through Spark" if ways else told
+    counted = counts.without_spark or counts.through_spark  # an earlier version has no such counts
+    return f"{text}; {counts.through_spark:,} through Spark" if counted else text

@@ -64,7 +64,7 @@ def test_nothing_is_written_over_unless_asked(
 
     assert convert(str(file), "-o", "causeway.yaml") == 2
     assert Path("causeway.yaml").read_text() == "mine"
-    assert "causeway.yaml: it is there already (--force writes over it)" in capsys.readouterr().err
+    assert "causeway.yaml: the file exists (--force overwrites it)" in capsys.readouterr().err
     assert convert(str(file), "-o", "causeway.yaml", "--force") == 0
     assert Path("causeway.yaml").read_text() == YAML
 
@@ -84,7 +84,7 @@ def test_a_name_that_would_be_read_as_the_other_form_is_refused(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert convert(str(file), "-o", "causeway.conf") == 2
-    assert "it becomes a causeway.yaml, and causeway.conf would be read as another" in (
+    assert "it becomes a causeway.yaml, but the name causeway.conf is for another format" in (
         capsys.readouterr().err
     )
 
@@ -95,7 +95,7 @@ def test_what_has_no_place_is_named(file: Path, capsys: pytest.CaptureFixture[st
     assert convert(str(file)) == 0
     out, err = capsys.readouterr()
     assert out.endswith("\nproperties:\n  no.such.key: 1\n")
-    assert err == ("causeway: warning: carried along as they are, under properties: no.such.key\n")
+    assert err == ("causeway: warning: kept unchanged under properties: no.such.key\n")
 
 
 def test_files_that_would_be_looked_for_elsewhere_are_named(
@@ -116,7 +116,7 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_it_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert convert() == 2
-    assert "name a FILE" in capsys.readouterr().err
+    assert "FILE is missing" in capsys.readouterr().err
 
 
 def test_an_unknown_form_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

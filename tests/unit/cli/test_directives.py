@@ -70,7 +70,7 @@ def outcome(**changes: object) -> DirectiveOutcome:
                 "error": UnreachableError("reach", "B"),
             },
             3,
-            "not asked: reach B",
+            "not changed: reach B",
         ),
         ({"changed": False, "before": ANNA}, 0, r"was paused by anna@ops since 1970"),
         ({"action": "resume", "beside": (ANNA,)}, 0, "still paused: orders by anna@ops"),
@@ -80,7 +80,7 @@ def outcome(**changes: object) -> DirectiveOutcome:
 def test_what_is_said(
     changes: dict[str, object], code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert directives._say([outcome(**changes)], as_json=False) == code
+    assert directives.show_outcomes([outcome(**changes)], as_json=False) == code
     shown = capsys.readouterr().out
     assert said in shown
     assert "\x1b" not in shown
@@ -95,5 +95,5 @@ def test_what_stands_in_words() -> None:
 
 
 def test_a_rate_that_is_too_long_is_not_quoted_whole() -> None:
-    with pytest.raises(ConfigError, match=r"9{40}…: faster than anything"):
+    with pytest.raises(ConfigError, match=r"9{40}…: the rate is too high"):
         directives.parse_rate(NINES)

@@ -54,7 +54,7 @@ def test_text_flows_to_the_width_of_the_terminal(
 
     text = shown(capsys, "failover")
 
-    paragraph = text[text.index(" First it shows") : text.index("╭")].strip()
+    paragraph = text[text.index(" The command shows") : text.index("╭")].strip()
     lines = [line.strip() for line in paragraph.splitlines()]
     for line, after in pairwise(lines):
         next_word = after.split()[0]
@@ -69,7 +69,7 @@ def test_the_list_of_commands_flows_too(
     text = shown(capsys)
 
     rows = [line.strip("│ ") for line in text.splitlines() if line.startswith("│")]
-    assert "that differs. Exits with 13 where one does. Works without a" in rows
+    assert "verify        Compare the mirrored records with the source, and list each" in rows
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,8 @@ def test_a_promotion_names_the_cut_and_what_to_change(capsys: pytest.CaptureFixt
     groups = tuple(GroupStatus(group=name, **followed) for name in ("audit", "billing"))  # type: ignore[arg-type]
     failover._promoted([promoted(groups=groups, ahead={"billing": 800})])
     said = capsys.readouterr().out
-    assert "group billing: it is ahead on B and would skip at least 800 records there" in said
-    assert "1 consumer group brought over" in said
+    assert "group billing: its offset on B is ahead and would skip at least 800 records" in said
+    assert "1 consumer group committed on the target" in said
     failover._promoted([promoted(changed=False, before=END)])
     assert "was failed over by anna@ops at 1970" in capsys.readouterr().out
     lagging = (LaggingPartition(at=AT, position=3, end=5),)
@@ -72,7 +72,7 @@ def test_how_a_promotion_ended_is_said_last(capsys: pytest.CaptureFixture[str]) 
     failover._promoted([promoted(cuts={"orders": CUT}), promoted(link="A->C", left="nothing")])
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "A->B is promoted",
-        "A->C is left as it is: nothing",
+        "A->C is unchanged: nothing",
     ]
 
 
@@ -103,7 +103,7 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
     unknown = replace(known, topic="bills", missing=None, first_ms=-1)
     failover._failed_over([replace(found, topics=(known, unknown))])
     said = capsys.readouterr().out
-    assert "RPO 4.0 s at the most, but unknown for bills" in said
+    assert "RPO 4.0 s at most, but unknown for bills" in said
     failover._failed_over([found])
     said = capsys.readouterr().out
     for each in ("orders of A->B", "no answer", "4.0 s old", "12 or more", "7 records", "RPO 4.0"):
@@ -113,14 +113,14 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
     said = capsys.readouterr().out
     for each in (
         "group billing: not allowed",
-        "set it before you start it",
+        "or set the offset yourself",
         "orders-0 to offset 5",
     ):
         assert each in said, "nobody tries it again: the failover is done"
     failover._failed_over(
         [replace(found, left="no", error=NobodyLeadsError("end", "A->B", "it goes on"))]
     )
-    assert "orders of A->B is not done: end A->B: it goes on" in capsys.readouterr().out
+    assert "orders of A->B is not failed over: end A->B: it goes on" in capsys.readouterr().out
 
 
 def test_how_a_failover_ended_is_said_last(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,9 +160,9 @@ def test_how_a_failover_ended_is_said_last(capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 600
     assert lines[-3:] == [
-        "A->B is failed over: RPO 4.0 s; 1 group without a place",
-        "A->C is left as it is: C does not answer",
-        "call this again with --link 'A->C' once C answers",
+        "A->B is failed over: RPO 4.0 s; 1 group without an offset",
+        "A->C is unchanged: C does not answer",
+        "repeat the command with --link 'A->C' when C answers",
     ]
 
 
@@ -173,7 +173,7 @@ def test_a_failback_says_what_is_to_be_decided(capsys: pytest.CaptureFixture[str
         FailedBack(step=FailbackStep.UNDECIDED, changed=False, unmirrored=(only,), **fields)  # type: ignore[arg-type]
     )
     said = capsys.readouterr().out
-    assert "5 records of orders-0, offsets 10 to 14; some of them may be on both sides" in said
+    assert "5 records of orders-0, offsets 10 to 14; some of them may be on both clusters" in said
     assert "lost: 3 offsets of orders-0, before 10" in said
     assert "--drop-unmirrored, with --yes" in said
     failback._show(FailedBack(step=FailbackStep.BACK, changed=True, lag=3, **fields))  # type: ignore[arg-type]
@@ -244,14 +244,14 @@ def test_a_failback_is_shown_and_done_with_a_yes(
     found = replace(found, pending=True)
     for options, code in (([], 2), (["--dry-run"], 0), (["--dry-run", "--yes"], 0)):
         assert exit_code("failback", file, *options, "--drop-unmirrored") == code
-        assert "B->A would begin at the cut" in capsys.readouterr().out
+        assert "B->A would start at the cutover offsets" in capsys.readouterr().out
     lagging = promoted(lagging=(LaggingPartition(at=AT, position=3, end=5),))
     found = replace(found, begun=True, promoted=lagging)
     assert exit_code("failback", file, "--turn-round") == 7
-    assert "B->A cannot end now: not all is mirrored back" in capsys.readouterr().out
+    assert "B->A cannot end now: some records are not mirrored back" in capsys.readouterr().out
     found = replace(found, promoted=promoted())
     assert exit_code("failback", file, "--turn-round") == 2
-    assert "B->A would end, and A->B go on behind it" in capsys.readouterr().out
+    assert "B->A would end, and A->B would continue" in capsys.readouterr().out
     assert asked == [True] * 5
     found = replace(found, promoted=None, pending=False)
     assert exit_code("failback", file) == 0, "it waits for producers to stop"

@@ -87,7 +87,7 @@ def test_differences_and_what_was_left_out_are_told(
 ) -> None:
     _end(monkeypatch, tmp_path, _report(GOOD, BAD, replace(LEFT, topic="audit")))
     out = capsys.readouterr().out
-    assert "differs orders-1: missing, source offset 12,345; should lie at target" in out
+    assert "differs orders-1: missing, source offset 12,345; expected at target" in out
     assert "differs orders-1: swapped, source offsets 20,000 and 20,001" in out
     assert "not compared audit-0: the source has deleted offsets 0 to 9" in out
     assert "1 partition agrees, 1 in part, 1 differs; " in out
@@ -103,11 +103,11 @@ def test_differences_and_what_was_left_out_are_told(
         (
             Difference(kind=DifferenceKind.DOUBLED, source=7, target=9, records=3, other=(7, 5)),
             "doubled, source offset 7, at target offset 5 and again at target offset 9"
-            " (3 records from there on)",
+            " (3 records from there)",
         ),
         (
             Difference(kind=DifferenceKind.UNKNOWN, source=-1, target=9, records=2),
-            "unknown, not from the source, target offset 9 (2 records from there on)",
+            "unknown, not from the source, target offset 9 (2 records from there)",
         ),
     ],
 )
