@@ -174,7 +174,7 @@ def test_a_plan_says_by_what_records_are_treated(capsys: pytest.CaptureFixture[s
     assert (
         "transform pii (rules): replaces value; plain records need no Spark; a record that" in out
     )
-    assert "that cannot be treated: dead" in out
+    assert "that cannot be transformed: dead" in out
     assert "  SELECT value\n  FROM records\n" in out
     assert "note transform idle matches no mirrored topic" in out
     assert "idle (python): only drops; all records need Spark; a record that cannot be" in out
