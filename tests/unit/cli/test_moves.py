@@ -255,7 +255,7 @@ def test_a_failback_is_shown_and_done_with_a_yes(
     assert asked == [True] * 5
     found = replace(found, promoted=None, pending=False)
     assert exit_code("failback", file) == 0, "it waits for producers to stop"
-    assert "call this again with --turn-round" in capsys.readouterr().out
+    assert "repeat the command with --turn-round" in capsys.readouterr().out
     assert exit_code("failback", file, "--yes") == 0
     assert asked[-1] is False
 

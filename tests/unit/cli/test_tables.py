@@ -178,7 +178,7 @@ def test_a_plan_says_by_what_records_are_treated(capsys: pytest.CaptureFixture[s
     assert "  SELECT value\n  FROM records\n" in out
     assert "note transform idle matches no mirrored topic" in out
     assert "idle (python): only drops; all records need Spark; a record that cannot be" in out
-    assert "that cannot be treated: its partition stops" in out
+    assert "that cannot be transformed: its partition stops" in out
     assert "  mine:filter\n" in out
     assert "orders-19: anew from 19" in out
     assert "orders-20" not in out
