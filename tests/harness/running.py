@@ -213,7 +213,7 @@ def run_to_end(file: Path, *options: str) -> None:
     """`causeway run FILE --until-caught-up`, which must succeed."""
     ended = causeway("run", file, "--until-caught-up", *options, timeout_s=4 * PATIENCE_S)
     assert ended.code == 0, ended.err
-    assert "Traceback" not in ended.err
+    assert "Traceback" not in ended.err, ended.err
 
 
 def await_copied(

@@ -160,7 +160,7 @@ def test_a_topic_deleted_or_made_anew_stops_alone(
         source.recreate_topic(remade)
         fill(source, remade, 5, first=1000)
         assert "deleted" in (run.await_state(deleted, State.STOPPED).reason or "")
-        assert "made anew" in (run.await_state(remade, State.STOPPED).reason or "")
+        assert "deleted and recreated" in (run.await_state(remade, State.STOPPED).reason or "")
         fill(source, healthy, 10, first=10)
         await_same(source, target, healthy)
         assert run.partitions()[healthy, 0].state is State.RUNNING
@@ -168,7 +168,7 @@ def test_a_topic_deleted_or_made_anew_stops_alone(
     with RunningDaemon(monkeypatch, settings, until_caught_up=True) as run:
         run.join()
     assert isinstance(run.result, PartitionsFailedError)
-    assert "made anew" in str(run.result)
+    assert "deleted and recreated" in str(run.result)
     with RunningDaemon(monkeypatch, settings, until_caught_up=True, adopt=True) as run:
         run.join()
     assert run.result == 0

@@ -106,7 +106,7 @@ def test_topics_and_partitions_that_come_and_go(
             reasons = _stopped(file, doomed, reborn)
             return (
                 "was deleted at the source" in reasons.get(doomed, "")
-                and "made anew" in reasons.get(reborn, "")
+                and "deleted and recreated" in reasons.get(reborn, "")
                 and "--adopt" in reasons[reborn]
             )
 
