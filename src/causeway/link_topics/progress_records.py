@@ -156,4 +156,5 @@ def _dump(value: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=dict)  # a Mapping that is no dict
     except UnicodeEncodeError:  # a reason may hold the name of a file that is no UTF-8
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=dict)
+        return text.encode(errors="replace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
@@ -134,6 +135,13 @@ def test_a_reason_that_is_no_utf_8_is_written_all_the_same() -> None:
     found = decode_entry(key, value)
     assert isinstance(found, PartitionProgress)
     assert found.reason == "no file caf?, größer"
+
+
+def test_so_is_a_mapping_of_any_class_with_such_a_text() -> None:
+    record = TaskRecord(name="groups", items=MappingProxyType({"billing": "caf\udce9"}))
+    found = decode_entry(*encode_entry(record, 1234))
+    assert isinstance(found, TaskRecord)
+    assert found.items == {"billing": "caf?"}
 
 
 def test_the_key_tells_partitions_apart_and_nothing_else() -> None:
