@@ -20,7 +20,7 @@ from causeway.operate.cutover import (
     result_json,
 )
 from causeway.operate.cutover.plan import plan
-from tests.unit.operate.test_scopes import link
+from tests.builders.settings import link
 
 NAME = "a-topic-with-quite-a-long-name.of-a-team.in-a-region"
 

@@ -23,8 +23,8 @@ from causeway.geo.local_file import ClusterAddress, GeoFile
 from causeway.geo.topics import ChosenTopicChange, Done
 from causeway.link_topics import MirrorDirective, Scope
 from causeway.status import DriverStatus, TopicStatus
+from tests.builders.settings import GEO
 from tests.harness.command import Ended
-from tests.unit.geo.test_destination_status import GEO
 
 BY = MirrorDirective(scope=Scope("orders"), who="anna@ops", why="Lyon", at=0)
 Geo = Callable[..., Ended]

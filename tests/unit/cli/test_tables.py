@@ -9,34 +9,20 @@ import pytest
 
 from causeway.cli import plan, status, try_transform
 from causeway.cli.common import console
-from causeway.config import ClientSettings, LinkSettings, TransformSettings
+from causeway.config import TransformSettings
 from causeway.control import AclPlan, ConfigPlan, LeftOut, MirroredTopic, TopicPlan, TopicProblem
 from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
 from causeway.link_topics import RuleCounts, TaskRecord, Transformed
 from causeway.model import TopicPartition
-from causeway.naming import ReplicationPolicy
 from causeway.operate.plan import CheckedTransform, LinkPlan, Starts, TransformPlan
 from causeway.operate.try_transform import Content, Decoded, Trial, TrialOutcome, Tried, as_json
 from causeway.status import LinkStatus, PartitionStatus, TransformStatus
+from tests.builders.settings import link
 from tests.harness.statuses import ends
 
 # What other tools take for markup, an emoji, or an order to the terminal.
 ODD = ["[a-z]+-dlq", "billing[/eu]", "[red]", r"\[x]", "say :smile: 🙂", "clear\x1b[2J", "a\r\nb"]
-
-
-def link() -> LinkSettings:
-    a, b = (ClientSettings(alias=name, bootstrap=((name, 1),)) for name in "AB")
-    return LinkSettings(
-        source=a,
-        target=b,
-        source_admin=a,
-        target_admin=b,
-        policy=ReplicationPolicy(source_alias="A"),
-        topics=compile_patterns(".*"),
-        topics_exclude=(),
-        config_properties_exclude=(),
-    )
 
 
 def planned(**changes: Any) -> LinkPlan:

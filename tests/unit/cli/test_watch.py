@@ -12,8 +12,8 @@ from causeway.cli import watch as watching
 from causeway.cli.status import worst_first
 from causeway.errors import CausewayError, UnreachableError
 from causeway.status import LinkStatus, PartitionStatus
+from tests.builders.settings import link
 from tests.harness.statuses import ends
-from tests.unit.daemon.test_claims import link
 
 GONE = UnreachableError("connect to", "A", "no answer", retriable=True)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.cluster import AclBinding, SecurityDisabled
-from causeway.config import ClientSettings, ControlSettings, LinkSettings, SaslSettings
-from causeway.control import AclPlan, MirroredTopic
+from causeway.config import ClientSettings, ControlSettings, SaslSettings
+from causeway.control import AclPlan
 from causeway.control.acls import (
     EVERYBODY,
     ObservedAcls,
@@ -23,64 +23,13 @@ from causeway.control.acls import (
     remove_denials,
 )
 from causeway.errors import CausewayError, UnreachableError
-from causeway.filters import compile_patterns
-from causeway.naming import ReplicationPolicy
+from tests.builders.settings import link
+from tests.builders.topics import acl, mirrored
 
 US = "User:causeway"
 PLAIN = ControlSettings()
 READ_ONLY = ControlSettings(sync_topic_acls_enabled=False, read_only_mirrors=True, principal=US)
 BOTH = replace(READ_ONLY, sync_topic_acls_enabled=True)
-
-
-def link(control: ControlSettings = PLAIN) -> LinkSettings:
-    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
-    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
-    return LinkSettings(
-        source=a,
-        target=b,
-        source_admin=a,
-        target_admin=b,
-        policy=ReplicationPolicy(source_alias="A"),
-        topics=compile_patterns(".*"),
-        topics_exclude=(),
-        config_properties_exclude=(),
-        control=control,
-    )
-
-
-def mirrored(*names: str) -> list[MirroredTopic]:
-    return [
-        MirroredTopic(
-            source=name,
-            target=f"A.{name}",
-            partitions=1,
-            source_id="0" * 32,
-            target_id="1" * 32,
-            target_partitions=1,
-            max_message_bytes=1_000_000,
-        )
-        for name in names
-    ]
-
-
-def acl(
-    permission: str,
-    operation: str,
-    name: str,
-    principal: str = "User:ann",
-    *,
-    pattern: str = "LITERAL",
-    host: str = "*",
-) -> AclBinding:
-    return AclBinding(
-        resource_type="TOPIC",
-        name=name,
-        pattern=pattern,
-        principal=principal,
-        host=host,
-        operation=operation,
-        permission=permission,
-    )
 
 
 def decide(
@@ -90,7 +39,7 @@ def decide(
     topics: Iterable[str] = ("orders",),
 ) -> AclPlan:
     observed = ObservedAcls(source=frozenset(source), target=frozenset(target))
-    return plan(observed, mirrored(*topics), link(control))
+    return plan(observed, mirrored(*topics), link(control=control))
 
 
 @pytest.mark.parametrize("operation", ["READ", "DESCRIBE", "DELETE", "ALTER_CONFIGS"])
@@ -138,7 +87,7 @@ def test_without_a_principal_it_is_who_we_log_in_as(target: dict[str, Any], hits
     source = [acl("DENY", "WRITE", "orders", "User:ann")]
     observed = ObservedAcls(source=frozenset(source), target=frozenset())
     there = ClientSettings(alias="B", bootstrap=(("b", 1),), **target)
-    flow = replace(link(PLAIN), target=there, target_admin=there)
+    flow = replace(link(control=PLAIN), target=there, target_admin=there)
     planned = plan(observed, mirrored("orders"), flow)
     assert [len(planned.creates), len(planned.problems)] == ([0, 1] if hits else [1, 0])
 
@@ -176,7 +125,9 @@ def test_clusters_without_an_authorizer_are_in_order() -> None:
     none_on = {alias: SecurityDisabled(cluster=alias) for alias in "AB"}
     some = frozenset([acl("ALLOW", "READ", "orders")])
     for source, target, named in ((none_on["A"], some, "A"), (some, none_on["B"], "B")):
-        planned = plan(ObservedAcls(source=source, target=target), mirrored("orders"), link(BOTH))
+        planned = plan(
+            ObservedAcls(source=source, target=target), mirrored("orders"), link(control=BOTH)
+        )
         assert planned.creates == ()
         assert planned.problems == ()
         assert planned.notes == (f"{named} has no authorizer, so no ACLs are copied",)
@@ -185,7 +136,7 @@ def test_clusters_without_an_authorizer_are_in_order() -> None:
 def test_mirrors_are_read_only_without_the_source_s_acls() -> None:
     target = [acl("ALLOW", "WRITE", "A.orders")]
     observed = ObservedAcls(source=SecurityDisabled(cluster="A"), target=frozenset(target))
-    planned = plan(observed, mirrored("orders"), link(BOTH))
+    planned = plan(observed, mirrored("orders"), link(control=BOTH))
     assert planned.creates == (acl("DENY", "WRITE", "A.orders"),)
 
 
@@ -296,13 +247,15 @@ def test_what_made_a_mirror_read_only_is_taken_away_and_nothing_else() -> None:
     before = frozenset([*writes, *others[:2], *others[3:]])
     added = decide([], before, READ_ONLY, ["orders", "pay"]).creates
     assert {each.name for each in added} == {"A.orders", "A.pay"}
-    found = read_only_denials(before | set(added), ["A.orders"], link(READ_ONLY))
+    found = read_only_denials(before | set(added), ["A.orders"], link(control=READ_ONLY))
     assert found == (acl("DENY", "WRITE", "A.orders"),)
-    assert read_only_denials(before | set(added), ["A.orders"], link(BOTH)) == found
-    assert not read_only_denials(before | set(added), ["A.orders"], link(PLAIN)), (
+    assert read_only_denials(before | set(added), ["A.orders"], link(control=BOTH)) == found
+    assert not read_only_denials(before | set(added), ["A.orders"], link(control=PLAIN)), (
         "the file does not mention it"
     )
-    assert not read_only_denials(SecurityDisabled(cluster="B"), ["A.orders"], link(READ_ONLY))
+    assert not read_only_denials(
+        SecurityDisabled(cluster="B"), ["A.orders"], link(control=READ_ONLY)
+    )
 
 
 def test_a_rule_that_stays_is_told_of() -> None:
@@ -319,7 +272,7 @@ def test_the_source_is_asked_only_if_its_acls_are_copied() -> None:
     source: Any = FakeCluster(frozenset([acl("ALLOW", "READ", "orders")]))
     target: Any = FakeCluster(frozenset())
     assert observe(source, target, link()).source == source.answer
-    assert observe(source, target, link(READ_ONLY)).source == frozenset()
+    assert observe(source, target, link(control=READ_ONLY)).source == frozenset()
 
 
 def test_each_acl_has_its_answer() -> None:

@@ -26,8 +26,8 @@ from causeway.link_topics import (
     Scope,
     plan_directive,
 )
+from tests.builders.settings import LINK
 from tests.harness.directives import directive
-from tests.unit.daemon.test_claims import LINK
 
 ORDERS, BILLS = Scope("orders"), Scope("bills")
 GEO = replace(LINK, geo=True)

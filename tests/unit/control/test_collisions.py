@@ -19,8 +19,8 @@ from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.renames import parse
-from tests.unit.control.test_topics import link as plain_link
-from tests.unit.control.test_topics import observed as plain_observed
+from tests.builders.settings import filtered_link as plain_link
+from tests.builders.topics import observed as plain_observed
 
 RULES = "orders.* => sales; pay-(.*) => wages.$1; one => A.two"
 

@@ -10,9 +10,10 @@ import pytest
 from causeway.cluster import Cluster
 from causeway.control.topic_configs import known_configs
 from causeway.errors import AuthorizationError
-from tests.unit.control.test_topics import entries, link
+from tests.builders.settings import filtered_link
+from tests.builders.topics import entries
 
-LINK = link()
+LINK = filtered_link()
 DENIED = AuthorizationError("read the configuration of topic", "t", "DESCRIBE_CONFIGS is missing")
 
 

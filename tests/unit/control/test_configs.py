@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.cluster import ConfigEntry
-from causeway.config import ClientSettings, LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import ConfigPlan, MirroredTopic, SyncConfigs
 from causeway.control.configs import ObservedConfigs, apply, plan, undone
 from causeway.control.topic_configs import LIMIT_NAMES
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
-from causeway.filters import compile_patterns
-from causeway.naming import ReplicationPolicy
+from tests.builders.settings import link
 
 DEFAULTS = {"retention.ms": "604800000", "cleanup.policy": "delete", "segment.ms": "7"}
 
 
-def link(**changes: Any) -> LinkSettings:
-    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
-    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
-    settings = LinkSettings(
-        source=a,
-        target=b,
-        source_admin=a,
-        target_admin=b,
-        policy=ReplicationPolicy(source_alias="A"),
-        topics=compile_patterns(".*"),
-        topics_exclude=(),
-        config_properties_exclude=compile_patterns(r"segment\..*"),
-    )
-    return replace(settings, **changes)
+def without_segments(**changes: Any) -> LinkSettings:
+    return link(config_properties_exclude=r"segment\..*", **changes)
 
 
 def mirrored(name: str) -> MirroredTopic:
@@ -60,7 +46,7 @@ def entries(own: Mapping[str, str] = {}) -> dict[str, ConfigEntry]:
 
 def decide(source: Any, target: Any, **changes: Any) -> ConfigPlan:
     observed = ObservedConfigs(source={"t": source}, target={"A.t": target})
-    return plan(observed, [mirrored("t")], link(**changes))
+    return plan(observed, [mirrored("t")], without_segments(**changes))
 
 
 def wanted(source: Any, target: Any, **changes: Any) -> dict[str, str | None]:
@@ -150,7 +136,11 @@ def test_what_could_not_be_read_is_a_problem() -> None:
 
 
 def test_topics_that_are_not_there_are_passed_over() -> None:
-    planned = plan(ObservedConfigs(source={}, target={}), [mirrored("t")], link())
+    planned = plan(
+        ObservedConfigs(source={}, target={}),
+        [mirrored("t")],
+        without_segments(),
+    )
     assert planned == ConfigPlan(changes=(), problems=())
 
 

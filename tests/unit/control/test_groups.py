@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.cluster import Committed, GroupListing
-from causeway.config import ClientSettings, ControlSettings, LinkSettings
+from causeway.config import ControlSettings, LinkSettings
 from causeway.control import (
     Checkpoint,
     CommitPlan,
@@ -23,7 +23,7 @@ from causeway.control.groups import checkpoints, choose, commits, follow
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
-from causeway.naming import ReplicationPolicy
+from tests.builders.settings import link
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 M0, M1 = TopicPartition("A.t", 0), TopicPartition("A.t", 1)
@@ -31,21 +31,8 @@ ENDS = {M0: 100, M1: 100}
 NOTHING: dict[TopicPartition, Committed] = {}
 
 
-def link(control: ControlSettings | None = None, **changes: Any) -> LinkSettings:
-    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
-    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
-    settings = LinkSettings(
-        source=a,
-        target=b,
-        source_admin=a,
-        target_admin=b,
-        policy=ReplicationPolicy(source_alias="A"),
-        topics=compile_patterns(".*"),
-        topics_exclude=compile_patterns("secret"),
-        config_properties_exclude=(),
-        control=control or ControlSettings(),
-    )
-    return replace(settings, **changes)
+def watching(control: ControlSettings | None = None) -> LinkSettings:
+    return link(topics_exclude="secret", control=control or ControlSettings())
 
 
 def listed(
@@ -59,7 +46,7 @@ def at(offset: int, metadata: str = "") -> Committed:
 
 
 def followed(commits: Mapping[TopicPartition, Committed], group: str = "g") -> Followed:
-    return follow({group: commits}, link())
+    return follow({group: commits}, watching())
 
 
 def test_groups_are_chosen_by_name_and_kind() -> None:
@@ -72,7 +59,7 @@ def test_groups_are_chosen_by_name_and_kind() -> None:
         | listed("console-consumer-1")
         | listed("other")
     )
-    chosen = choose(listing, link(control))
+    chosen = choose(listing, watching(control))
     assert chosen.groups == ("app-0", "app-1", "tool")
     assert {left.group: (left.code, left.reason) for left in chosen.left_out} == {
         "app-share": (
@@ -96,7 +83,7 @@ def test_only_topics_of_the_link_count() -> None:
         "n": {},
         "h": hidden,
     }
-    result = follow(found, link())
+    result = follow(found, watching())
     assert result.commits == {"g": {T0: at(5), back: at(6)}}
     assert {left.group: left.code for left in result.left_out} == {
         "e": LeftOutReason.NOTHING_MIRRORED,
@@ -109,9 +96,9 @@ def test_only_topics_of_the_link_count() -> None:
 def test_groups_that_the_file_names_are_asked_for_though_no_list_has_them() -> None:
     control = ControlSettings(groups=compile_patterns("hid\\.den, app.*, out"))
     control = replace(control, groups_exclude=compile_patterns("out"))
-    assert choose(listed("app-1"), link(control)).groups == ("app-1", "hid.den")
+    assert choose(listed("app-1"), watching(control)).groups == ("app-1", "hid.den")
     of_connect = listed("hid.den", protocol_type="connect")
-    assert choose(of_connect, link(control)).groups == (), "what the list says of it counts"
+    assert choose(of_connect, watching(control)).groups == (), "what the list says of it counts"
 
 
 def checkpoint(upstream: int, downstream: int, metadata: str = "") -> Checkpoint:
@@ -189,7 +176,7 @@ def planned(
         for place, offset in translated.items()
         if place in own
     }
-    return commits(followed(own), {"g": stands}, listing, {"g": there}, ends, link())
+    return commits(followed(own), {"g": stands}, listing, {"g": there}, ends, watching())
 
 
 def why(plan: CommitPlan) -> LeftOutReason:
@@ -228,7 +215,7 @@ def test_never_past_a_record_that_the_group_has_not_read() -> None:
 
     def plan(there: dict[TopicPartition, Committed], offset: int) -> CommitPlan:
         unread = {"g": {M0: UnreadRecord(offset, "a record of others")}}
-        return commits(own, stands, empty, {"g": there}, ENDS, link(), unread)
+        return commits(own, stands, empty, {"g": there}, ENDS, watching(), unread)
 
     assert plan({}, 40).commits == {"g": {M0: Committed(offset=40)}}
     assert plan({M0: at(30)}, 40).commits == {"g": {M0: Committed(offset=40)}}

@@ -20,11 +20,11 @@ from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.wire import broker_error
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
-from tests.unit.control.test_acls import acl, mirrored
-from tests.unit.control.test_acls import link as acl_link
-from tests.unit.control.test_topics import DEFAULTS, entries, entry, link, topic
+from tests.builders.settings import filtered_link
+from tests.builders.settings import link as acl_link
+from tests.builders.topics import DEFAULTS, acl, entries, entry, mirrored, topic
 
-LINK = link()
+LINK = filtered_link()
 
 
 class Cluster:
@@ -147,7 +147,7 @@ def test_a_partition_must_be_one_of_a_thousand_or_of_the_source() -> None:
 
 def test_of_a_policy_of_ones_own_a_worker_asks_nothing() -> None:
     custom = ReplicationPolicy(kind="custom", custom=cast(Any, object()), class_name="x:Y")
-    there = pickle.loads(pickle.dumps(Routes.of(link(policy=custom)).portable()))
+    there = pickle.loads(pickle.dumps(Routes.of(filtered_link(policy=custom)).portable()))
     assert there.why_not("paid") is None
     assert there.why_not("a b") is not None
     assert there.why_not("__consumer_offsets") is not None
@@ -155,7 +155,7 @@ def test_of_a_policy_of_ones_own_a_worker_asks_nothing() -> None:
 
 def test_names_follow_the_replication_policy() -> None:
     assert target_of("paid", LINK) == "A.paid"
-    identity = link(policy=ReplicationPolicy(kind="identity", source_alias="A"))
+    identity = filtered_link(policy=ReplicationPolicy(kind="identity", source_alias="A"))
     assert target_of("paid", identity) == "paid"
 
 

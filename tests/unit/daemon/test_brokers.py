@@ -10,7 +10,7 @@ from causeway.control import NEEDS, MissingApi, required_apis
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.startup import BrokerApis
 from causeway.errors import BrokerError, UnreachableError
-from tests.unit.daemon.test_claims import LINK
+from tests.builders.settings import LINK
 
 A, B = (cast(Any, name) for name in ("a", "b"))
 SIDES = Sides(source=A, target=B, source_admin=A, target_admin=B)

@@ -7,82 +7,24 @@ from typing import Any
 
 import pytest
 
-from causeway.config import ClientSettings, LinkSettings
 from causeway.control import Copied, MirroredTopic, UnconfirmedCopy
 from causeway.daemon.partitions.assigning import assignment
 from causeway.daemon.partitions.claims import claim, decide
 from causeway.daemon.partitions.decisions import Adopt, Begin, GoOn, Offsets, Stop, Wish
-from causeway.filters import compile_patterns
-from causeway.link_topics import Outlet, PartitionProgress, decode_entry, encode_entry
+from causeway.link_topics import PartitionProgress, decode_entry, encode_entry
 from causeway.model import NO_TOPIC_ID, Pair, State
-from causeway.naming import ReplicationPolicy
-
-NOBODY = Wish()
-ADOPT = Wish(adopt=True)
-FROM = Wish(start_from=1_600_000_000_000)
-TOPIC = MirroredTopic(
-    source="orders",
-    target="A.orders",
-    partitions=4,
-    source_id="aa" * 16,
-    target_id="bb" * 16,
-    target_partitions=4,
-    max_message_bytes=1_000_000,
-)
-EMPTY = Offsets(log_start=0, end=500, high_watermark=500, start=0, target_ends={0: 0})
-BEGUN = Offsets(log_start=0, end=500, high_watermark=500, start=0, target_ends={0: 70})
-
-
-def link(**changes: Any) -> LinkSettings:
-    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
-    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
-    settings = LinkSettings(
-        source=a,
-        target=b,
-        source_admin=a,
-        target_admin=b,
-        policy=ReplicationPolicy(source_alias="A"),
-        topics=compile_patterns(".*"),
-        topics_exclude=(),
-        config_properties_exclude=(),
-    )
-    return replace(settings, **changes)
-
-
-LINK = link()
-BY_KEY = link(partitioning="by-key", sole_writer=False)
-
-
-def progress(**changes: Any) -> PartitionProgress:
-    known = PartitionProgress(
-        topic="orders",
-        partition=0,
-        topic_id=TOPIC.source_id,
-        leader_epoch=2,
-        position=100,
-        outlets=(
-            Outlet(
-                topic="A.orders",
-                partition=0,
-                topic_id="bb" * 16,
-                producer_id=5,
-                producer_epoch=0,
-                pair=Pair(source=90, target=60, sequence=60),
-            ),
-        ),
-        state=State.RUNNING,
-    )
-    return known.replace(**changes)
+from tests.builders.records import ADOPT, BEGUN, EMPTY, FROM, NO_WISH, TOPIC, progress
+from tests.builders.settings import BY_KEY, LINK, link
 
 
 def test_an_empty_target_begins() -> None:
-    found = decide(TOPIC, 0, None, replace(EMPTY, start=7), LINK, NOBODY)
+    found = decide(TOPIC, 0, None, replace(EMPTY, start=7), LINK, NO_WISH)
     assert found == Begin(start=7, targets=(0,))
 
 
 def test_progress_goes_on() -> None:
     known = progress()
-    assert decide(TOPIC, 0, known, BEGUN, LINK, NOBODY) == GoOn(progress=known)
+    assert decide(TOPIC, 0, known, BEGUN, LINK, NO_WISH) == GoOn(progress=known)
     # Also with --from or --adopt, which speak of what has stopped; else a restart with the same
     # command would copy all of it again.
     assert decide(TOPIC, 0, known, BEGUN, LINK, FROM) == GoOn(progress=known)
@@ -90,12 +32,12 @@ def test_progress_goes_on() -> None:
 
 
 def test_a_target_with_data_and_no_progress_stops() -> None:
-    found = decide(TOPIC, 0, None, BEGUN, LINK, NOBODY)
+    found = decide(TOPIC, 0, None, BEGUN, LINK, NO_WISH)
     assert isinstance(found, Stop)
     assert "A.orders has data already" in found.reason
     assert "--from" in found.reason
     assert decide(TOPIC, 0, None, BEGUN, LINK, FROM) == Begin(start=0, targets=(0,))
-    assert decide(TOPIC, 0, None, BEGUN, link(sole_writer=False), NOBODY) == Begin(
+    assert decide(TOPIC, 0, None, BEGUN, link(sole_writer=False), NO_WISH) == Begin(
         start=0, targets=(0,)
     )
 
@@ -103,26 +45,26 @@ def test_a_target_with_data_and_no_progress_stops() -> None:
 def test_kept_names_and_data_of_which_nothing_is_known_stop_and_ask() -> None:
     """It may be a copy that another tool has made, and the name does not tell."""
     kept = link(sole_writer=False, stops_on_data=True)
-    found = decide(TOPIC, 0, None, BEGUN, kept, NOBODY)
+    found = decide(TOPIC, 0, None, BEGUN, kept, NO_WISH)
     assert isinstance(found, Stop)
     for word in ("has data already", "--adopt", "--from", "causeway.sole.writer = false"):
         assert word in found.reason
     begins = Begin(start=0, targets=(0,))
-    assert decide(TOPIC, 0, None, EMPTY, kept, NOBODY) == begins
+    assert decide(TOPIC, 0, None, EMPTY, kept, NO_WISH) == begins
     assert decide(TOPIC, 0, None, BEGUN, kept, FROM) == begins
     assert isinstance(decide(TOPIC, 0, None, BEGUN, kept, ADOPT), Adopt)
-    assert decide(TOPIC, 0, None, BEGUN, kept, NOBODY, others=True) == begins
+    assert decide(TOPIC, 0, None, BEGUN, kept, NO_WISH, others=True) == begins
     assert isinstance(
-        decide(TOPIC, 0, None, BEGUN, kept, NOBODY, others=True, progress_lost=True), Stop
+        decide(TOPIC, 0, None, BEGUN, kept, NO_WISH, others=True, progress_lost=True), Stop
     )
 
 
 def test_an_unsure_position_is_compared_with_the_records() -> None:
     """Also where the source has no more than that: it may be about another target."""
-    adopted = decide(TOPIC, 0, None, BEGUN, LINK, NOBODY, UnconfirmedCopy(499, False))
+    adopted = decide(TOPIC, 0, None, BEGUN, LINK, NO_WISH, UnconfirmedCopy(499, False))
     assert isinstance(adopted, Adopt)
     assert (adopted.start, adopted.floor) == (None, None)
-    sure = decide(TOPIC, 0, None, BEGUN, LINK, NOBODY, Copied(499, False))
+    sure = decide(TOPIC, 0, None, BEGUN, LINK, NO_WISH, Copied(499, False))
     assert sure == Begin(start=500, targets=(0,))
 
 
@@ -144,12 +86,12 @@ def test_a_claim_knows_the_claims_before_it() -> None:
 def test_a_shared_target_begins_unless_its_progress_was_lost() -> None:
     """Others' data says nothing; that we have been here before does."""
     shared = link(sole_writer=False)
-    first = decide(TOPIC, 0, None, BEGUN, shared, NOBODY)
+    first = decide(TOPIC, 0, None, BEGUN, shared, NO_WISH)
     assert first == Begin(start=0, targets=(0,))
-    lost = decide(TOPIC, 0, None, BEGUN, shared, NOBODY, progress_lost=True)
+    lost = decide(TOPIC, 0, None, BEGUN, shared, NO_WISH, progress_lost=True)
     assert isinstance(lost, Stop)
     assert "progress topic was lost" in lost.reason
-    assert decide(TOPIC, 0, None, EMPTY, shared, NOBODY, progress_lost=True) == first
+    assert decide(TOPIC, 0, None, EMPTY, shared, NO_WISH, progress_lost=True) == first
     assert decide(TOPIC, 0, None, BEGUN, shared, FROM, progress_lost=True) == first
     adopted = decide(TOPIC, 0, None, BEGUN, shared, ADOPT, progress_lost=True)
     assert isinstance(adopted, Adopt)
@@ -176,7 +118,7 @@ def test_what_stops_stays_until_a_person_acts(
     known: PartitionProgress, topic: MirroredTopic, offsets: Offsets, words: str, adopted_start: int
 ) -> None:
     offsets = replace(offsets, log_start=offsets.log_start or 3, start=42)
-    found = decide(topic, 0, known, offsets, LINK, NOBODY)
+    found = decide(topic, 0, known, offsets, LINK, NO_WISH)
     assert isinstance(found, Stop)
     assert words in found.reason
     adopted = decide(topic, 0, known, offsets, LINK, ADOPT)
@@ -192,7 +134,7 @@ def test_what_stops_stays_until_a_person_acts(
 def test_without_progress_mirror_makers_book_counts(offsets: Offsets) -> None:
     """It may have copied more than that says: where there is more, only the records tell."""
 
-    def decided(copied: int, wish: Wish = NOBODY) -> Begin | Adopt | object:
+    def decided(copied: int, wish: Wish = NO_WISH) -> Begin | Adopt | object:
         return decide(TOPIC, 0, None, offsets, LINK, wish, Copied(copied, ours=False))
 
     assert decided(499) == Begin(start=500, targets=(0,))
@@ -210,24 +152,24 @@ def test_without_progress_mirror_makers_book_counts(offsets: Offsets) -> None:
 
 def test_mirror_makers_book_does_not_count_where_the_target_is_empty() -> None:
     copied = Copied(499, ours=False)
-    assert decide(TOPIC, 0, None, EMPTY, LINK, NOBODY, copied) == Begin(start=0, targets=(0,))
+    assert decide(TOPIC, 0, None, EMPTY, LINK, NO_WISH, copied) == Begin(start=0, targets=(0,))
     # Nor does it count once we have begun there: what it says is from before.
     outlets = (progress().outlets[0].replace(pair=Pair(0, 0, 0)),)
     begun = progress(position=0, outlets=outlets)
-    assert decide(TOPIC, 0, begun, EMPTY, LINK, NOBODY, copied) == GoOn(progress=begun)
+    assert decide(TOPIC, 0, begun, EMPTY, LINK, NO_WISH, copied) == GoOn(progress=begun)
 
 
 def test_beside_progress_only_records_tell_what_mirror_maker_has_copied_since() -> None:
     """Its entry may be older than our claim, and the target may have grown by our own writes."""
     known = progress()
     for offset in (100, 499, 5_000):
-        found = decide(TOPIC, 0, known, BEGUN, LINK, NOBODY, Copied(offset, ours=False))
+        found = decide(TOPIC, 0, known, BEGUN, LINK, NO_WISH, Copied(offset, ours=False))
         assert isinstance(found, Adopt)
         assert (found.start, found.floor) == (None, known.position)
     for copied in (Copied(499, ours=True), Copied(99, ours=False)):
-        assert decide(TOPIC, 0, known, BEGUN, LINK, NOBODY, copied) == GoOn(progress=known)
+        assert decide(TOPIC, 0, known, BEGUN, LINK, NO_WISH, copied) == GoOn(progress=known)
     same = replace(BEGUN, target_ends={0: 60})
-    assert decide(TOPIC, 0, known, same, LINK, NOBODY, Copied(499, ours=False)) == GoOn(
+    assert decide(TOPIC, 0, known, same, LINK, NO_WISH, Copied(499, ours=False)) == GoOn(
         progress=known
     )
 
@@ -248,20 +190,20 @@ def test_a_source_deleted_past_the_position_is_the_lanes_to_judge() -> None:
     # The target may hold more than the last progress says; only recovery can tell.
     known = progress()
     offsets = replace(BEGUN, log_start=130)
-    assert decide(TOPIC, 0, known, offsets, LINK, NOBODY) == GoOn(progress=known)
+    assert decide(TOPIC, 0, known, offsets, LINK, NO_WISH) == GoOn(progress=known)
 
 
 def test_ids_that_a_cluster_has_given_its_topics_since_are_learnt() -> None:
     """Progress from before Kafka 2.8 knows none."""
     (outlet,) = progress().outlets
     unknown = progress(topic_id=NO_TOPIC_ID, outlets=(outlet.replace(topic_id=NO_TOPIC_ID),))
-    assert decide(TOPIC, 0, unknown, BEGUN, LINK, NOBODY) == GoOn(progress=progress())
+    assert decide(TOPIC, 0, unknown, BEGUN, LINK, NO_WISH) == GoOn(progress=progress())
 
 
 def test_by_key_each_of_the_target_partitions_gets_a_claim() -> None:
     offsets = Offsets(log_start=0, end=500, high_watermark=500, start=0, target_ends={0: 5, 1: 9})
     two = replace(TOPIC, target_partitions=2, by_key=True)
-    begin = decide(two, 3, None, offsets, BY_KEY, NOBODY)
+    begin = decide(two, 3, None, offsets, BY_KEY, NO_WISH)
     assert begin == Begin(start=0, targets=(0, 1))
     assert isinstance(begin, Begin)
     made = claim(two, 3, begin, offsets, {0: (11, 0), 1: (12, 0)}, BY_KEY)
@@ -269,7 +211,7 @@ def test_by_key_each_of_the_target_partitions_gets_a_claim() -> None:
         (0, 11, Pair(source=0, target=5, sequence=0), False),
         (1, 12, Pair(source=0, target=9, sequence=0), False),
     ]
-    assert decide(TOPIC, 3, None, replace(EMPTY, target_ends={3: 0}), BY_KEY, NOBODY) == Begin(
+    assert decide(TOPIC, 3, None, replace(EMPTY, target_ends={3: 0}), BY_KEY, NO_WISH) == Begin(
         start=0, targets=(3,)
     )
 
@@ -284,10 +226,10 @@ def test_an_assignment_has_what_a_lane_needs() -> None:
 
 def test_what_stopped_for_another_name_goes_on_under_the_one_before() -> None:
     """So that a rule which was changed by mistake can be changed back."""
-    found = decide(replace(TOPIC, target="sales"), 0, progress(), BEGUN, LINK, NOBODY)
+    found = decide(replace(TOPIC, target="sales"), 0, progress(), BEGUN, LINK, NO_WISH)
     assert isinstance(found, Stop)
     known = progress(state=State.STOPPED, reason=found.reason)
-    assert isinstance(decide(TOPIC, 0, known, BEGUN, LINK, NOBODY), GoOn)
+    assert isinstance(decide(TOPIC, 0, known, BEGUN, LINK, NO_WISH), GoOn)
 
 
 @pytest.mark.parametrize(
@@ -298,10 +240,10 @@ def test_heartbeats_go_on_by_themselves_where_a_topic_was_made_anew(
 ) -> None:
     """On a cluster that was rebuilt, say: they hold nothing that anybody could lose."""
     topic = replace(TOPIC, **of)
-    assert isinstance(decide(topic, 0, progress(), BEGUN, LINK, NOBODY), Stop)
+    assert isinstance(decide(topic, 0, progress(), BEGUN, LINK, NO_WISH), Stop)
     beats = replace(topic, source="heartbeats", target="A.heartbeats")
     (outlet,) = progress().outlets
     known = progress(topic="heartbeats", outlets=(outlet.replace(topic="A.heartbeats"),))
-    assert decide(beats, 0, known, BEGUN, LINK, NOBODY) == Begin(start=start, targets=(0,))
+    assert decide(beats, 0, known, BEGUN, LINK, NO_WISH) == Begin(start=start, targets=(0,))
     stopped = known.replace(state=State.STOPPED, reason="it was deleted")
-    assert isinstance(decide(beats, 0, stopped, BEGUN, LINK, NOBODY), Begin)
+    assert isinstance(decide(beats, 0, stopped, BEGUN, LINK, NO_WISH), Begin)

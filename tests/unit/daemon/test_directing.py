@@ -36,8 +36,8 @@ from causeway.link_topics import (
     renew_promotion,
 )
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
+from tests.builders.settings import LINK
 from tests.harness.directives import directive, replace_writes
-from tests.unit.daemon.test_claims import LINK
 
 TOPIC_ID = "a" * 32
 SHARERS = [fences.Sharer(cast(Cluster, None), replace(LINK, policy=LINK.policy))]

@@ -13,7 +13,7 @@ from causeway.daemon.discoverer import Discoverer
 from causeway.daemon.partitions.discovery import Found
 from causeway.errors import CausewayError
 from causeway.link_topics import LeadershipLostError
-from tests.unit.daemon.test_claims import LINK
+from tests.builders.settings import LINK
 
 PATIENCE_S = 10.0
 

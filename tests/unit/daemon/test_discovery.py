@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import ClusterMetadata, PartitionMetadata, TopicMetadata
-from causeway.config import ChosenTopics, RunSettings
+from causeway.config import ChosenTopics, LinkSettings, RunSettings
 from causeway.control import CreateTopic, MirroredTopic, Transforms, topics
 from causeway.daemon.partitions import discovery, identity
 from causeway.daemon.partitions.claiming import Claimer
@@ -25,7 +25,7 @@ from causeway.errors import CausewayError
 from causeway.link_topics import THE_LINK, ClusterIds, PartitionProgress, ProgressContents
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.wire import broker_error, codes
-from tests.unit.daemon import test_claims
+from tests.builders import records, settings
 from tests.unit.daemon.test_link import new_link
 
 LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED = 5, 29
@@ -128,6 +128,7 @@ def _intake(
     topic: MirroredTopic,
     *absent: str,
     wish: Wish = Wish(),  # noqa: B008  it is frozen
+    link: LinkSettings = settings.LINK,
 ) -> Intake:
     """Of a link with this one topic, where the target lacks some topics."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
@@ -150,7 +151,7 @@ def _intake(
     error = broker_error(codes.UNKNOWN_TOPIC_OR_PARTITION, "ask", "it")
     both = cast(Any, Brokers(dict.fromkeys((*absent, "mm2-offsets.A.internal"), error)))
     return Intake(
-        test_claims.LINK,
+        link,
         RunSettings(),
         Sides(source=both, target=both, source_admin=both, target_admin=both),
         cast(Any, Quiet()),
@@ -161,7 +162,7 @@ def _intake(
         wish=wish,
         bounded=True,
         finish=False,
-        transforms=Transforms(test_claims.LINK, {}),
+        transforms=Transforms(link, {}),
         writing=threading.Lock(),
     )
 
@@ -170,9 +171,9 @@ def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else nobody hears of it, and a run until it is caught up is content."""
-    registry, known = Registry("A->B"), test_claims.progress()
+    registry, known = Registry("A->B"), records.progress()
     registry.begin(ProgressContents(partitions={known.source: known}))
-    topic = replace(test_claims.TOPIC, target_id=None, partitions=1)
+    topic = replace(records.TOPIC, target_id=None, partitions=1)
     intake = _intake(monkeypatch, registry, topic, "A.orders")
 
     for _ in range(2):
@@ -190,10 +191,10 @@ def test_a_bounded_run_does_not_end_while_a_list_leaves_out_what_it_has_mirrored
 ) -> None:
     """It has no partition of that then, and would have done all of nothing."""
     link = new_link(RunSettings())
-    registry, known = link.registry, test_claims.progress()
+    registry, known = link.registry, records.progress()
     registry.begin(ProgressContents(partitions={known.source: known}))
-    target_id = None if side == "target" else test_claims.TOPIC.target_id
-    topic = replace(test_claims.TOPIC, partitions=1, target_id=target_id)
+    target_id = None if side == "target" else records.TOPIC.target_id
+    topic = replace(records.TOPIC, partitions=1, target_id=target_id)
     intake = _intake(monkeypatch, registry, topic)
     if side == "source":
         listed = replace(topics.observe(*[cast(Any, None)] * 3), source_topics={})
@@ -213,7 +214,7 @@ def test_a_bounded_run_does_not_end_while_a_list_leaves_out_what_it_has_mirrored
 
 def _led_to(*names: str) -> PartitionProgress:
     """Progress of a partition whose transform leads it to these topics, too."""
-    known = test_claims.progress()
+    known = records.progress()
     (own,) = known.outlets
     alike = own.replace(exclusive=False)
     led = [alike.replace(topic=f"A.{name}", routed=name) for name in names]
@@ -226,13 +227,13 @@ def test_a_topic_that_a_transform_led_to_and_that_is_gone_stops_the_partition(
 ) -> None:
     """Whether it ran meanwhile, or nobody led."""
     registry, known = Registry("A->B"), _led_to("eu", "us")
-    topic = replace(test_claims.TOPIC, partitions=1)
+    topic = replace(records.TOPIC, partitions=1)
     if runs:
         registry.add([Row(topic=topic, progress=known, first=0)])
     else:
         registry.begin(ProgressContents(partitions={known.source: known}))
     intake = _intake(monkeypatch, registry, topic, "A.us")
-    monkeypatch.setattr(discovery, "find_places", lambda *_: {known.source: test_claims.BEGUN})
+    monkeypatch.setattr(discovery, "find_places", lambda *_: {known.source: records.BEGUN})
     cast(Any, intake._sides.target).errors |= {"A.eu": None}
 
     found = intake.look()
@@ -254,13 +255,12 @@ def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
 ) -> None:
     """It is no trouble, its place is written, and a link that lets nobody choose keeps what it
     mirrors."""
-    link = replace(test_claims.LINK, geo=True, chosen=ChosenTopics(), topics=())
-    monkeypatch.setattr(test_claims, "LINK", link)
+    link = replace(settings.LINK, geo=True, chosen=ChosenTopics(), topics=())
     link.chosen.names = frozenset({"orders"})
-    registry, known = Registry("A->B"), test_claims.progress().replace(state=State.RUNNING)
-    topic = replace(test_claims.TOPIC, partitions=1)
+    registry, known = Registry("A->B"), records.progress().replace(state=State.RUNNING)
+    topic = replace(records.TOPIC, partitions=1)
     registry.add([Row(topic=topic, progress=known, first=0)])
-    intake = _intake(monkeypatch, registry, topic)
+    intake = _intake(monkeypatch, registry, topic, link=link)
     written: list[Any] = []
     monkeypatch.setattr(intake, "_leadership", SimpleNamespace(write=written.extend))
     found = Found()
@@ -283,13 +283,12 @@ def test_what_a_lane_was_slow_to_let_go_of_is_taken_up_again_though_nobody_asks_
     monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     """By then it runs, or is chosen again. It is on no lane, and would be on none for ever."""
-    link = replace(test_claims.LINK, geo=True, chosen=ChosenTopics(), topics=())
-    monkeypatch.setattr(test_claims, "LINK", link)
+    link = replace(settings.LINK, geo=True, chosen=ChosenTopics(), topics=())
     link.chosen.names = frozenset({"orders"})
-    registry, known = Registry("A->B"), test_claims.progress()
+    registry, known = Registry("A->B"), records.progress()
     failed = known.replace(state=State.FAILED)
-    registry.add([Row(topic=test_claims.TOPIC, progress=failed, first=0)])
-    intake = _intake(monkeypatch, registry, test_claims.TOPIC)
+    registry.add([Row(topic=records.TOPIC, progress=failed, first=0)])
+    intake = _intake(monkeypatch, registry, records.TOPIC, link=link)
     monkeypatch.setattr(intake, "_leadership", SimpleNamespace(write=list))
     answers = [False, True, True, True]
     monkeypatch.setattr(intake, "_fleet", SimpleNamespace(remove=lambda *_: answers.pop(0)))
@@ -321,15 +320,14 @@ def test_what_is_paused_and_chosen_no_more_is_not_resumed(
     monkeypatch: pytest.MonkeyPatch, chosen: bool
 ) -> None:
     """The look that follows lets go of it."""
-    registry, known = Registry("A->B"), test_claims.progress()
-    topic = replace(test_claims.TOPIC, partitions=1)
+    registry, known = Registry("A->B"), records.progress()
+    topic = replace(records.TOPIC, partitions=1)
     paused = known.replace(state=State.PAUSED)
     registry.add([Row(topic=topic, progress=paused, first=0)])
     own = ChosenTopics()
     own.names = frozenset({"orders"} if chosen else ())
-    link = replace(test_claims.LINK, geo=True, topics=(), chosen=own)
-    monkeypatch.setattr(test_claims, "LINK", link)
-    intake = _intake(monkeypatch, registry, topic)
+    link = replace(settings.LINK, geo=True, topics=(), chosen=own)
+    intake = _intake(monkeypatch, registry, topic, link=link)
     monkeypatch.setattr(intake.pauses, "over", lambda: [known.source])
     monkeypatch.setattr(intake, "_assign", lambda *_: None)
     monkeypatch.setattr(intake, "_recall", lambda _: {})

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import ClusterMetadata, Committed, GroupListing, OffsetAt
-from causeway.config import ClientSettings, ControlSettings, LinkSettings
+from causeway.config import ControlSettings
 from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.tasks import groups as module
@@ -16,8 +16,8 @@ from causeway.daemon.tasks.groups import Groups
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
-from causeway.naming import ReplicationPolicy
 from causeway.translation import Course, CourseKey, CourseOffsets, MappedOffset, OffsetTranslator
+from tests.builders import settings
 from tests.unit.translation.test_unread import fed, outlet
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
@@ -136,19 +136,7 @@ def groups_of(
     translator: AsItIs | None = None,
     **control: Any,
 ) -> Groups:
-    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
-    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
-    link = LinkSettings(
-        source=a,
-        target=b,
-        source_admin=a,
-        target_admin=b,
-        policy=ReplicationPolicy(source_alias="A"),
-        topics=compile_patterns(".*"),
-        topics_exclude=(),
-        config_properties_exclude=(),
-        control=ControlSettings(sync_group_offsets_enabled=True, **control),
-    )
+    link = settings.link(control=ControlSettings(sync_group_offsets_enabled=True, **control))
     at_source, at_target = cast(Any, source), cast(Any, target)
     sides = Sides(
         source=at_source, target=at_target, source_admin=at_source, target_admin=at_target

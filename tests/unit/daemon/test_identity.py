@@ -12,7 +12,7 @@ from causeway.daemon.partitions import identity
 from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
 from causeway.link_topics import ClusterIds
-from tests.unit.daemon.test_claims import LINK
+from tests.builders.settings import LINK
 
 
 class Client:

@@ -18,11 +18,10 @@ from causeway.cluster import (
     PartitionMetadata,
     TopicMetadata,
 )
-from causeway.config import ClientSettings, LinkSettings
+from causeway.config import ClientSettings
 from causeway.daemon import processes
 from causeway.daemon.leadership import Leadership
 from causeway.errors import BrokerError, CausewayError
-from causeway.filters import compile_patterns
 from causeway.link_topics import (
     LeadershipLostError,
     LeaseRecord,
@@ -30,7 +29,7 @@ from causeway.link_topics import (
     ProgressContents,
 )
 from causeway.model import State, TopicPartition
-from causeway.naming import ReplicationPolicy
+from tests.builders.settings import LINK
 
 LEASE_S = 3.0  # more than a busy machine lets anybody wait
 
@@ -132,23 +131,10 @@ def broker() -> Broker:
 
 @pytest.fixture
 def driver(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Leadership]:
-    a = ClientSettings(alias="A", bootstrap=(("a", 1),))
-    b = ClientSettings(alias="B", bootstrap=(("b", 1),))
-    link = LinkSettings(
-        source=a,
-        target=b,
-        source_admin=a,
-        target_admin=b,
-        policy=ReplicationPolicy(source_alias="A"),
-        topics=compile_patterns(".*"),
-        topics_exclude=(),
-        config_properties_exclude=(),
-    )
-
     def make(name: str) -> Leadership:
         monkeypatch.setattr(processes, "fingerprint", lambda: f"elsewhere/1/{name}")
         cluster = cast(Any, broker)
-        return Leadership(cluster, cluster, link, LEASE_S)
+        return Leadership(cluster, cluster, LINK, LEASE_S)
 
     return make
 

@@ -18,7 +18,7 @@ from causeway.daemon.staging import Staging
 from causeway.errors import BrokerError, TooFewBrokersError
 from causeway.link_topics import ProgressContents, StepDownDirective
 from causeway.model import State
-from tests.unit.daemon.test_claims import LINK
+from tests.builders.settings import LINK
 from tests.unit.daemon.test_pauses import part
 
 

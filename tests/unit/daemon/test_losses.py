@@ -16,7 +16,8 @@ from causeway.daemon.partitions.decisions import Begin, GoOn, PassOver, Stop
 from causeway.daemon.partitions.registry import Registry
 from causeway.link_topics import Outlet, PartitionProgress, decode_entry, encode_entry
 from causeway.model import Loss, Pair, State
-from tests.unit.daemon.test_claims import ADOPT, BEGUN, FROM, LINK, NOBODY, TOPIC, link, progress
+from tests.builders.records import ADOPT, BEGUN, FROM, NO_WISH, TOPIC, progress
+from tests.builders.settings import LINK, link
 from tests.unit.daemon.test_rows import row, says
 
 LOSS = Loss(90, 130, "deleted")
@@ -103,10 +104,10 @@ def test_a_claim_keeps_what_was_lost_before(first_copy_end: int | None, acknowle
 
 def test_a_loss_stops_until_a_person_or_the_file_says_otherwise() -> None:
     before = claimed(sequence=7, first_copy_end=-1)
-    assert decide(TOPIC, 0, before, BEGUN, LINK, NOBODY) == Stop(
+    assert decide(TOPIC, 0, before, BEGUN, LINK, NO_WISH) == Stop(
         reason=before.reason or "", loss=LOSS
     ), "another driver must still know what is lost"
-    over = decide(TOPIC, 0, before, BEGUN, CONTINUE, NOBODY)
+    over = decide(TOPIC, 0, before, BEGUN, CONTINUE, NO_WISH)
     assert isinstance(over, PassOver)
     assert (over.to, over.adopted) == (130, False)
     later = replace(BEGUN, log_start=180)
@@ -123,7 +124,7 @@ def test_a_restart_alone_does_not_pass_over_a_loss(source: int, noticed: bool) -
     outlets = tuple(o.replace(pair=o.pair._replace(source=source)) for o in before.outlets)
     again = before.replace(state=State.WAITING, reason=None, outlets=outlets)
 
-    found = decide(TOPIC, 0, again, BEGUN, LINK, NOBODY)
+    found = decide(TOPIC, 0, again, BEGUN, LINK, NO_WISH)
 
     if noticed:
         assert isinstance(found, GoOn)
@@ -151,7 +152,7 @@ def test_damage_stops_until_a_person_says_otherwise() -> None:
 def test_another_topic_is_not_passed_into() -> None:
     before = claimed()
     anew = replace(TOPIC, target_id="cc" * 16)
-    for wish in (NOBODY, ADOPT):
+    for wish in (NO_WISH, ADOPT):
         assert not isinstance(decide(anew, 0, before, BEGUN, LINK, wish), PassOver | GoOn)
 
 

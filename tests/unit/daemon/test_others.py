@@ -17,11 +17,11 @@ from causeway.link_topics import (
     other_links,
 )
 from causeway.model import Pair, TopicPartition
-from tests.unit.daemon import test_claims
+from tests.builders import records, settings
 
 KEPT = replace(
-    test_claims.link(sole_writer=False, stops_on_data=True),
-    source=replace(test_claims.LINK.source, alias="A"),
+    settings.link(sole_writer=False, stops_on_data=True),
+    source=replace(settings.LINK.source, alias="A"),
 )
 OWN = KEPT.progress_topic
 AT = TopicPartition("A.orders", 0)
@@ -40,7 +40,7 @@ def cluster(*names: str) -> Any:
 
 
 def other(claimed_at: int, **changes: Any) -> PartitionProgress:
-    known = test_claims.progress(topic_id="ee" * 16)
+    known = records.progress(topic_id="ee" * 16)
     (outlet,) = known.outlets
     return known.replace(outlets=(outlet.replace(claimed_at=claimed_at, **changes),))
 
@@ -87,7 +87,7 @@ def test_their_feeds_are_found_and_those_that_cannot_be_read_left_out(
         (other(7), False),  # there was data before it
         (other(-1), True),  # of an older version, but all that is there is its own
         (other(-1, pair=Pair(source=90, target=70, sequence=60)), False),
-        (other(0).replace(topic_id=test_claims.TOPIC.source_id), False),  # ours, renamed
+        (other(0).replace(topic_id=records.TOPIC.source_id), False),  # ours, renamed
         (other(0, topic_id="dd" * 16), False),  # a topic that is no longer there
     ],
 )
@@ -98,7 +98,7 @@ def test_data_that_others_brought_needs_no_question(
 ) -> None:
     told["__causeway.C.B.progress"] = contents(progress)
     here = OthersHere(cluster("__causeway.C.B.progress"), KEPT)
-    assert here.brought(test_claims.TOPIC, 0, {0: 70}) is brought
-    assert not here.brought(test_claims.TOPIC, 0, {0: 0}), "there is nothing"
-    alone = OthersHere(cluster("__causeway.C.B.progress"), test_claims.LINK)
-    assert not alone.brought(test_claims.TOPIC, 0, {0: 70})
+    assert here.brought(records.TOPIC, 0, {0: 70}) is brought
+    assert not here.brought(records.TOPIC, 0, {0: 0}), "there is nothing"
+    alone = OthersHere(cluster("__causeway.C.B.progress"), settings.LINK)
+    assert not alone.brought(records.TOPIC, 0, {0: 70})

@@ -15,7 +15,8 @@ from causeway.daemon.partitions.routing import by_key_from, routed, targets_of
 from causeway.daemon.partitions.rows import Row
 from causeway.link_topics import Outlet, PartitionProgress, decode_entry, encode_entry
 from causeway.model import Pair, State, TopicPartition
-from tests.unit.daemon.test_claims import BY_KEY, LINK, NOBODY, TOPIC
+from tests.builders.records import NO_WISH, TOPIC
+from tests.builders.settings import BY_KEY, LINK
 
 Claimed = dict[int, tuple[int, ...]]  # the target partitions that a source partition feeds
 
@@ -51,7 +52,7 @@ def by_now(source: int, target: int, claimed: Claimed) -> dict[int, object]:
     ends = dict.fromkeys(range(target), 60)
     offsets = Offsets(log_start=0, end=500, high_watermark=500, start=0, target_ends=ends)
     return {
-        p: decide(topic, p, known[at], offsets, BY_KEY, NOBODY).__class__
+        p: decide(topic, p, known[at], offsets, BY_KEY, NO_WISH).__class__
         if (at := TopicPartition("orders", p)) in known
         else targets_of(topic, p)
         for p in range(source)
@@ -100,7 +101,7 @@ def test_the_turn_lies_past_all_that_was_read_and_keeps_what_was_claimed() -> No
     before = progress(1, (1,))
     topic = replace(TOPIC, partitions=3, target_partitions=2, by_key=True, fed=2)
     offsets = Offsets(log_start=0, end=500, high_watermark=520, start=0, target_ends={0: 33, 1: 60})
-    turn = decide(topic, 1, before, offsets, BY_KEY, NOBODY)
+    turn = decide(topic, 1, before, offsets, BY_KEY, NO_WISH)
     assert turn == GoByKey(progress=before, start=500)
 
     after = by_key_from(topic, before, 500, offsets.target_ends, {0: (9, 0), 1: (8, 0)}, BY_KEY)

@@ -16,8 +16,8 @@ from causeway.status import (
     worst,
 )
 from causeway.status.states import of_partitions
+from tests.builders.settings import link as settings
 from tests.harness.statuses import ends
-from tests.unit.daemon.test_claims import link as settings
 from tests.unit.http.served import client
 from tests.unit.metrics import snapshots
 from tests.unit.operate.test_listing import partition

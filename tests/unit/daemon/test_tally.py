@@ -13,7 +13,7 @@ from causeway.daemon.partitions import tally as tallies
 from causeway.daemon.partitions.tally import Counted, Tally
 from causeway.filters import compile_patterns
 from causeway.link_topics import Transformed, TransformRecord
-from tests.unit.daemon.test_claims import LINK
+from tests.builders.settings import LINK
 
 PII = TransformSettings(
     name="pii", topics=compile_patterns(".*"), rules="mask value.$.a; drop value.$.b"

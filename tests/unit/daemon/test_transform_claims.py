@@ -30,7 +30,8 @@ from causeway.relay.recovery import (
     Resumption,
 )
 from causeway.wire import codes
-from tests.unit.daemon.test_claims import ADOPT, BEGUN, EMPTY, FROM, LINK, NOBODY, TOPIC, progress
+from tests.builders.records import ADOPT, BEGUN, EMPTY, FROM, NO_WISH, TOPIC, progress
+from tests.builders.settings import LINK
 
 AT = TopicPartition("orders", 0)
 PII = TransformSettings(
@@ -60,7 +61,7 @@ def transformed(*more: Outlet, by: str | None = "old", **changes: Any) -> Partit
 def test_the_same_transform_goes_on_and_leads_where_it_did() -> None:
     """What it has led to is neither another number of partitions nor the mirror made anew."""
     known = transformed(routed())
-    assert decide(TOPIC, 0, known, BEGUN, LINK, NOBODY, transform="old") == GoOn(progress=known)
+    assert decide(TOPIC, 0, known, BEGUN, LINK, NO_WISH, transform="old") == GoOn(progress=known)
     assert not is_other(TOPIC, known)
     assert why_another(known, TOPIC) is None
     anew = why_another(known, replace(TOPIC, target_id="dd" * 16))
@@ -70,7 +71,7 @@ def test_the_same_transform_goes_on_and_leads_where_it_did() -> None:
 @pytest.mark.parametrize(("before", "now"), [("old", "new"), (None, "new"), ("old", None)])
 def test_another_transform_begins_behind_or_stops(before: str | None, now: str | None) -> None:
     known = transformed(by=before)
-    found = decide(TOPIC, 0, known, BEGUN, LINK, NOBODY, transform=now)
+    found = decide(TOPIC, 0, known, BEGUN, LINK, NO_WISH, transform=now)
     assert isinstance(found, BeginBehind)
     assert found.progress == known
     assert isinstance(found.otherwise, Stop)
@@ -80,11 +81,11 @@ def test_another_transform_begins_behind_or_stops(before: str | None, now: str |
 
 
 def test_what_stopped_for_another_version_goes_on_by_the_earlier_one() -> None:
-    found = decide(TOPIC, 0, transformed(), BEGUN, LINK, NOBODY, transform="new")
+    found = decide(TOPIC, 0, transformed(), BEGUN, LINK, NO_WISH, transform="new")
     assert isinstance(found, BeginBehind)
     assert isinstance(found.otherwise, Stop)
     stopped = transformed(state=State.STOPPED, reason=found.otherwise.reason)
-    again = decide(TOPIC, 0, stopped, BEGUN, LINK, NOBODY, transform="old")
+    again = decide(TOPIC, 0, stopped, BEGUN, LINK, NO_WISH, transform="old")
     assert again == GoOn(progress=stopped)
 
 
@@ -99,8 +100,8 @@ def test_a_person_says_how_to_go_on_where_the_place_is_not_known() -> None:
 
 def test_a_refused_record_is_answered_by_another_transform() -> None:
     refused = transformed(state=State.STOPPED, reason="offset 100: no JSON")
-    same = decide(TOPIC, 0, refused, BEGUN, LINK, NOBODY, transform="old")
-    other = decide(TOPIC, 0, refused, BEGUN, LINK, NOBODY, transform="new")
+    same = decide(TOPIC, 0, refused, BEGUN, LINK, NO_WISH, transform="old")
+    other = decide(TOPIC, 0, refused, BEGUN, LINK, NO_WISH, transform="new")
     assert same == Stop(reason="offset 100: no JSON")
     assert isinstance(other, BeginBehind)
 
@@ -123,8 +124,8 @@ def test_what_a_transform_made_is_not_looked_for_in_the_source() -> None:
 
 def test_a_mirror_that_a_transform_has_led_to_is_no_riddle() -> None:
     """Its topic came into being later at the source, and its target has data: a transform's."""
-    assert isinstance(decide(TOPIC, 0, None, BEGUN, LINK, NOBODY), Stop)
-    found = decide(TOPIC, 0, None, BEGUN, LINK, NOBODY, shared=True)
+    assert isinstance(decide(TOPIC, 0, None, BEGUN, LINK, NO_WISH), Stop)
+    found = decide(TOPIC, 0, None, BEGUN, LINK, NO_WISH, shared=True)
     assert found == Begin(start=0, targets=(0,))
 
 
@@ -203,7 +204,7 @@ def take_up(
     *,
     place: Offsets = BEGUN,
     alone_in_s: float = 0.0,
-    wish: Wish = NOBODY,
+    wish: Wish = NO_WISH,
     now: str = "new",
     start: ClaimStart | None = None,
 ) -> tuple[Taken, Found]:

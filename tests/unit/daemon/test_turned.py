@@ -15,7 +15,7 @@ from causeway.link_topics import (
     encode_directive,
 )
 from causeway.model import TopicPartition
-from tests.unit.daemon.test_claims import EMPTY, FROM, TOPIC, progress
+from tests.builders.records import EMPTY, FROM, TOPIC, progress
 
 START = ClaimStart(offset=70, by=5_000)
 

@@ -28,9 +28,9 @@ from causeway.link_topics import (
 )
 from causeway.model import State, TopicPartition
 from causeway.wire import broker_error, codes
+from tests.builders import records
+from tests.builders.settings import GEO
 from tests.harness.directives import replace_writes
-from tests.unit.daemon import test_claims
-from tests.unit.geo.test_destination_status import GEO
 
 SHOP_ID, DC2_ID = "shop's id", "dc2's id"
 ORIGIN = OriginDirective(who="anna@ops", at=1, cluster=SHOP_ID)
@@ -174,7 +174,7 @@ def test_a_namesake_with_records_that_nobody_knows_is_refused(world: World) -> N
     with pytest.raises(ConfigError, match=r"dc2 already has a topic shop\.orders with records"):
         world.add("orders")
     world.add("bills")
-    known = test_claims.progress().replace(topic="orders")
+    known = records.progress().replace(topic="orders")
     world.contents.partitions[known.source] = known
     world.add("orders")  # goes on where it was
 

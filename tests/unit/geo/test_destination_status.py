@@ -12,25 +12,13 @@ from causeway.errors import ConfigError
 from causeway.geo import destination_status
 from causeway.geo.destination_status import Destination, chosen_topics
 from causeway.link_topics import Directive, DirectiveKind, LinkDirectives, Scope
-from causeway.naming import ReplicationPolicy
 from causeway.status import NO_DRIVER, LinkProblem, LinkStatus, PartitionStatus
+from tests.builders.settings import GEO
 from tests.harness.directives import directive
 from tests.harness.lanes import client
 from tests.harness.statuses import ends
-from tests.unit.daemon.test_claims import LINK
 
 SHOP, DC2 = client("shop", "one:1"), client("dc2", "two:1")
-GEO = replace(
-    LINK,
-    geo=True,
-    source=SHOP,
-    source_admin=SHOP,
-    target=DC2,
-    target_admin=DC2,
-    topics=(),
-    topics_exclude=(),
-    policy=ReplicationPolicy(source_alias="shop"),
-)
 
 
 def part(number: int, state: str = "running", *, lag: int | None = 0) -> PartitionStatus:

@@ -12,14 +12,15 @@ import pytest
 from causeway.control.topics import plan
 from causeway.filters import compile_patterns
 from causeway.operate.cutover import CheckMark, checks
-from tests.unit.control.test_topics import link, observed
-from tests.unit.daemon.test_claims import LINK, TOPIC
+from tests.builders.records import TOPIC
+from tests.builders.settings import LINK, filtered_link
+from tests.builders.topics import observed
 from tests.unit.operate.test_failback import BACK
 
 
 def test_while_the_file_pauses_a_link_no_mirror_is_made_or_grows() -> None:
     look = observed({"orders": 3, "new": 1, "bills": 1}, {"A.orders": 2, "A.bills": 1})
-    paused = link(records_paused=True)
+    paused = filtered_link(records_paused=True)
     planned = plan(look, paused, {})
     on_look = checks._topics(paused, planned, planned.mirrored, ["orders", "new", "bills"])
     bad = [each.text for each in on_look if each.mark is CheckMark.BAD]
@@ -27,7 +28,7 @@ def test_while_the_file_pauses_a_link_no_mirror_is_made_or_grows() -> None:
         "new: it has no mirror yet; none is made, paused by the file: its key",
         "orders: its mirror has 2 of 3 partitions; none is added, paused by the file: its key",
     ]
-    running = link()
+    running = filtered_link()
     on_look = checks._topics(running, planned, planned.mirrored, ["orders", "new", "bills"])
     assert [each.text for each in on_look if each.mark is CheckMark.BAD] == [
         "new: it has no mirror yet"

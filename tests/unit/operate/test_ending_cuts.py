@@ -12,7 +12,7 @@ from causeway.errors import AuthorizationError
 from causeway.model import Pair, TopicPartition
 from causeway.operate.failover import ending
 from causeway.records import HEADER
-from tests.unit.daemon.test_claims import progress
+from tests.builders.records import progress
 
 OURS, OTHERS = 5, 77
 AT = TopicPartition("A.orders", 0)

@@ -30,8 +30,8 @@ from causeway.operate.failover import failing_back as failbacks
 from causeway.operate.failover.failing_back import LinkFailback
 from causeway.operate.failover.results import Keep
 from causeway.operate.failover.unmirrored import UnmirroredRecords
-from tests.unit.daemon.test_claims import LINK
-from tests.unit.daemon.test_claims import TOPIC as MIRRORED
+from tests.builders.records import TOPIC as MIRRORED
+from tests.builders.settings import LINK
 
 TOPIC = replace(MIRRORED, target="orders", partitions=2, target_partitions=2)
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -18,8 +18,8 @@ from causeway.model import State
 from causeway.operate.listing import driver, events, groups, topic_json, topic_lines, topics
 from causeway.operate.listing.from_links import fits
 from causeway.status import LinkProblem, LinkStatus, PartitionStatus
+from tests.builders.settings import link
 from tests.harness.statuses import ends, replace
-from tests.unit.daemon.test_claims import link
 
 TOKEN = "a-token-of-some-length"
 

@@ -13,8 +13,8 @@ from causeway.link_topics import Directive, PauseDirective, Scope, TaskRecord
 from causeway.operate.listing import from_links as listing
 from causeway.operate.listing import narrowed
 from causeway.status import LinkProblem, LinkStatus, PartitionStatus, as_json
+from tests.builders.settings import link
 from tests.harness.statuses import ends
-from tests.unit.operate.test_scopes import link
 
 A_B, A_C = link("A", "B"), link("A", "C")
 SETTINGS = Settings(links=(A_B, A_C), run=RunSettings(), spark={})

@@ -9,7 +9,7 @@ from causeway.control import AclPlan, ConfigPlan, TopicPlan
 from causeway.formats import load
 from causeway.operate.plan import LinkPlan, Starts
 from causeway.operate.plan.conflicts import with_other_writers
-from tests.unit.daemon.test_claims import TOPIC
+from tests.builders.records import TOPIC
 
 FILE = """\
 clusters = A, B, C

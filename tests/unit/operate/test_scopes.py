@@ -11,35 +11,17 @@ import pytest
 from causeway.cluster import Connect
 from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, links_of, unknown
 from causeway.errors import ConfigError, UnreachableError
-from causeway.filters import compile_patterns
 from causeway.link_topics import LinkDirectives, PauseDirective, ProgressContents, Scope
 from causeway.model import TopicPartition
-from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import Wanted, choose, choose_answering, scopes
+from tests.builders.settings import link
 
 SOURCE = {"orders": 2, "bills": 1, "secrets": 1}  # as A has them; B has none
 MIRRORED = {TopicPartition("gone", 0), TopicPartition("orders", 0)}
 
 
-def client(alias: str) -> ClientSettings:
-    return ClientSettings(alias=alias, bootstrap=((alias, 1),))
-
-
-def link(source: str, target: str) -> LinkSettings:
-    a, b = client(source), client(target)
-    return LinkSettings(
-        source=a,
-        target=b,
-        source_admin=a,
-        target_admin=b,
-        policy=ReplicationPolicy(source_alias=source),
-        topics=compile_patterns(".*"),
-        topics_exclude=compile_patterns("secrets"),
-        config_properties_exclude=(),
-    )
-
-
-SETTINGS = Settings(links=(link("A", "B"), link("A", "C")), run=RunSettings(), spark={})
+A_B, A_C = (link("A", target, topics_exclude="secrets") for target in "BC")
+SETTINGS = Settings(links=(A_B, A_C), run=RunSettings(), spark={})
 ASKED = PauseDirective(scope=Scope("soon"), who="anna@ops", at=0)
 
 
@@ -190,7 +172,7 @@ def test_a_target_is_waited_for_as_long_as_targets_are() -> None:
         metadata = SimpleNamespace(topics=topics)
         return SimpleNamespace(bootstrap_check=check, metadata=lambda _: metadata)
 
-    both = replace(SETTINGS, links=(hurried(link("A", "B")), hurried(link("B", "C"))))
+    both = replace(SETTINGS, links=(hurried(A_B), hurried(link("B", "C"))))
     orders = Wanted(None, "orders", None, False)
     choose_answering(both, orders, cast(Connect, connect), "fail over", patience_s=5)
     assert waited == {"A": 4, "B": 5, "C": 5}

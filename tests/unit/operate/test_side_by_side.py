@@ -20,8 +20,8 @@ from causeway.link_topics import EventRecord
 from causeway.model import State
 from causeway.operate.listing import from_links as listing
 from causeway.status import DriverStatus, LinkStatus, as_json, from_clusters, health
+from tests.builders.settings import link
 from tests.harness.statuses import ends
-from tests.unit.daemon.test_claims import link
 from tests.unit.operate.test_listing import partition
 
 AWAY = UnreachableError("reach", "cluster A", "no broker answered in 10 s", retriable=True)

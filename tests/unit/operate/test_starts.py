@@ -13,9 +13,9 @@ from causeway.daemon.partitions.discovery import Sides
 from causeway.link_topics import ProgressContents
 from causeway.model import TopicPartition
 from causeway.operate.plan import How, starts
-from tests.unit.daemon import test_claims
+from tests.builders import records, settings
 
-TOPIC = replace(test_claims.TOPIC, partitions=1)
+TOPIC = replace(records.TOPIC, partitions=1)
 IDS = "__transaction_state"
 
 
@@ -48,8 +48,8 @@ class Cluster:
 def test_a_shared_target_whose_progress_was_lost_is_not_promised_from_the_first_record(
     knows: bool | None, topics: Sequence[str], how: How, doubt: bool
 ) -> None:
-    quiet = replace(test_claims.LINK.control, mm2_offsets=False)
-    link = test_claims.link(sole_writer=False, control=quiet)
+    quiet = replace(settings.LINK.control, mm2_offsets=False)
+    link = settings.link(sole_writer=False, control=quiet)
     cluster = cast(Any, Cluster(knows))
     sides = Sides(source=cluster, target=cluster, source_admin=cluster, target_admin=cluster)
     there = {TOPIC.target: 4, **dict.fromkeys(topics, 50)}

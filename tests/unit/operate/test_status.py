@@ -33,9 +33,9 @@ from causeway.status import (
 )
 from causeway.status.judging import Facts, deleted_partitions, partition_status
 from causeway.status.lag import first_timestamp
+from tests.builders.settings import link
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.harness.statuses import ends
-from tests.unit.daemon.test_claims import link
 
 NOW = 1_700_000_000_000
 TOPIC = MirroredTopic(

@@ -11,8 +11,8 @@ from causeway.link_topics import ProgressContents, Transformed, TransformRecord
 from causeway.operate.plan import CheckedTransform, transforms
 from causeway.status import LinkStatus, as_json
 from causeway.status.judging import transform_statuses
+from tests.builders.settings import link
 from tests.harness.statuses import ends
-from tests.unit.daemon.test_claims import link
 
 PII = TransformSettings(
     name="pii",

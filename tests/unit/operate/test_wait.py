@@ -24,8 +24,8 @@ from causeway.status import (
     PartitionStatus,
     verdict,
 )
+from tests.builders.settings import link
 from tests.harness.statuses import ends
-from tests.unit.daemon.test_claims import link
 
 SETTINGS = Settings(links=(link(),), run=RunSettings(), spark={})
 RUNNING = DriverStatus(owner="host-1", running=True, last_seen_ms=0)

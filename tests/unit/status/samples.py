@@ -24,8 +24,8 @@ from causeway.status import (
     Snapshot,
     TransformStatus,
 )
+from tests.builders.settings import link as settings
 from tests.harness.statuses import ends, replace
-from tests.unit.daemon.test_claims import link as settings
 from tests.unit.metrics import snapshots
 
 NOW_MS = int(snapshots.NOW * 1000)

@@ -18,7 +18,7 @@ from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.transform import identity as identities
 from causeway.transform import identity_of, rules
-from tests.unit.daemon.test_claims import LINK
+from tests.builders.settings import LINK
 
 TRANSFORM = TransformSettings(
     name="pii",

@@ -12,7 +12,7 @@ from causeway.errors import UnreachableError
 from causeway.link_topics import BeginDirective, LinkDirectives, ProgressContents, Scope
 from causeway.model import Pair, TopicPartition
 from causeway.translation import MappedOffset, OffsetNote, after_failback
-from tests.unit.daemon.test_claims import LINK
+from tests.builders.settings import LINK
 from tests.unit.daemon.test_rows import row
 from tests.unit.operate.test_failback import BACK
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import LATEST, ClusterMetadata, FetchedPartition, OffsetAt, TopicMetadata
-from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, TransformSettings
+from causeway.config import LinkSettings, RunSettings, Settings, TransformSettings
 from causeway.errors import ConfigError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.link_topics import (
@@ -21,8 +21,8 @@ from causeway.link_topics import (
 )
 from causeway.link_topics import progress as progress_topic
 from causeway.model import Pair, State, TopicPartition
-from causeway.naming import ReplicationPolicy
 from causeway.translation import Answer, OffsetNote, Question, answers, logs, translate
+from tests.builders.settings import link
 
 IDS = {"orders": "a" * 32, "A.orders": "b" * 32, "other": "c" * 32, "secret": "d" * 32}
 GONE = UnreachableError("reach", "A", "no broker answers")
@@ -108,23 +108,12 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
     return them
 
 
-def link(target: str, **more: Any) -> LinkSettings:
-    a, b = (ClientSettings(alias=alias, bootstrap=((alias, 1),)) for alias in ("A", target))
-    return LinkSettings(
-        source=a,
-        target=b,
-        source_admin=a,
-        target_admin=b,
-        policy=ReplicationPolicy(source_alias="A"),
-        topics=compile_patterns(".*"),
-        topics_exclude=compile_patterns("secret"),
-        config_properties_exclude=(),
-        **more,
-    )
+def link_to(target: str, **more: Any) -> LinkSettings:
+    return link(target=target, topics_exclude="secret", **more)
 
 
 def settings(*links: LinkSettings) -> Settings:
-    return Settings(links=links or (link("B"), link("C")), run=RunSettings(), spark={})
+    return Settings(links=links or (link_to("B"), link_to("C")), run=RunSettings(), spark={})
 
 
 def outlet(partition: int = 0, **more: Any) -> Outlet:
@@ -343,7 +332,7 @@ def test_rules_keep_each_record_so_what_is_straight_is_exact(
 
     monkeypatch.setattr(logs, "Transforms", Transforms)
     rules = TransformSettings(name="r", topics=compile_patterns(".*"), rules="drop value.x")
-    of_rules = settings(link("B", transforms=(rules,)))
+    of_rules = settings(link_to("B", transforms=(rules,)))
     for transform, exact in (("now", True), ("before", False)):
         clusters.progress[B] = contents(progress(transform=transform))
         (found,) = translate(of_rules, [asked(40)])

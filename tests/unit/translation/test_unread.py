@@ -15,9 +15,9 @@ from causeway.model import Pair, TopicPartition
 from causeway.translation import Course, CourseKey, UnreadRecords
 from causeway.translation import unread_look as module
 from causeway.translation.unread_look import UnreadRange
+from tests.builders.settings import link
 from tests.harness.raw_batches import COMMIT, Rec, marker
 from tests.harness.world import TARGET, TARGET_ID, FakeCluster, Log
-from tests.unit.daemon.test_claims import link
 
 AT = TopicPartition(TARGET, 0)
 SOURCE, MORE = TopicPartition("t", 0), TopicPartition("more", 0)

@@ -10,7 +10,7 @@ import pytest
 from causeway.config import RunSettings, Settings
 from causeway.errors import ConfigError
 from causeway.operate.explain import SubjectKind, ask
-from tests.unit.operate.test_scopes import link
+from tests.builders.settings import link
 
 SETTINGS = Settings(links=(link("A", "B"),), run=RunSettings(), spark={})
 GROUPS = {"team a: orders"}

@@ -1,0 +1,1 @@
+"""Values that many tests need, with defaults. No broker takes part."""

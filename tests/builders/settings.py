@@ -1,0 +1,60 @@
+"""Settings of links and of the clients that reach their clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
+from causeway.filters import compile_patterns
+from causeway.naming import ReplicationPolicy
+
+
+def client_settings(alias: str, **more: Any) -> ClientSettings:
+    """A client of the cluster `alias`, at an address that does not exist."""
+    return ClientSettings(**{"alias": alias, "bootstrap": ((alias.lower(), 1),), **more})
+
+
+def link(
+    source: str | ClientSettings = "A",
+    target: str | ClientSettings = "B",
+    *,
+    topics: str = ".*",
+    topics_exclude: str = "",
+    config_properties_exclude: str = "",
+    **more: Any,
+) -> LinkSettings:
+    """A link that mirrors all topics. A cluster is an alias or the settings of its client; a
+    filter is a list of patterns, as in a file."""
+    a = client_settings(source) if isinstance(source, str) else source
+    b = client_settings(target) if isinstance(target, str) else target
+    fields: dict[str, Any] = {
+        "source": a,
+        "target": b,
+        "source_admin": a,
+        "target_admin": b,
+        "policy": ReplicationPolicy(source_alias=a.alias),
+        "topics": compile_patterns(topics),
+        "topics_exclude": compile_patterns(topics_exclude),
+        "config_properties_exclude": compile_patterns(config_properties_exclude),
+    }
+    return LinkSettings(**{**fields, **more})
+
+
+LINK = link()
+BY_KEY = link(partitioning="by-key", sole_writer=False)
+GEO = link(client_settings("shop"), client_settings("dc2"), topics="", geo=True)
+
+
+def settings(*links: LinkSettings, run: RunSettings | None = None) -> Settings:
+    """The settings of a file with these links; without any: with one link A->B."""
+    return Settings(links=links or (LINK,), run=run or RunSettings(), spark={})
+
+
+def filtered_link(**changes: Any) -> LinkSettings:
+    """A link that leaves out the topics `secret.*` and one property of topics."""
+    fields = {
+        "topics_exclude": "secret.*",
+        "config_properties_exclude": r"min\.insync\.replicas",
+        "replication_factor": 1,
+    }
+    return link(**{**fields, **changes})
