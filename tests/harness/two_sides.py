@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -23,13 +24,17 @@ from causeway_producer import ID_HEADER, cluster, side, topics
 Sent = tuple[str, Any, Any, int, Any, Any, int, list[tuple[str, bytes | None]]]
 Where = tuple[str, int]
 
+_DAY_S = 24 * 3600
+
 
 @dataclass(eq=False, repr=False)
 class Cluster:
     """`up`: it answers. `refuses`: values for which it answers MSG_SIZE_TOO_LARGE; `denies`: topics
     that may not be written to; `lacks`: topics that do not exist. `error_of`: what a question about
     a topic's partitions is answered with. `early`: records that a client got before the answer to
-    the first one of their partition."""
+    the first one of their partition. `fails`: the chances that a batch is refused for a moment, and
+    that its answer is lost. `sequences`: by client and partition the sequences that the brokers
+    remember, and the time of the last record."""
 
     name: str
     partitions: int = 2
@@ -41,6 +46,8 @@ class Cluster:
     logs: dict[Where, list[Sent]] = field(default_factory=lambda: defaultdict(list))
     clients: list[FakeProducer] = field(default_factory=list)
     early: list[Sent] = field(default_factory=list)
+    fails: tuple[float, float] | None = None
+    sequences: dict[tuple[FakeProducer, Where], tuple[list[int], int]] = field(default_factory=dict)
 
     def values(self) -> dict[Where, list[bytes]]:
         return {where: [sent[1] for sent in log] for where, log in self.logs.items()}
@@ -74,9 +81,12 @@ class FakeProducer:
     librdkafka does with `enable.gapless.guarantee`. `interrupt`: Ctrl-C comes when the main thread
     calls this method the next time. `before_produce`, `poll_raises`: what happens there once."""
 
-    def __init__(self, of: Cluster, sides: TwoSides) -> None:
+    def __init__(self, of: Cluster, sides: TwoSides, in_flight: int) -> None:
         self.cluster = of
+        self.in_flight = in_flight
         self.most = sides.most
+        self._sequences: dict[Where, int] = defaultdict(int)
+        self._waiting: dict[Where, list[tuple[int, Sent]]] = defaultdict(list)
         self.cut = sides.cut
         self.broken: KafkaError | None = None
         self.interrupt = ""
@@ -98,7 +108,7 @@ class FakeProducer:
                 return
             if self.broken is not None:
                 raise KafkaException(self.broken)
-            if len(self._queue) >= self.most:
+            if len(self) >= self.most:
                 raise BufferError("Local: Queue full")
             where = (sent[0], sent[3])
             if where not in self._begun and any((s[0], s[3]) == where for s in self._queue):
@@ -115,6 +125,9 @@ class FakeProducer:
         if self.broken is not None and not self._said:
             self._said = True
             raise KafkaException(self.broken)
+        if self.cluster.fails is not None:
+            self._send_batches(*self.cluster.fails)
+            return 0
         for _ in range(random.randint(1, 50)):
             with self._lock:
                 if not self._queue or self.cut:
@@ -137,11 +150,72 @@ class FakeProducer:
                     raise KafkaException(self.broken)
             if sent[4] is not None:
                 offset = len(self._log(sent)) - 1
-                answer = SimpleNamespace(
-                    offset=lambda at=offset: at, timestamp=lambda at=sent[6]: (1, at)
-                )
-                sent[4](error, answer)
+                sent[4](error, _answer(offset, sent[6]))
         return 0
+
+    def _send_batches(self, refused: float, lost: float) -> None:
+        """One exchange with brokers that fail: each partition gets up to `in_flight` batches of one
+        record. Records behind a failed batch may be appended before the failed batch is retried."""
+        with self._lock:
+            if self.broken is not None or self.cut or not self.cluster.up:
+                if self.broken is not None:
+                    self._queue.clear()
+                    self._waiting.clear()
+                return
+            while self._queue:
+                sent = self._queue.popleft()
+                where = (sent[0], sent[3])
+                self._sequences[where] += 1
+                self._waiting[where].append((self._sequences[where], sent))
+            for where, waiting in self._waiting.items():
+                if waiting and waiting[0][1][1] in self.cluster.refuses:
+                    self._refuse_batch(where, waiting)
+                    return
+                for sequence, sent in waiting[: self.in_flight]:
+                    if sent[1] in self.cluster.refuses:
+                        break
+                    if random.random() < refused:
+                        continue
+                    code = self._append_batch(where, sequence, sent)
+                    if code is not None:
+                        if sequence == waiting[0][0]:
+                            self.broken = KafkaError(KafkaError._GAPLESS_GUARANTEE)
+                        break
+                    if random.random() >= lost:
+                        waiting.remove((sequence, sent))
+                        if sent[4] is not None:
+                            sent[4](None, _answer(None, sent[6]))
+
+    def _refuse_batch(self, where: Where, waiting: list[tuple[int, Sent]]) -> None:
+        """The client gives up, and still sends a batch that it has prepared."""
+        self.broken = KafkaError(KafkaError._GAPLESS_GUARANTEE)
+        refused, *behind = list(waiting)
+        waiting.clear()
+        errors: list[tuple[Sent, KafkaError | None]] = [
+            (refused[1], KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        ]
+        for number, (sequence, sent) in enumerate(behind):
+            if number == 0 and self._append_batch(where, sequence, sent) is None:
+                errors.append((sent, None))
+            else:
+                errors.append((sent, KafkaError(KafkaError._PURGE_QUEUE)))
+        for sent, error in errors:
+            if sent[4] is not None:
+                sent[4](error, _answer(None, sent[6]))
+
+    def _append_batch(self, where: Where, sequence: int, sent: Sent) -> int | None:
+        """As a broker: it forgets a producer one day after the time of its last record, and takes
+        any first sequence from a producer that it does not know. The last five are remembered."""
+        known, last_ms = self.cluster.sequences.get((self, where), ([], 0))
+        if last_ms < (time.time() - _DAY_S) * 1000:
+            known = []
+        if sequence in known[-5:]:
+            return None
+        if known and sequence != known[-1] + 1:
+            return int(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        self.append(sent)
+        self.cluster.sequences[self, where] = ([*known, sequence], sent[6])
+        return None
 
     def purge(self) -> None:
         self.broken = KafkaError(KafkaError._PURGE_QUEUE)
@@ -169,7 +243,7 @@ class FakeProducer:
         return self.cluster.metadata(topic)
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + sum(map(len, self._waiting.values()))
 
     def _log(self, sent: Sent) -> list[Sent]:
         return self.cluster.logs[sent[0], sent[3]]
@@ -178,6 +252,10 @@ class FakeProducer:
         if self.interrupt == method and threading.current_thread() is threading.main_thread():
             self.interrupt = ""
             raise KeyboardInterrupt
+
+
+def _answer(offset: int | None, timestamp: int) -> Any:
+    return SimpleNamespace(offset=lambda: offset, timestamp=lambda: (1, timestamp))
 
 
 class FakeConsumer:
@@ -289,7 +367,11 @@ def two_sides(monkeypatch: pytest.MonkeyPatch) -> TwoSides:
     sides = TwoSides()
     sides.reads_logs.set()
     monkeypatch.setattr(
-        confluent_kafka, "Producer", lambda given: FakeProducer(sides.of(given), sides)
+        confluent_kafka,
+        "Producer",
+        lambda given: FakeProducer(
+            sides.of(given), sides, given.get("max.in.flight.requests.per.connection", 5)
+        ),
     )
     monkeypatch.setattr(
         confluent_kafka, "Consumer", lambda given: FakeConsumer(sides.of(given), sides)

@@ -23,17 +23,21 @@ Call = tuple[str, bytes | None, bytes | None, int, Any, None, int, list[Any]]
 """The arguments of `produce`: topic, value, key, partition, callback, …, timestamp, headers."""
 
 _END_TIMEOUT_S = 30.0
-
+_IN_FLIGHT = "max.in.flight.requests.per.connection"
 
 Answer = tuple[Copy, Sequence[int], Any, Any]
 """To these records of a copy: an error or None, and the message of the last record."""
 
 
 class SideClient:
-    """Raises KafkaException for a configuration that librdkafka does not take."""
+    """`one_request`: it sends no batch to a broker before the answer to the batch before, nor to a
+    new leader of a partition. Raises KafkaException for a configuration that librdkafka does not
+    take."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._producer = confluent_kafka.Producer(dict(settings))
+    def __init__(self, settings: Mapping[str, Any], *, one_request: bool = False) -> None:
+        self.one_request = one_request
+        limit = {_IN_FLIGHT: 1} if one_request else {}
+        self._producer = confluent_kafka.Producer({**settings, **limit})
         self._answers: list[Answer] = []
 
     def __len__(self) -> int:

@@ -138,6 +138,8 @@ class Core:
                 self._amid = False
             if now - self._checkpointed > _CHECKPOINT_S:
                 self.checkpoint()
+                for side in self.sides:
+                    side.limit_waiting()
         except BaseException as error:
             self._tear(error)
             raise

@@ -2,6 +2,12 @@
 
 A record that its client or its brokers refuse is sent again alone, when nothing else is on its way,
 so that its neighbours in a batch are not refused with it.
+
+No record is lost while the broker knows the client, or while one request at a time is on its way.
+A broker that does not know a producer takes any first sequence from it: it may refuse one batch and
+append the next in its place. It forgets a producer by the timestamp of the last record (after a
+day by default), and does not know a new one. So old records go to a client with one request at a
+time, and the first record of a partition goes alone, with a new client or after old records.
 """
 
 from __future__ import annotations
@@ -16,18 +22,23 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message
 
 from causeway_producer.client import Call, SideClient
 from causeway_producer.errors import REFUSALS, TopicError
-from causeway_producer.hub import OLD_RECORDS, Copy, Hub
+from causeway_producer.hub import Copy, Hub
 from causeway_producer.journal import JournalCursor
 from causeway_producer.records import Chunk, Record
 from causeway_producer.topics import SideTopics
 
+OLD_S = 12 * 3600.0  # a record is old at this age
+_OLD_MODE_S = 60.0  # so long without old records, as each change costs a client
+
 
 class Fed(enum.Enum):
-    """`ALL`: the client has all of the journal. `FULL`: it takes no more now."""
+    """`ALL`: the client has all of the journal. `FULL`: it takes no more now. `OTHER_CLIENT`: the
+    next records need a client with another number of requests at a time."""
 
     MORE = 1
     FULL = 2
     ALL = 3
+    OTHER_CLIENT = 4
 
 
 class Feed:
@@ -47,6 +58,9 @@ class Feed:
         self._copies: Sequence[tuple[Copy, int]] = ()  # of these calls, with their positions
         self._suspects: set[int] = set()  # at least one of these was refused
         self._each = True  # each record gets its own answer
+        self._some_unknown = False  # the broker may not know the client in a partition of the calls
+        self._old_until = 0.0
+        self.one_request = False  # the next records need a client that sends one request at a time
         self.alone = 0  # the suspect that is on its way, without any other record
 
     def below(self) -> int:
@@ -97,6 +111,8 @@ class Feed:
             if chunk is None:
                 return self._end(newest)
             self._prepare(client, chunk)
+        if self._calls and self.one_request != client.one_request:
+            return Fed.OTHER_CLIENT
         if not self._hand_over(client):
             return Fed.FULL
         self._from = max(self._from, self._read + 1)
@@ -136,16 +152,19 @@ class Feed:
 
     def _prepare(self, client: SideClient, chunk: Chunk) -> None:
         """The calls for records that the client has not got. Each record gets its own answer if
-        the application may wait for it. Else the last of each partition answers for all."""
+        the application may wait for it, or if the record is old: the first refused one has to be
+        known (`Side._failed`). Else the last of each partition answers for all."""
         hub, index = self._hub, self._index
         each = self._each or hub.on_side_delivery is not None
         each |= chunk.wanted and chunk.first > hub.first and hub.speaks(index)
+        each |= client.one_request
         some_wait = self._topics.any_wait()
         calls: list[Call] = []
         copies: list[tuple[Copy, int]] = []
         lasts: dict[Copy, tuple[int, list[int]]] = {}
         identity, answered = hub.spool.identity, client.answered
-        now = time.monotonic()
+        old_ms = (time.time() - OLD_S) * 1000
+        self._some_unknown = False
         for record, headers in zip(chunk.records, chunk.headers(identity), strict=True):
             position, number, timestamp, key, value, _ = record
             partition = hub.partitions[number]
@@ -157,7 +176,10 @@ class Feed:
             if some_wait and self._topics.waits(partition):
                 self._skip(position)
                 continue
-            alone = each or 0 <= copy.known_until <= now
+            if copy.last_ms <= old_ms and not client.one_request:
+                copy.last_ms = 0
+                self._some_unknown = True
+            alone = each or not copy.last_ms
             callback = partial(answered, copy, (position,)) if alone else None
             calls.append(
                 (
@@ -174,6 +196,10 @@ class Feed:
             call = calls[at]
             calls[at] = (*call[:4], partial(answered, copy, positions), *call[5:])
         self._calls, self._copies = calls, copies
+        now = time.monotonic()
+        if calls and min(call[6] for call in calls) <= old_ms:
+            self._old_until = now + _OLD_MODE_S
+        self.one_request = now < self._old_until
 
     def _found(self, copy: Copy, record: Record) -> None:
         """Its log has the record, and the answer may have been lost with a client."""
@@ -217,21 +243,18 @@ class Feed:
         return min(1, self._known_calls(client))
 
     def _known_calls(self, client: SideClient) -> int:
-        """A broker that does not know a producer takes any first sequence from it: if a later batch
-        arrives before the first, the first cannot follow. So the first record of a copy waits
-        for its answer alone, and the records of old chunks wait for those of the chunk before."""
-        now = time.monotonic()
+        """Of a partition in which the broker may not know the client, the second record waits for
+        the answer to the first."""
+        if not self._some_unknown:
+            return len(self._calls)
         begun: set[Copy] = set()
         for count, (copy, _) in enumerate(self._copies):
-            if copy.known_until > now:
+            if copy.last_ms:
                 continue
-            if copy not in begun:
-                # The last records given may share the answer to a record that is not given yet.
-                if copy.given > copy.there and len(client):
-                    return count
-                begun.add(copy)
-            elif copy.known_until != OLD_RECORDS:
+            # The last records given may share the answer to a record that is not given yet.
+            if copy in begun or (copy.given > copy.there and len(client)):
                 return count
+            begun.add(copy)
         return len(self._copies)
 
     def _not_taken(self, error: Any) -> bool:

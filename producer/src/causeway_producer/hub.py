@@ -7,7 +7,6 @@ One lock protects all of it. Names: a *copy* is one partition on one side. `ther
 from __future__ import annotations
 
 import threading
-import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,10 +17,6 @@ from causeway_producer.options import Options
 from causeway_producer.records import Callback, Record, first_position, message_of
 from causeway_producer.spool import Place, Spool
 
-# Brokers forget a producer in a partition by the age of its last record: after a day by default.
-KNOWN_S = 12 * 3600.0
-OLD_RECORDS = -1.0
-
 Report = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -29,17 +24,17 @@ class Copy:
     """`there`: on the side, acknowledged or found in its log, or refused for good. `heard`: also
     counted and reported. `given`: there or with the client. `offset`: all that is there lies before
     it. `open`: records may be sent, since `offset` is known. `stored`: `there` as in the ledger.
-    `known_until`: so long the broker knows the client's sequences here; 0 before the client's first
-    answer, `OLD_RECORDS` if the last record was so old that the broker may forget at any time."""
+    `last_ms`: the timestamp of the last record that the client wrote here, by which the broker
+    remembers the client; 0 if the broker may not know the client."""
 
-    __slots__ = ("given", "heard", "known_until", "offset", "open", "partition", "stored", "there")
+    __slots__ = ("given", "heard", "last_ms", "offset", "open", "partition", "stored", "there")
 
     def __init__(self, partition: DualPartition) -> None:
         self.partition = partition
         self.there = self.given = self.heard = self.offset = 0
         self.open = False
         self.stored = -1
-        self.known_until = 0.0
+        self.last_ms = 0
 
     def place(self) -> Place:
         return Place(self.there, self.offset)
@@ -153,7 +148,6 @@ class Hub:
         index: int,
         copy: Copy,
         answers: Sequence[tuple[Copy, Sequence[int], None, Any]],
-        now: float,
     ) -> None:
         """A side acknowledged records of a copy: positions, and the message of the last one."""
         _, positions, _, message = answers[-1]
@@ -161,9 +155,7 @@ class Hub:
         # None if the broker took it for a repetition and has forgotten its offset.
         if (offset := message.offset()) is not None:
             copy.offset = offset + 1
-        if copy.known_until < now + KNOWN_S / 2:
-            young = message.timestamp()[1] / 1000 > time.time() - KNOWN_S
-            copy.known_until = now + KNOWN_S if young else OLD_RECORDS
+        copy.last_ms = message.timestamp()[1]
         self.acknowledged[index] += sum([len(answer[1]) for answer in answers])
         partition = copy.partition
         if self.speaks(index) and partition.waits(positions[-1]):

@@ -190,6 +190,8 @@ def _side(name: str, given: Mapping[str, Any], limits: Mapping[str, Any]) -> Sid
         "message.timeout.ms": 0,
     }
     producer.pop("request.required.acks", None)
+    if "max.in.flight" in producer:
+        producer["max.in.flight.requests.per.connection"] = producer.pop("max.in.flight")
     reader = {
         key: value
         for key, value in producer.items()

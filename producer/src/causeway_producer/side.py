@@ -20,7 +20,14 @@ from confluent_kafka import KafkaError, KafkaException
 
 from causeway_producer.client import Answer, SideClient
 from causeway_producer.cluster import LookBack
-from causeway_producer.errors import OF_TOPICS, REFUSALS, SettingsError, TopicError, as_kafka_error
+from causeway_producer.errors import (
+    OF_TOPICS,
+    REFUSALS,
+    SettingsError,
+    TopicError,
+    as_kafka_error,
+    is_answer,
+)
 from causeway_producer.feed import Fed, Feed
 from causeway_producer.hub import Copy, Hub
 from causeway_producer.journal import JournalCursor
@@ -31,6 +38,9 @@ from causeway_producer.topics import SideTopics
 RETRY_S = 2.0
 IDLE_S = 0.2
 FULL_S = 0.01
+# Records in a client grow old as well. The client gives up at the latest after twice this time; a
+# chunk may wait as long before the client takes it. With OLD_S that is less than a day.
+WAIT_S = 2 * 3600.0
 
 
 class State(enum.Enum):
@@ -56,6 +66,9 @@ class Side:
         self._settle_s = settle_s
         self._nothing_late = False  # no request of the client that was given up can still arrive
         self._progress = (0, time.monotonic())
+        self._failed: dict[Copy, int] = {}  # the first record of the client that a broker refused
+        self._marked = time.time()
+        self._marks: list[tuple[Copy, int]] = []  # what the client had then, by partition
         self._wake = hub.wake[index]
         self._closing = threading.Event()
         try:
@@ -121,29 +134,50 @@ class Side:
             return False
         if fed is Fed.ALL and self.state is State.FEEDING:
             self.state, self.reason = State.DIRECT, ""
+        elif fed is Fed.OTHER_CLIENT and not len(self.client):
+            self.state, self._nothing_late = State.BROKEN, True
+            self._wake.set()
         elif fed is not Fed.ALL and self.state is State.DIRECT:
             self.state = State.FEEDING
             self._wake.set()
         return fed is Fed.MORE
 
+    def limit_waiting(self) -> None:
+        """Gives up a client whose records wait so long for their answers that the broker may forget
+        the client. Called about once a second."""
+        now = time.time()  # it also counts while the machine is suspended
+        if all(copy.there >= position for copy, position in self._marks):
+            self._marked = now
+            self._marks = [
+                (copy, copy.given)
+                for partition in self._hub.partitions.values()
+                if (copy := partition.copies[self._index]).given > copy.there
+            ]
+        client = self.client
+        if now - self._marked > WAIT_S and client is not None and not client.one_request:
+            self._break(KafkaError(KafkaError._TIMED_OUT, "records wait too long for an answer"))
+
     def _note(self, answers: Sequence[Answer]) -> None:
-        """After an error the client sends no more. Which of the records that follow have arrived is
-        not known until the logs were read."""
+        """After an error the client sends at most one more batch of the partition. Which of the
+        records that follow have arrived is not known until the logs were read."""
         noted: dict[Copy, list[Answer]] = {}
         for answer in answers:
-            if answer[2] is None:
+            if answer[2] is not None:
+                if is_answer(answer[2]):
+                    self._failed.setdefault(answer[0], answer[1][-1])
+            elif answer[0] not in self._failed:
                 if (some := noted.get(answer[0])) is None:
                     some = noted[answer[0]] = []
                 some.append(answer)
-        now = time.monotonic()
         for copy, some in noted.items():
-            self._hub.answered(self._index, copy, some, now)
+            self._hub.answered(self._index, copy, some)
             self._hub.deliver(copy.partition)
         for copy, positions, error, message in answers:
             if error is None:
                 continue
             if error.code() in REFUSALS and positions[-1] == self._feed.alone:
                 self._feed.refuse(copy, error, message)
+                del self._failed[copy]
                 self._nothing_late = True
             elif error.code() in REFUSALS:
                 self._feed.suspect(positions)
@@ -251,14 +285,20 @@ class Side:
         ).read()
         if self._closing.is_set():
             return
-        client = self.client or SideClient(self._options.producer)
+        client = self.client or SideClient(
+            self._options.producer, one_request=self._feed.one_request
+        )
         with hub.lock:
             self._check_known(found)
             for where, (position, offset) in found.items():
-                copies[where].there, copies[where].offset = position, offset
+                copy = copies[where]
+                # A broker that had forgotten the client may have appended the batch behind it.
+                refused = self._failed.pop(copy, position + 1)
+                copy.there, copy.offset = min(position, refused - 1), offset
             for partition in hub.partitions.values():
                 copy = partition.copies[index]
-                copy.given, copy.known_until = copy.there, 0.0
+                copy.given, copy.last_ms = copy.there, 0
+            self._marks = []
             for topic, error in failed.items():
                 self.topics.hold(topic, error.str(), unread=True)
             self.client = client

@@ -525,7 +525,7 @@ def expire(producer: DualProducer) -> None:
     """Half a day has passed: brokers may have forgotten the clients."""
     for partition in producer._hub.partitions.values():
         for each in partition.copies:
-            each.known_until = min(each.known_until, time.monotonic())
+            each.last_ms = min(each.last_ms, int((time.time() - 13 * 3600) * 1000))
 
 
 def test_records_after_half_a_day_without_any_reach_both_sides(
