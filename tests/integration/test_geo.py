@@ -210,7 +210,7 @@ def test_the_page_of_a_run_is_where_topics_are_chosen(
 
         def add(topic: str) -> None:
             card.get_by_label(f"Topic of {pair.origin}").fill(topic)
-            card.get_by_role("button", name=f"Copy it to {to}").click()
+            card.get_by_role("button", name=f"Copy to {to}").click()
 
         def act(action: str, topic: str) -> None:
             page.get_by_role("button", name=f"{action} topic {topic}", exact=True).click()
@@ -218,10 +218,10 @@ def test_the_page_of_a_run_is_where_topics_are_chosen(
             dialog.get_by_role("button", name=action, exact=True).click()
             dialog.wait_for(state="detached")
 
-        card.get_by_label("Who you are").fill("anna")
+        card.get_by_label("Your name").fill("anna")
         add(one + "x")
         card.get_by_text(f"like it: {one}").wait_for()
-        card.get_by_label("Why").fill("Lyon")
+        card.get_by_label("Reason").fill("Lyon")
         add(one)
         card.get_by_text(f"{one} is copied to {to}.").wait_for()
         pair.await_same(one)

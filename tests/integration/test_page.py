@@ -29,7 +29,7 @@ from tests.unit.metrics.snapshots import full, link, partition
 pytestmark = pytest.mark.integration
 
 _MS = 1000 * PATIENCE_S
-WELL = "All is mirrored as it should be"
+WELL = "All topics are mirrored"
 
 
 @pytest.mark.timeout(600)
@@ -103,11 +103,11 @@ def test_what_comes_together_is_shown_and_who_leads_can_step_down() -> None:
         serving.take(lambda: full(*links))
         seen = Watched(browser, str(serving.address))
         seen.open()
-        together = seen.page.get_by_role("region", name="What comes together")
+        together = seen.page.get_by_role("region", name="Aggregate topics")
         together.get_by_text("A.orders from A").wait_for(timeout=_MS)
         together.get_by_text("B.orders from B").wait_for(timeout=_MS)
         seen.page.get_by_role("button", name="step-down link A->C").click()
-        seen.page.get_by_text("lets go of the lead").wait_for(timeout=_MS)
+        seen.page.get_by_text("stops leading the link").wait_for(timeout=_MS)
         seen.assert_fits(390)
         assert seen.complaints == []
 
@@ -144,8 +144,8 @@ def test_topics_are_chosen_paused_and_removed(monkeypatch: pytest.MonkeyPatch) -
         card.get_by_label("Topic of A").fill("ite")
         card.locator("datalist option[value=items]").wait_for(state="attached", timeout=_MS)
         card.get_by_label("Topic of A").fill("items")
-        card.get_by_label("Who you are").fill("ben")
-        card.get_by_role("button", name="Copy it to B").click()
+        card.get_by_label("Your name").fill("ben")
+        card.get_by_role("button", name="Copy to B").click()
         card.get_by_text("items is copied to B.").wait_for(timeout=_MS)
         for action, topic in (("resume", "orders"), ("pause", "bills"), ("remove", "orders")):
             page.get_by_role("button", name=f"{action} topic {topic}").click()
@@ -159,7 +159,7 @@ def test_topics_are_chosen_paused_and_removed(monkeypatch: pytest.MonkeyPatch) -
         ]
         clusters.error = ConfigError("add", "topic item", "there is no topic of that name")
         card.get_by_label("Topic of A").fill("item")
-        card.get_by_role("button", name="Copy it to B").click()
+        card.get_by_role("button", name="Copy to B").click()
         card.get_by_text("there is no topic of that name").wait_for(timeout=_MS)
         for width in (390, 1400):
             seen.assert_fits(width)
@@ -221,7 +221,7 @@ def assert_topics(seen: Watched, topic: str) -> None:
     page.wait_for_selector(f"text=A.{topic}", timeout=_MS)
     page.keyboard.press("/")
     page.keyboard.type("no such topic")
-    page.wait_for_selector("text=No topic fits.", timeout=_MS)
+    page.wait_for_selector("text=No topic matches.", timeout=_MS)
     page.get_by_role("searchbox").fill(topic[-6:].upper())
     page.wait_for_selector("text=1 – 1 of 1", timeout=_MS)
     fold = page.get_by_role("button", name=topic, exact=True)
@@ -234,15 +234,15 @@ def assert_topics(seen: Watched, topic: str) -> None:
 def assert_paused_and_resumed(seen: Watched) -> None:
     page = seen.page
     page.locator("td.act").get_by_role("button", name="pause topic").click()
-    page.get_by_label("Who you are").fill("anna")
-    page.get_by_label("Why").fill("by hand")
+    page.get_by_label("Your name").fill("anna")
+    page.get_by_label("Reason").fill("by hand")
     page.get_by_role("dialog").get_by_role("button", name="pause").click()
     page.wait_for_selector("td .state.paused", timeout=_MS)
     page.wait_for_selector("text=by hand", timeout=_MS)
     assert "anna@127.0.0.1" in str(page.locator(".partitions .reason").first.text_content())
     page.get_by_role("dialog").wait_for(state="detached", timeout=_MS)
     page.get_by_role("link", name="Overview").click()
-    page.wait_for_selector("text=Asked for by people", timeout=_MS)
+    page.wait_for_selector("text=Active directives", timeout=_MS)
     page.wait_for_selector("text=2 partitions paused", timeout=_MS)
     page.get_by_role("link", name="Topics", exact=True).click()
     page.locator("td.act").get_by_role("button", name="resume topic").click()

@@ -1,5 +1,7 @@
-"""What people ask of the run over HTTP: written to the directives topic as the commands do, in
-threads of their own, with connections of their own. Each call is logged with who made it."""
+"""Administrative requests over HTTP: writes them to the directives topic, as the commands do.
+
+Each request runs in its own thread with its own connections, and is logged with its author.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from causeway.operate.directives import DirectiveOutcome
 
 _log = logging.getLogger("causeway.http")
 _AT_ONCE: Final = 4
-_WAIT_S: Final = 10.0  # for the leading driver's word
+_WAIT_S: Final = 10.0  # for the answer of the leading driver
 Status = tuple[type[CausewayError], int]
 _STATUS: Final[tuple[Status, ...]] = (
     (RefusedError, 409),
@@ -45,7 +47,7 @@ T = TypeVar("T")
 
 
 class RequestBody(BaseModel):
-    """Who asks, and why: the status shows it to everybody."""
+    """The author and the reason of a request. The status shows both."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,16 +57,16 @@ class RequestBody(BaseModel):
 
 class Limit(RequestBody):
     bytes_per_s: int | None = Field(
-        None, ge=1, description="Read from the source at the most; null: no limit."
+        None, ge=1, description="The limit for reading from the source; null: no limit."
     )
-    off: bool = Field(False, description="Takes a limit back: the file's counts again.")
+    off: bool = Field(False, description="Removes the limit: the limit of the file applies again.")
 
 
 class Retry(RequestBody):
     adopt: bool = Field(
         False,
-        description="Acknowledges lost records: stopped partitions go on without them, or with the "
-        "data that is on the target.",
+        description="Accepts the loss of records: stopped partitions continue without them, or "
+        "with the records on the target.",
     )
 
 
@@ -80,7 +82,7 @@ class Acts:
 
 
 class Actions:
-    """On `settings`' links."""
+    """Executes requests on the links of `settings`."""
 
     def __init__(self, settings: Settings, acts: Acts | None = None) -> None:
         self._settings = settings
@@ -90,8 +92,8 @@ class Actions:
     async def do(
         self, action: str, request: Request, wish: RequestBody, wait_s: float | None, **scope: Any
     ) -> tuple[DirectiveOutcome, ...]:
-        """Waits as long for the leading driver to have acted; None: not. Raises HTTPException with
-        why not."""
+        """Waits at most `wait_s` until the leading driver has acted; None: does not wait. Raises
+        HTTPException with the reason."""
         call_: Act = getattr(self._acts, action)
         call = partial(call_, self._settings, wait_s=wait_s, **scope)
         return await self.act(action, request, wish, call, scope)
@@ -106,8 +108,8 @@ class Actions:
         *,
         misnamed: int = 404,
     ) -> T:
-        """What `call` returns, which is told who asks and for what `reason`. Raises HTTPException
-        with why not; `misnamed`: the status where that is what was asked for."""
+        """The result of `call`, which gets the author and the `reason`. Raises HTTPException;
+        `misnamed`: the HTTP status for an unknown name."""
         client = request.client.host if request.client else "?"
         who = f"{wish.who or 'http'}@{client}"
         _log.info("asked for", extra={"action": action, "who": who, **_said(about)})
@@ -115,7 +117,7 @@ class Actions:
             async with self._turn:
                 return await in_thread(partial(call, who=who, reason=wish.reason), "act")
         except CausewayError as error:
-            # All but names is looked at before.
+            # Everything except names is checked before.
             known: tuple[Status, ...] = (*_STATUS, (ConfigError, misnamed))
             status = next((code for kind, code in known if isinstance(error, kind)), 502)
             _log.warning("not done", extra={"action": action, "who": who, "reason": str(error)})
@@ -144,7 +146,7 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
         (outcome,) = await actions.do(action, request, wish or RequestBody(), _WAIT_S, **scope)
         if outcome.refused is not None:
             raise HTTPException(409, outcome.refused)
-        # 202: it is written, and the leading driver, or the next one, acts on it.
+        # 202: recorded; the leading driver, or the next one, will act on it.
         return answer(directives.outcome_json(outcome), 200 if outcome.acted else 202)
 
     def add(action: str, meaning: str, body: object = Body_) -> None:
@@ -175,23 +177,23 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
                 operation_id=f"{action}_{route.__name__}",
             )
 
-    add("pause", "Stops mirroring it until it is resumed.")
-    add("resume", "Takes a pause back.")
-    add("restart", "Tries stopped and failed partitions again now.", _Retry)
+    add("pause", "Stops mirroring until it is resumed.")
+    add("resume", "Ends a pause.")
+    add("restart", "Retries stopped and failed partitions now.", _Retry)
 
     @api.post("/step-down", **shapes.answers(shapes.Asked))
     async def step_down(request: Request, link: str, wish: Body_ = None) -> Response:
-        """Has the driver that leads the link hand it over to one that waits for it."""
+        """Hands the link over from the leading driver to a standby."""
         return await done("step_down", request, wish, link=link)
 
     @api.post("/throttle", **shapes.answers(shapes.Asked))
     async def throttle_link(request: Request, link: str, limit: Limit) -> Response:
-        """Limits what the link reads from its source."""
+        """Limits the rate at which the link reads from its source."""
         return await done("throttle", request, limit, link=link, **_limit(limit))
 
     @api.post("/topics/{topic}/throttle", **shapes.answers(shapes.Asked))
     async def throttle_topic(request: Request, link: str, topic: str, limit: Limit) -> Response:
-        """Limits what is read of the topic."""
+        """Limits the rate at which the topic is read."""
         return await done("throttle", request, limit, link=link, topic=topic, **_limit(limit))
 
     return api
@@ -199,5 +201,5 @@ def router(actions: Actions, names: tuple[str, ...]) -> APIRouter:
 
 def _limit(limit: Limit) -> dict[str, Any]:
     if not {"bytes_per_s", "off"} & limit.model_fields_set:
-        raise HTTPException(400, "say bytes_per_s (null: no limit), or off: true")
+        raise HTTPException(400, "give bytes_per_s (null: no limit), or off: true")
     return {"bytes_per_s": limit.bytes_per_s, "off": limit.off}

@@ -1,4 +1,4 @@
-"""What belongs together on a target: topics there that come from one name on several clusters.
+"""Aggregates on a target: topics that have the same name on several source clusters.
 
 orders on C  ◄─ A.orders, by A->C      MirrorMaker 2's names: who reads `.*orders` has them all
              ◄─ B.orders, by B->C
@@ -19,8 +19,8 @@ from causeway.naming import NoNameError, ReplicationPolicy
 
 
 def aggregates(view: View, links: Sequence[LinkSettings]) -> list[shapes.Aggregate]:
-    """By cluster and name. A topic that a link reads on the cluster belongs to it as well, where
-    no mirror writes to it."""
+    """The aggregates by cluster and name. A topic that a link reads on the cluster is a part,
+    if no mirror writes to it."""
     aliases = {alias for each in links for alias in (each.source.alias, each.target.alias)}
     parts: dict[tuple[str, str], dict[tuple[str, str | None], shapes.AggregatePart]] = {}
     links = [each for each in links if each.name in view.links]

@@ -1,4 +1,4 @@
-"""/api/v1: the run as it is, page by page."""
+"""/api/v1: the current state of the run, in pages."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ MOST: int = 1000  # items of a page
 
 Item = TypeVar("Item")
 
-LinkName = Annotated[str | None, Query(description="Of this link alone: `A->B`.")]
-Search = Annotated[str, Query(description="Part of the name, in any case.", max_length=249)]
-States = Annotated[list[State] | None, Query(description="In one of these states.")]
-Offset = Annotated[int, Query(ge=0, le=10**9, description="Leave out so many.")]
-Limit = Annotated[int, Query(ge=1, le=MOST, description="Items of the page.")]
+LinkName = Annotated[str | None, Query(description="Only this link, such as `A->B`.")]
+Search = Annotated[
+    str, Query(description="Part of the name; upper and lower case are the same.", max_length=249)
+]
+States = Annotated[list[State] | None, Query(description="Only these states.")]
+Offset = Annotated[int, Query(ge=0, le=10**9, description="Number of items to skip.")]
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Number of items of the page.")]
 LinkPath = Annotated[str, Path(description="`A->B`, escaped as `A-%3EB`.")]
 Level = Literal["info", "warning", "error"]
 Order = Literal["name", "lag", "lag-time", "rate", "state"]
@@ -57,12 +59,12 @@ _ORDERS: dict[Order, Callable[[TopicStatus], float] | None] = {
 def router(
     views: SharedValue[View], history: History, events: Events, links: Sequence[LinkSettings]
 ) -> APIRouter:
-    """Every route answers from the newest view, at once."""
+    """Every route answers at once, from the newest view."""
     api = APIRouter(prefix="/api/v1", tags=["run"])
 
     @api.get("/overview", **shapes.answers(shapes.Overview))
     async def overview() -> Response:
-        """The process, and each of its links in short."""
+        """The process, with a summary of each link."""
         return answer(_overview(await views.newest()))
 
     @api.get("/clusters", **shapes.answers(shapes.Page[shapes.Cluster]))
@@ -75,7 +77,7 @@ def router(
     async def all_aggregates(
         search: Search = "", offset: Offset = 0, limit: Limit = 100
     ) -> Response:
-        """Where topics of one name from several clusters come together, and from where."""
+        """Aggregate topics: topics that several clusters feed, with their sources."""
         view = await views.newest()
         found = _named(aggregates(view, links), search, lambda one: one.name)
         return _cut(view, found, offset, limit, lambda one: one)
@@ -97,11 +99,13 @@ def router(
         link: LinkName = None,
         search: Search = "",
         state: States = None,
-        order: Annotated[Order, Query(description="All but `name`: the greatest first.")] = "name",
+        order: Annotated[
+            Order, Query(description="All orders except `name` are descending.")
+        ] = "name",
         offset: Offset = 0,
         limit: Limit = 100,
     ) -> Response:
-        """Topics that are mirrored; `state` is the worst of a topic's partitions."""
+        """The mirrored topics; `state` is the worst state of the partitions."""
         view = _checked(await views.newest(), link)
         found = [
             row
@@ -127,14 +131,14 @@ def router(
     @api.get("/partitions", **shapes.answers(shapes.Page[shapes.Partition]))
     async def partitions(
         link: LinkName = None,
-        topic: Annotated[str | None, Query(description="Of this topic alone.")] = None,
+        topic: Annotated[str | None, Query(description="Only this topic.")] = None,
         search: Search = "",
         state: States = None,
-        lane: Annotated[int | None, Query(description="On this lane.")] = None,
+        lane: Annotated[int | None, Query(description="Only this lane.")] = None,
         offset: Offset = 0,
         limit: Limit = 100,
     ) -> Response:
-        """Partitions that are mirrored, by link, topic and number; `search` is for topics."""
+        """The mirrored partitions by link, topic and number; `search` applies to topics."""
         view = _checked(await views.newest(), link)
         page, total = view.partitions(
             link=link,
@@ -151,15 +155,19 @@ def router(
     @api.get("/links/{link}/explain", **shapes.answers(Explanation))
     async def explain(
         link: LinkPath,
-        topic: Annotated[str | None, Query(max_length=249, description="As on the source.")] = None,
-        partition: Annotated[int | None, Query(ge=0, description="Of that topic.")] = None,
+        topic: Annotated[
+            str | None, Query(max_length=249, description="By its name on the source.")
+        ] = None,
+        partition: Annotated[
+            int | None, Query(ge=0, description="A partition of the topic.")
+        ] = None,
         group: Annotated[str | None, Query(max_length=1000)] = None,
     ) -> Response:
-        """Why a topic or a group is mirrored or synced, or not, as far as this process knows."""
+        """Explains why a topic or group is mirrored or synced, or not. Asks no cluster."""
         view = _link(await views.newest(), link)
         settings = next(each for each in links if each.name == link)
         if (topic is None) == (group is None) or (partition is not None and topic is None):
-            raise HTTPException(400, "say topic, perhaps with partition, or group")
+            raise HTTPException(400, "give topic, with an optional partition, or group")
         if topic is not None:
             found = explaining.topic(settings, view, topic, partition, links)
         else:
@@ -170,7 +178,7 @@ def router(
         "/links/{link}/topics/{topic}/partitions/{partition}", **shapes.answers(shapes.Partition)
     )
     async def one_partition(link: LinkPath, topic: str, partition: int) -> Response:
-        """One partition, by its place on the source."""
+        """One partition, by its topic on the source and its number."""
         view = await views.newest()
         found = _link(view, link).partition(topic, partition)
         if found is None:
@@ -181,11 +189,13 @@ def router(
     async def groups(
         link: LinkName = None,
         search: Search = "",
-        followed: Annotated[bool | None, Query(description="Only those, or the others.")] = None,
+        followed: Annotated[
+            bool | None, Query(description="Only followed groups, or only the others.")
+        ] = None,
         offset: Offset = 0,
         limit: Limit = 100,
     ) -> Response:
-        """Consumer groups of the sources, as the last round of the task `groups` found them."""
+        """The consumer groups of the sources, as the last run of the task `groups` found them."""
         view = _checked(await views.newest(), link)
         every = ((s.name, one) for s in view.statuses(link) for one in s.groups)
         found = [each for each in every if followed in (None, each[1].followed)]
@@ -196,19 +206,19 @@ def router(
 
     @api.get("/lanes", **shapes.answers(shapes.Page[shapes.Lane]))
     async def lanes(offset: Offset = 0, limit: Limit = 100) -> Response:
-        """Lanes that are connected."""
+        """The connected lanes."""
         view = await views.newest()
         return _cut(view, view.snapshot.lanes, offset, limit, lambda one: shaped(shapes.Lane, one))
 
     @api.get("/tasks", **shapes.answers(shapes.Page[shapes.Task]))
     async def tasks(link: LinkName = None, offset: Offset = 0, limit: Limit = 100) -> Response:
-        """The control plane's tasks, and how they fare."""
+        """The tasks of the control plane, with their results."""
         view = await views.newest()
         return _cut(view, _tasks(view, link), offset, limit, lambda each: _task(*each))
 
     @api.get("/directives", **shapes.answers(shapes.Page[shapes.Directive]))
     async def directives(link: LinkName = None, offset: Offset = 0, limit: Limit = 100) -> Response:
-        """The directives that hold until they are taken back: pauses and limits."""
+        """The active directives: pauses, limits, fences and cutovers."""
         view = _checked(await views.newest(), link)
         every = view.statuses(link)
         found = [
@@ -218,7 +228,7 @@ def router(
 
     @api.get("/transforms", **shapes.answers(shapes.Page[shapes.Transform]))
     async def transforms(link: LinkName = None, offset: Offset = 0, limit: Limit = 100) -> Response:
-        """Transforms of the links, and what became of records in this run."""
+        """The transforms of the links, with the record counts of this run."""
         view = _checked(await views.newest(), link)
         found = [(s.name, one) for s in view.statuses(link) for one in s.transforms]
         return _cut(view, found, offset, limit, lambda each: _transform(*each))
@@ -227,7 +237,7 @@ def router(
     async def problems(
         link: LinkName = None, search: Search = "", offset: Offset = 0, limit: Limit = 100
     ) -> Response:
-        """What keeps topics from being mirrored as they should be."""
+        """The problems of topics and links."""
         view = _checked(await views.newest(), link)
         every = [(s.name, one) for s in view.statuses(link) for one in s.problems]
         named = _named(every, search, lambda each: each[1].topic)
@@ -239,11 +249,11 @@ def router(
     async def newest_events(
         link: LinkName = None,
         search: Search = "",
-        level: Annotated[list[Level] | None, Query(description="Of these kinds.")] = None,
+        level: Annotated[list[Level] | None, Query(description="Only these levels.")] = None,
         offset: Offset = 0,
         limit: Limit = 100,
     ) -> Response:
-        """What this process has logged, the newest first; the last 2,000 events are kept."""
+        """The last 2,000 log events of this process, the newest first."""
         view = _checked(await views.newest(), link)
         page, total = events.newest(
             link=link, search=search, levels=tuple(level or ()), offset=offset, limit=limit
@@ -253,10 +263,10 @@ def router(
     @api.get("/history", **shapes.answers(shapes.History))
     async def figures(
         link: LinkName = None,
-        since_ms: Annotated[int, Query(ge=0, description="Only points later than that.")] = 0,
-        points: Annotated[int, Query(ge=1, le=4320, description="At the most.")] = 720,
+        since_ms: Annotated[int, Query(ge=0, description="Only later points.")] = 0,
+        points: Annotated[int, Query(ge=1, le=4320, description="The most points.")] = 720,
     ) -> Response:
-        """Figures of the last six hours at the most, since the start of this process."""
+        """The throughput and lag of the last six hours, at most since the start of this process."""
         return answer(history.since(since_ms, link, points))
 
     return api
@@ -325,7 +335,7 @@ def _partition(link: str, one: PartitionStatus) -> shapes.Partition:
 
 
 def _tasks(view: View, link: str | None) -> list[tuple[str, TaskRecord]]:
-    """Of links, and of pairs of clusters without a flow."""
+    """The tasks of links, and of pairs of clusters without a flow."""
     by_link: dict[str, Iterable[TaskRecord]] = {
         name: each.status.tasks for name, each in view.links.items()
     }
@@ -350,7 +360,7 @@ def _directive(link: str, one: Directive) -> shapes.Directive:
 
 
 def _clusters(links: Iterable[LinkSettings]) -> list[shapes.Cluster]:
-    """By alias; without logins."""
+    """The clusters by alias, without credentials."""
     found: dict[str, shapes.Cluster] = {}
     for each in links:
         for client, side in ((each.source, "source_of"), (each.target, "target_of")):

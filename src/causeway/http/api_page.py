@@ -1,4 +1,4 @@
-"""/docs: the API as a page to read, made of its OpenAPI description. No script, nothing fetched."""
+"""/docs: the API as an HTML page, made of the OpenAPI document. It loads no script."""
 
 from __future__ import annotations
 
@@ -95,6 +95,6 @@ def _kind(schema: Described) -> str:
 
 
 def _text(text: str) -> str:
-    """`code` as code."""
+    """Text between backquotes as code."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))

@@ -1,4 +1,4 @@
-"""The application: all routes, behind the guard."""
+"""The HTTP application: all routes, behind the guard."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from causeway.metrics import text as metrics_text
 from causeway.status import Role, Snapshot
 
 _FILES: Final = Path(__file__).parent / "page"
-# Paths that show nothing of the mirror, and that a caller without a token needs.
+# Paths without data of the mirror, for callers without a token.
 _OPEN: Final = ("/", "/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
 _NO_NAME: Final = (
     "this port does not have that name: use an address of this machine, or add the name to"
@@ -40,7 +40,8 @@ _NO_NAME: Final = (
 # The driver says how to look twice a second, but not while it drains, 60 s at the most.
 _SILENT_S: Final = 120.0
 _ABOUT: Final = (
-    "What `causeway run` knows of its mirror. Errors have Kafka Connect's form: `error_code`, the "
+    "The state of a mirror, as `causeway run` knows it. Errors have Kafka Connect's form: "
+    "`error_code`, the "
     "HTTP status, and `message`."
 )
 
@@ -67,7 +68,7 @@ def main_app(
     translating: Translating | None = None,
     geo_acts: geo.GeoActs | None = None,
 ) -> Guard:
-    """Everything, behind the guard. `worker`: host and port, which Connect has for a name."""
+    """The whole application. `worker`: host and port, the name of a worker in Connect."""
     links, http = settings.links, settings.run.http
     app = _bare()
     app.include_router(api.router(run.views, history, events, links))
@@ -134,7 +135,7 @@ def _add_metrics(app: FastAPI, run: RunViews) -> None:
 
     @app.get("/metrics", tags=["probes"], response_class=Response)
     async def metrics() -> Response:
-        """For Prometheus; see the page of metrics."""
+        """Metrics for Prometheus; see the page of metrics."""
         return Response(await scrapes.newest(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -159,10 +160,10 @@ def _add_probes(app: FastAPI, run: RunViews) -> None:
 
 def _not_ready(snapshot: Snapshot) -> str | None:
     if snapshot.draining:
-        return "it is coming to its end"
+        return "the run is draining"
     for link in snapshot.links:
         if link.role is Role.LEADING and not link.planned:
-            return f"{link.name} looks for its topics"
+            return f"{link.name} reads its topics"
         if link.name in snapshot.refused:
             return f"{link.name}: a cluster has refused new connections for minutes, see the log"
         if link.role not in (Role.LEADING, Role.STANDBY):
@@ -172,7 +173,7 @@ def _not_ready(snapshot: Snapshot) -> str | None:
 
 
 def _described(app: FastAPI) -> dict[str, Any]:
-    """Refused parameters are answered as all else that is refused, not in FastAPI's form."""
+    """Answers refused parameters in the form of all errors, not in FastAPI's."""
     described = app.openapi()
     for methods in described["paths"].values():
         for operation in methods.values():
@@ -199,7 +200,7 @@ async def _misspelt(_: Request, error: Exception) -> Response:
 
 
 async def _too_early(_: Request, __: Exception) -> Response:
-    return refused(503, "the run has just begun: its clusters have not answered yet")
+    return refused(503, "the run has just started: its clusters have not answered yet")
 
 
 async def _surprised(_: Request, error: Exception) -> Response:

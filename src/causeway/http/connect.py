@@ -42,14 +42,13 @@ _STATES: Final = {
 }
 _FAILED: Final = frozenset({State.STOPPED, State.FAILED})
 _BY_FILE: Final = (
-    "connectors are the flows of the file that this run was given: change the file and start the "
-    "restarted"
+    "connectors are the flows of the file of this run: change the file and start the restarted"
 )
 _OF_SOURCE: Final = (
     "only MirrorSourceConnector can be paused, resumed, stopped and restarted: it means "
-    "the link {}, groups and heartbeats go on with it"
+    "the link {}, and groups and heartbeats follow it"
 )
-# Everything else that Connect has under these paths.
+# The other paths of Connect.
 _REFUSED: Final = (
     ("/connectors", ("POST",)),
     ("/connectors/{name}", ("DELETE",)),
@@ -72,13 +71,13 @@ class Connector:
 
     @cached_property
     def _states(self) -> frozenset[str]:
-        """Of the link's partitions, where they are this connector's affair."""
+        """The partitions of the link; only the source connector has any."""
         partitions = self.link.partitions if self.kind == SOURCE else ()
         return frozenset(each.state for each in partitions)
 
     @property
     def state(self) -> str:
-        """A mirror that has ended is a connector that was stopped."""
+        """The state; a mirror that has ended is a stopped connector."""
         if self._states and self._states <= ENDED:
             return "STOPPED"
         return (
@@ -86,7 +85,7 @@ class Connector:
         )
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Each with id, state and worker, and the trace where it failed."""
+        """The tasks with id, state and worker, and with a trace if they failed."""
         if self.link.role is not Role.LEADING:
             return []
         if self.kind == SOURCE:
@@ -130,7 +129,7 @@ class Connector:
         return {"name": self.name, "connector": own, "tasks": self.tasks(), "type": "source"}
 
     def topics(self) -> list[str]:
-        """What it writes to, on the target."""
+        """The topics that the connector writes to, on the target."""
         if self.kind == SOURCE:
             return sorted({each.target_topic for each in self.link.partitions})
         if self.kind == CHECKPOINT:
@@ -138,7 +137,7 @@ class Connector:
         return [HEARTBEATS]
 
     def offsets(self) -> list[dict[str, Any]]:
-        """As MirrorMaker 2 keeps them: the last source offset that is copied."""
+        """The last copied source offsets, in MirrorMaker 2's form."""
         if self.kind != SOURCE:
             return []
         return [
@@ -156,7 +155,7 @@ class Connector:
 
 
 def connectors(view: View, links: Iterable[LinkSettings], worker: str) -> Mapping[str, Connector]:
-    """By name."""
+    """The connectors by name."""
     found = {}
     for settings in links:
         if settings.name not in view.links:
@@ -193,7 +192,7 @@ def router(
     async def all_connectors(
         expand: Annotated[list[str] | None, Query(description="`status`, `info` or both.")] = None,
     ) -> Response:
-        """Names, or with `expand` what they are."""
+        """The names of the connectors; with `expand` also their status and info."""
         found = await every()
         if not expand:
             return answer(list(found))
@@ -209,12 +208,12 @@ def router(
 
     @connect.get("/connectors/{name}")
     async def connector(name: str) -> Response:
-        """Config and tasks."""
+        """The config and the tasks of a connector."""
         return answer((await named(name)).info())
 
     @connect.get("/connectors/{name}/config")
     async def config(name: str) -> Response:
-        """Its config, under MirrorMaker 2's keys, without logins."""
+        """The config of a connector with MirrorMaker 2's keys, without credentials."""
         return answer((await named(name)).config())
 
     @connect.get("/connectors/{name}/status")
@@ -224,7 +223,7 @@ def router(
 
     @connect.get("/connectors/{name}/tasks")
     async def tasks(name: str) -> Response:
-        """Its tasks; all have its config."""
+        """The tasks of a connector; all have its config."""
         each = await named(name)
         return answer(
             [
@@ -235,7 +234,7 @@ def router(
 
     @connect.get("/connectors/{name}/tasks/{task}/status")
     async def task_status(name: str, task: int) -> Response:
-        """One task's state."""
+        """The state of a task."""
         found = next((t for t in (await named(name)).tasks() if t["id"] == task), None)
         if found is None:
             raise HTTPException(404, f"No status found for task {name}-{task}")
@@ -243,26 +242,26 @@ def router(
 
     @connect.get("/connectors/{name}/topics")
     async def topics(name: str) -> Response:
-        """Topics that it writes to, on the target."""
+        """The topics that a connector writes to, on the target."""
         each = await named(name)
         return await _made(lambda: {name: {"topics": each.topics()}})
 
     @connect.get("/connectors/{name}/offsets")
     async def offsets(name: str) -> Response:
-        """The last source offset copied of each partition, as MirrorMaker 2 keeps them."""
+        """The last copied source offset of each partition, in MirrorMaker 2's form."""
         each = await named(name)
         return await _made(lambda: {"offsets": each.offsets()})
 
     @connect.get("/connector-plugins")
     async def plugins() -> Response:
-        """The classes that there are."""
+        """The connector classes."""
         package = "org.apache.kafka.connect.mirror."
         return answer(
             [{"class": package + kind, "type": "source", "version": VERSION} for kind in CLASSES]
         )
 
     async def act(action: str, name: str, request: Request, why: str | None = None) -> None:
-        """Written, not waited for: Connect answers as early."""
+        """Records the request and does not wait: Connect answers as early."""
         each = await named(name)
         if each.kind != SOURCE:
             raise HTTPException(405, _OF_SOURCE.format(each.link.name))
@@ -276,19 +275,19 @@ def router(
 
     @connect.put("/connectors/{name}/resume", status_code=202, response_class=Response)
     async def resume(name: str, request: Request) -> Response:
-        """Takes a pause of the link back."""
+        """Resumes the link."""
         await act("resume", name, request)
         return Response(status_code=202)
 
     @connect.put("/connectors/{name}/stop", status_code=204, response_class=Response)
     async def stop(name: str, request: Request) -> Response:
-        """Pauses the link: there is nothing that a stopped connector would have lost."""
+        """Pauses the link: a stopped connector would do the same."""
         await act("pause", name, request, "stopped as a connector")
         return Response(status_code=204)
 
     @connect.post("/connectors/{name}/restart", status_code=204, response_class=Response)
     async def restart(name: str, request: Request) -> Response:
-        """Tries what is stopped or failed of the link again, whatever the parameters say."""
+        """Retries the stopped and failed partitions of the link; the parameters change nothing."""
         await act("restart", name, request)
         asked = [request.query_params.get(each, "") for each in ("includeTasks", "onlyFailed")]
         if "true" in map(str.lower, asked):
@@ -299,7 +298,7 @@ def router(
         "/connectors/{name}/tasks/{task}/restart", status_code=204, response_class=Response
     )
     async def restart_task(name: str, task: int, request: Request) -> Response:
-        """Tries what is stopped or failed of the link again: a lane has no partitions for good."""
+        """Retries the stopped and failed partitions of the link: partitions move between lanes."""
         each = await named(name)
         if each.kind == SOURCE and task not in {known["id"] for known in each.tasks()}:
             raise HTTPException(404, f"Unknown task: {name}-{task}")
@@ -317,11 +316,10 @@ def router(
 
 
 async def _made(content: Callable[[], Any]) -> Response:
-    """Connect knows no pages: with 100,000 partitions it takes a second, in which others are to be
-    answered."""
+    """Answers in a thread: Connect has no pages, so 100,000 partitions take a second."""
     return await asyncio.to_thread(lambda: answer(content()))
 
 
 def server_info() -> dict[str, Any]:
-    """What `GET /` answers to who wants no page."""
+    """The answer of `GET /` to clients that do not accept HTML."""
     return {"version": VERSION, "commit": "causeway", "kafka_cluster_id": ""}

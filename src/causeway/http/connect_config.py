@@ -1,5 +1,5 @@
-"""A link's settings as the config of MirrorMaker 2's connectors. Logins, keys and certificates are
-left out: no one who reads a status needs them."""
+"""A link's settings as the config of MirrorMaker 2's connectors. Credentials, keys
+and certificates are left out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGE: Final = "org.apache.kafka.connect.mirror."
 
 
 def config_of(link: LinkSettings, kind: str, name: str) -> dict[str, str]:
-    """Of the connector of class `kind`, by MirrorMaker 2's keys."""
+    """The config of the connector of class `kind`, with MirrorMaker 2's keys."""
     found = {
         "name": name,
         "connector.class": _PACKAGE + kind,

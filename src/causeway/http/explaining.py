@@ -20,7 +20,9 @@ from causeway.operate.explain import (
 )
 from causeway.status import GroupStatus, LinkStatus, Role
 
-_ELSEWHERE: Final = "this process mirrors none of that name; `causeway explain` asks the clusters"
+_ELSEWHERE: Final = (
+    "this process mirrors no topic with that name; `causeway explain` asks the clusters"
+)
 
 
 def topic(
@@ -30,7 +32,7 @@ def topic(
     partition: int | None,
     links: Sequence[LinkSettings],
 ) -> Explanation:
-    """`links`: all of the file."""
+    """Explains a topic. `links`: all links of the file."""
     status, members = view.status, view.members(name)
     facts = TopicFacts(
         there=True if members else None,
@@ -44,7 +46,7 @@ def topic(
 
 
 def group(link: LinkSettings, view: LinkView, name: str) -> Explanation:
-    """As the last round of this driver found it."""
+    """Explains a group, as the last run of the driver's task found it."""
     by_file = explain_group(link, name, GroupFacts(driver=_driver(view.status)))
     found = next((each for each in view.status.groups if each.group == name), None)
     if by_file.code != Code.UNKNOWN:
@@ -59,10 +61,10 @@ def _judge(link: LinkSettings, found: GroupStatus) -> tuple[str, bool, str]:
     if not found.followed:
         return Code.NOT_YET, False, f"not followed: {found.reason}"
     if found.reason is not None:
-        return Code.NOT_YET, False, f"not in the last round: {found.reason}"
+        return Code.NOT_YET, False, f"not in the last run: {found.reason}"
     if link.control.sync_group_offsets_enabled:
         return Code.SYNCED, True, f"synced, on {found.partitions} partitions"
-    return Code.CHECKPOINTS_ONLY, True, f"by checkpoints alone, on {found.partitions} partitions"
+    return Code.CHECKPOINTS_ONLY, True, f"by checkpoints only, on {found.partitions} partitions"
 
 
 def _driver(status: LinkStatus) -> str:

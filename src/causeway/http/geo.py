@@ -1,4 +1,4 @@
-"""/api/v1/geo: topics that people choose, of links that let them; the same as `causeway geo`."""
+"""/api/v1/geo: chosen topics and destinations, as in `causeway geo`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from causeway.link_topics import Directive
 from causeway.model import State
 from causeway.status import Role, TopicStatus, shaped
 
-_WAIT_S: Final = 10.0  # for the leading driver's word
-_FRESH_S: Final = 5.0  # so long it is remembered what could be chosen
+_WAIT_S: Final = 10.0  # for the answer of the leading driver
+_FRESH_S: Final = 5.0  # how long available topics are cached
 
 Act = Callable[..., Done]
-DestinationName = Annotated[str | None, Query(description="Of this destination alone.")]
+DestinationName = Annotated[str | None, Query(description="Only this destination.")]
 
 
 class Choice(RequestBody):
@@ -59,8 +59,8 @@ class GeoActs:
 
 
 class Available:
-    """What could be chosen, asked of the clusters once for all who type at the same time. Belongs
-    to one event loop."""
+    """The available topics, with one request to the clusters for concurrent callers. Belongs to one
+    event loop."""
 
     def __init__(self, ask: Callable[[LinkSettings], Sequence[str]]) -> None:
         self._ask = ask
@@ -68,8 +68,8 @@ class Available:
         self._known: dict[str, tuple[float, Sequence[str]]] = {}
 
     async def of(self, link: LinkSettings) -> Sequence[str]:
-        """Raises HTTPException where a cluster cannot be asked."""
-        async with self._turns[link.name]:  # one that does not answer holds up no other
+        """Raises HTTPException if a cluster does not answer."""
+        async with self._turns[link.name]:  # a link without an answer does not delay others
             at, found = self._known.get(link.name, (0.0, ()))
             if time.monotonic() - at > _FRESH_S or not at:
                 try:
@@ -90,7 +90,7 @@ def router(
     actions: Actions,
     acts: GeoActs | None = None,
 ) -> APIRouter:
-    """Where no link lets people choose, there are no destinations."""
+    """Without links of chosen topics, there are no destinations."""
     own = acts or GeoActs()
     by_name = {each.target.alias: each for each in links if each.geo}
     available = Available(own.available)
@@ -99,12 +99,14 @@ def router(
     def link_to(name: str) -> LinkSettings:
         if name not in by_name:
             names = ", ".join(by_name) or "none"
-            raise HTTPException(404, f"there is no destination {name}: there is {names}")
+            raise HTTPException(
+                404, f"there is no destination {name}; the destinations are {names}"
+            )
         return by_name[name]
 
     @api.get("", **shapes.answers(shapes.Page[shapes.GeoDestination]))
     async def destinations(offset: Offset = 0, limit: Limit = 100) -> Response:
-        """The destinations of this process; none where it is no `causeway geo run`."""
+        """The destinations of this process; none if it is no `causeway geo run`."""
         view = await views.newest()
         found = [_destination(each, view.links.get(each.name)) for each in by_name.values()]
         return paged(found[offset : offset + limit], len(found), offset, limit, view.now_ms)
@@ -116,7 +118,7 @@ def router(
         offset: Offset = 0,
         limit: Limit = 100,
     ) -> Response:
-        """The topics that people have chosen, with who did, and how far they are."""
+        """The chosen topics, with author and lag."""
         view = await views.newest()
         some = by_name.values() if destination is None else [link_to(destination)]
         every = [
@@ -130,7 +132,7 @@ def router(
 
     @api.get("/destinations/{destination}/available", **shapes.answers(list[str]))
     async def could_be_chosen(destination: str, search: Search = "", limit: Limit = 50) -> Response:
-        """Topics of the origin that could be chosen, and are not. Asks the clusters."""
+        """The topics of the origin that can be chosen and are not. Asks the clusters."""
         wanted = search.casefold()
         found = [n for n in await available.of(link_to(destination)) if wanted in n.casefold()]
         return answer(found[:limit])
@@ -143,13 +145,13 @@ def router(
         about: Mapping[str, Any] = {"link": link.name, "topics": ", ".join(names)}
         outcome = await actions.act(action, request, wish, call, about, misnamed=400)
         available.forget(link)
-        # 202: it is written, and the leading driver, or the next one, acts on it.
+        # 202: recorded; the leading driver, or the next one, will act on it.
         settled = outcome.acted and outcome.refused is None
         return answer(outcome.as_json(), 200 if settled else 202)
 
     @api.post("/destinations/{destination}/topics", **shapes.answers(shapes.GeoAsked))
     async def add(request: Request, destination: str, choice: Choice) -> Response:
-        """Has topics copied, from their first record on, or from where they were: all, or none."""
+        """Copies topics from their first record or their position on: all of them, or none."""
         return await done("add", own.add, request, destination, choice, choice.topics)
 
     def of_topic(action: str, act: Act, meaning: str) -> None:
@@ -168,8 +170,8 @@ def router(
         )
 
     of_topic("pause", own.pause, "Stops copying the topic until it is resumed.")
-    of_topic("resume", own.resume, "Goes on with it where it was.")
-    of_topic("remove", own.remove, "Copies it no more; on the destination it stays.")
+    of_topic("resume", own.resume, "Continues the topic at its position.")
+    of_topic("remove", own.remove, "Stops copying the topic. The copy on the destination stays.")
     return api
 
 

@@ -1,4 +1,4 @@
-"""Who may call: decided before any route is looked for.
+"""Decides who may call, before the route is known.
 
     Host     without TLS: only this machine's addresses and names. Else another site could let its
              own name lead here, and its page could read (DNS rebinding). With TLS, the browser has
@@ -32,8 +32,8 @@ _log = logging.getLogger("causeway.http")
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BYTES: Final = 64 * 1024  # of a body
 _AGAIN_S: Final = 60.0  # between two log lines about equal calls
-_MOST: Final = 1000  # callers and reasons that are remembered
-_NOT_OURS: Final = "this server does not have that name: use the address that the run names"
+_MOST: Final = 1000  # remembered callers and reasons
+_NOT_OURS: Final = "this server does not have that name: use the address that the run prints"
 _HEADERS: Final = (
     (
         b"content-security-policy",
@@ -83,7 +83,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # there is nothing else here
+            return  # no other kinds of calls
         refusal = self._refusal(scope, Headers(scope=scope))
         if refusal is None:
             try:
@@ -114,12 +114,12 @@ class Guard:
         origin = headers.get("origin")
         own = f"{scope['scheme']}://{headers.get('host', '')}"
         if origin is not None and origin.casefold() != own.casefold():
-            return _Refusal(403, "another site's page may not change anything here")
+            return _Refusal(403, "a page of another site may not change anything here")
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return _Refusal(403, "another site's page may not change anything here")
+            return _Refusal(403, "a page of another site may not change anything here")
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > _MOST_BYTES:
-            return _Refusal(413, f"a body has {_MOST_BYTES} bytes at the most")
+            return _Refusal(413, f"a body has at most {_MOST_BYTES} bytes")
         has_body = length not in ("", "0") or "transfer-encoding" in headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         # Connect's own clients send nothing at all with a PUT or POST that says all by its path.
@@ -132,7 +132,7 @@ class Guard:
         name = name.casefold().removesuffix(".")
         if name in self._names or is_loopback(name):
             return bool(name)
-        # A site can lead its own name here, but an address is no name.
+        # A site can point its own name to this address, but cannot use an address as its name.
         return not self._here and _is_address(name)
 
     def _is_open(self, path: str) -> bool:
@@ -151,7 +151,7 @@ def _is_address(name: str) -> bool:
 
 
 def _digest(text: str) -> bytes:
-    """Of equal length, so that comparing tells nothing of the token's."""
+    """A hash of constant length, so that a comparison does not reveal the length of the token."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 

@@ -1,5 +1,4 @@
-"""The driver's memory of its last hours: its newest log events, and each link's figures. Both begin
-with its start."""
+"""Keeps the newest log events and the figures of each link for the last hours, since the start."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _log = logging.getLogger("causeway.http")
 INTERVAL_S: Final = 5.0
 _POINTS: Final = 4320  # six hours of them
 _EVENTS: Final = 2000
-_REST = 100.0  # times what a look costs: with 100,000 partitions, points come less often
+_REST = 100.0  # times the cost of a snapshot: with 100,000 partitions, points are less frequent
 
 
 class Point(NamedTuple):
@@ -31,22 +30,22 @@ class Point(NamedTuple):
 
 
 class History:
-    """Each link's figures. Used by one event loop."""
+    """The figures of each link. Used by one event loop."""
 
     def __init__(self) -> None:
         self._points: dict[str, deque[Point]] = {}
 
     async def keep(self, views: SharedValue[View]) -> None:
-        """Takes points until it is cancelled."""
+        """Records points until it is cancelled."""
         while True:
             try:
                 self.note(await views.newest())
-            except Exception as error:  # every caller gets it as well
+            except Exception as error:  # every caller gets this error too
                 _log.debug("no point", exc_info=error)
             await asyncio.sleep(max(INTERVAL_S, _REST * views.cost_s))
 
     def note(self, view: View) -> None:
-        """Takes a point of each link, unless it has one of that time."""
+        """Records a point of each link, unless it has one of that time."""
         for name, link in view.links.items():
             points = self._points.setdefault(name, deque(maxlen=_POINTS))
             if points and points[-1].at_ms >= view.now_ms:
@@ -63,7 +62,7 @@ class History:
             )
 
     def since(self, at_ms: int, link: str | None, most: int) -> shapes.History:
-        """Points later than `at_ms`; of more than `most`, as many at even distances."""
+        """The points after `at_ms`; at most `most` of them, at even distances."""
         series = []
         for name, points in self._points.items():
             if link is not None and name != link:
@@ -99,7 +98,7 @@ class Events(logging.Handler):
     def newest(
         self, *, link: str | None, search: str, levels: tuple[str, ...], offset: int, limit: int
     ) -> tuple[list[shapes.Event], int]:
-        """One page, the newest first, and how many match."""
+        """One page, the newest first, and the number of matching events."""
         wanted = search.casefold()
         found = [
             each

@@ -1,4 +1,4 @@
-"""What the server listens with: sockets, their open connections, and the TLS certificate."""
+"""Listening sockets, their open connections, and the TLS certificate."""
 
 from __future__ import annotations
 
@@ -170,9 +170,9 @@ class Certificate:
 
 def _unusable(key: str, path: str, error: Exception) -> ConfigError:
     if isinstance(error, ssl.SSLError):
-        cause = "it and its key are no PEM files that belong together, or the key has a password"
+        cause = "it and its key are not matching PEM files, or the key has a password"
         if "client" in key:
-            cause = "it holds no certificate in PEM form"
+            cause = "it has no certificate in PEM form"
     else:
         cause = str(getattr(error, "strerror", None) or error)
     return ConfigError("use", f"{key} {path}", cause)

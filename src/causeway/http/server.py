@@ -88,7 +88,7 @@ class _ServerThread:
 
     @property
     def address(self) -> str | None:
-        """As people open it."""
+        """The URL of the server."""
         if self._main is None:
             return None
         host, port = self._main.getsockname()[:2]
@@ -115,7 +115,7 @@ class _ServerThread:
                 each.close()
 
     def _try_to_listen(self) -> Listener | None:
-        """None where another process has the address."""
+        """None if another process has the address."""
         assert self._http.port is not None
         try:
             return listen(self._http.host, self._http.port, "http")
@@ -166,7 +166,7 @@ class _ServerThread:
                 task.cancel()
 
     async def _guarded(self, what: Literal["http", "metrics"]) -> None:
-        """Where it cannot go on, who calls is not left to wait."""
+        """Closes the socket if the server cannot continue, so that clients do not wait."""
         try:
             await (self._serve_metrics() if what == "metrics" else self._serve_main())
         except Exception as error:

@@ -1,8 +1,7 @@
-"""The JSON that /api/v1 answers. Offsets are the source's, times ms or ms since 1970; null is for
-what is not known (yet).
+"""The JSON answers of /api/v1, and the source of the OpenAPI document.
 
-Fields are named as the attributes of the values that they are made of, see `shaped`. The OpenAPI
-document is made of these structs.
+Offsets are the source's, times are ms or ms since 1970, null means unknown. Fields have the names
+of the attributes that `shaped` copies.
 """
 
 from __future__ import annotations
@@ -37,32 +36,32 @@ class Error(Shape):
 
 
 class Page(Shape, Generic[Item]):
-    """`items` from `offset` on, of `total` that match the question."""
+    """`items` from `offset` on, of `total` matching items."""
 
     items: Sequence[Item]
     total: int
     offset: int
     limit: int
-    taken_at_ms: Annotated[int, _about("When the run was looked at.")]
+    taken_at_ms: Annotated[int, _about("The time of the snapshot.")]
 
 
 class Cluster(Shape):
     alias: str
     bootstrap: list[str]
     security_protocol: str
-    source_of: Annotated[list[str], _about("Links that read from it.")]
-    target_of: Annotated[list[str], _about("Links that write to it.")]
+    source_of: Annotated[list[str], _about("Links that read from this cluster.")]
+    target_of: Annotated[list[str], _about("Links that write to this cluster.")]
 
 
 class AggregatePart(Shape):
-    topic: Annotated[str, _about("On the cluster of the aggregate.")]
-    link: Annotated[str | None, _about("The link that brings it; null: it is written there.")]
+    topic: Annotated[str, _about("The topic on the cluster of the aggregate.")]
+    link: Annotated[str | None, _about("The link that mirrors it; null: producers write it there.")]
     source: str | None
     source_topic: str | None
 
 
 class Aggregate(Shape):
-    """Topics with one name from several clusters, on the cluster where they come together."""
+    """A topic name that several clusters feed, on the cluster that has all of these topics."""
 
     cluster: str
     name: str
@@ -70,7 +69,7 @@ class Aggregate(Shape):
 
 
 class Link(Shape):
-    """Counts are of this run; lag and rates of all partitions together."""
+    """A link. Counts are of this run; lag and rates are of all partitions."""
 
     name: str = field(name="link")
     source: str
@@ -85,28 +84,28 @@ class Link(Shape):
     ]
     worst: Annotated[str, _about("The same, but with a partition's own state; see ranking.")]
     role: Annotated[str, _about("starting, standby, leading, failed or ended.")]
-    reason: Annotated[str | None, _about("On standby: who leads; failed: why.")]
-    planned: Annotated[bool, _about("Its topics have been looked up.")]
+    reason: Annotated[str | None, _about("Standby: the leader. Failed: the reason.")]
+    planned: Annotated[bool, _about("The topics of the link are known.")]
     topics: int
     partitions: int
-    states: Annotated[Mapping[str, int], _about("How many partitions are in each state.")]
+    states: Annotated[Mapping[str, int], _about("The number of partitions in each state.")]
     lag_records: int | None
-    lag_ms: Annotated[int | None, _about("Of the partition that lags most.")]
+    lag_ms: Annotated[int | None, _about("The largest lag in time of a partition.")]
     records: int
     records_per_s: float
     bytes_per_s: float
-    problems: Annotated[int, _about("What keeps topics from being mirrored; see problems.")]
+    problems: Annotated[int, _about("The number of problems; see problems.")]
     tasks_failing: int
-    groups: Annotated[int, _about("Consumer groups that are followed.")]
+    groups: Annotated[int, _about("The number of followed consumer groups.")]
 
 
 class Overview(Shape):
     version: str
     started_at_ms: int
     taken_at_ms: int
-    bounded: Annotated[bool, _about("It ends by itself once it has caught up.")]
-    draining: Annotated[bool, _about("It is coming to its end.")]
-    lanes: Annotated[int, _about("Lanes that are connected.")]
+    bounded: Annotated[bool, _about("The run ends after it has caught up.")]
+    draining: Annotated[bool, _about("The run is draining.")]
+    lanes: Annotated[int, _about("The number of connected lanes.")]
     lanes_wanted: int
     lane_trouble: str | None
     ranking: Annotated[Sequence[str], _about("All states, the worst first.")]
@@ -118,10 +117,10 @@ class Topic(Shape):
     topic: str
     target_topic: str
     transform: str | None
-    state: Annotated[str, _about("The worst of its partitions'.")]
+    state: Annotated[str, _about("The worst state of the partitions.")]
     partitions: int
     lag_records: int | None
-    lag_ms: Annotated[int | None, _about("Of the partition that lags most.")]
+    lag_ms: Annotated[int | None, _about("The largest lag in time of a partition.")]
     records: int
     records_per_s: float
     bytes_per_s: float
@@ -142,26 +141,28 @@ class Partition(Shape):
     lag_records: int | None
     lag_bytes: Annotated[int | None, _about("An estimate.")]
     lag_ms: Annotated[int | None, _about("Age of the first record not mirrored; 0: caught up.")]
-    held_records: Annotated[int | None, _about("Behind an open transaction; no lag counts them.")]
+    held_records: Annotated[
+        int | None, _about("Records in open transactions; the lag does not count them.")
+    ]
     held_ms: int
-    newest_record_ms: Annotated[int | None, _about("Time of the newest record mirrored.")]
+    newest_record_ms: Annotated[int | None, _about("Timestamp of the newest mirrored record.")]
     records: int
     bytes: int
     records_per_s: float
     bytes_per_s: float
     recoveries: int
     failures: int
-    lost: Annotated[
-        int, _about("Deleted at the source before they were mirrored, since it was claimed.")
-    ] = field(name="lost_records")
+    lost: Annotated[int, _about("Records that the source deleted before they were mirrored.")] = (
+        field(name="lost_records")
+    )
 
 
 class Group(Shape):
     link: str
     group: str
     followed: bool
-    partitions: Annotated[int, _about("Of mirrored topics, with committed offsets.")]
-    reason: Annotated[str | None, _about("Why it is not followed, or what was not done.")]
+    partitions: Annotated[int, _about("Partitions of mirrored topics with committed offsets.")]
+    reason: Annotated[str | None, _about("Why the group is not followed, or what was not done.")]
 
 
 class Lane(Shape):
@@ -175,7 +176,7 @@ class Lane(Shape):
 
 
 class Directive(Shape):
-    """What a person asked of a link, topic or partition, and what holds until it is taken back."""
+    """An active directive for a link, topic or partition."""
 
     link: str
     do: Annotated[str, _about("pause, throttle, fence or cutover.")]
@@ -184,23 +185,25 @@ class Directive(Shape):
     who: str
     why: str | None
     at_ms: int
-    paused: Annotated[bool | None, _about("Of a pause; false: not, though a wider one is.")] = None
-    bytes_per_s: Annotated[int | None, _about("Of a throttle; null: no limit.")] = None
-    until_ms: Annotated[int | None, _about("When a fence, cutover or promotion ends.")] = None
+    paused: Annotated[
+        bool | None, _about("Of a pause; false: an exception from a wider pause.")
+    ] = None
+    bytes_per_s: Annotated[int | None, _about("The limit of a throttle; null: no limit.")] = None
+    until_ms: Annotated[int | None, _about("The end of a fence, cutover or promotion.")] = None
 
 
 class GeoDestination(Shape):
-    """A cluster that chosen topics are copied to, see `causeway geo`."""
+    """A cluster that receives copies of chosen topics; see `causeway geo`."""
 
     destination: str
     link: str
     origin: str
-    role: Annotated[str, _about("This process's: leading, standby, …")]
-    topics: Annotated[int, _about("Chosen ones, if this process leads.")]
+    role: Annotated[str, _about("The role of this process: leading, standby, …")]
+    topics: Annotated[int, _about("The number of chosen topics, if this process leads.")]
 
 
 class GeoTopic(Shape):
-    """A topic that a person has chosen. `state` is the worst of its partitions."""
+    """A chosen topic. `state` is the worst state of its partitions."""
 
     destination: str
     link: str
@@ -216,7 +219,7 @@ class GeoTopic(Shape):
 
 
 class GeoAsked(Shape):
-    """The result of a request. `acted`: the leading driver has carried it out; `refused`: why
+    """The result of a request. `acted`: the leading driver has executed it. `refused`: why
     not."""
 
     destination: str
@@ -228,7 +231,7 @@ class GeoAsked(Shape):
 
 
 class Asked(Shape):
-    """The result of a request. `acted`: the leading driver has carried it out."""
+    """The result of a request. `acted`: the leading driver has executed it."""
 
     link: str
     action: str
@@ -241,14 +244,16 @@ class Asked(Shape):
 
 
 class Task(Shape):
-    """A part of the control plane: of a link that this process leads, or of heartbeats."""
+    """A task of the control plane: of a link that this process leads, or of heartbeats."""
 
     link: str
     name: str = field(name="task")
-    reason: Annotated[str | None, _about("Why its last run failed; null: it did not.")]
-    items: Annotated[Mapping[str, str], _about("What could not be done, and why.")]
-    figures: Annotated[Mapping[str, int], _about("What it counts, such as subjects copied.")]
-    done_at: Annotated[int | None, _about("When it last ended well.")] = field(name="done_at_ms")
+    reason: Annotated[str | None, _about("Why the last run failed; null: it succeeded.")]
+    items: Annotated[Mapping[str, str], _about("Items that were not done, with reasons.")]
+    figures: Annotated[Mapping[str, int], _about("Counts of the task, such as copied subjects.")]
+    done_at: Annotated[int | None, _about("The time of the last success.")] = field(
+        name="done_at_ms"
+    )
 
 
 class Transform(Shape):
@@ -260,15 +265,15 @@ class Transform(Shape):
     records_out: int
     dropped: int
     refused: int
-    without_spark: Annotated[int, _about("Of the records that went in: a worker treated them.")]
-    through_spark: Annotated[int, _about("Of the records that went in: Spark treated them.")]
+    without_spark: Annotated[int, _about("Input records that a worker transformed.")]
+    through_spark: Annotated[int, _about("Input records that Spark transformed.")]
     rules: list[Rule]
     unseen: Annotated[Sequence[str], _about("Rules that protect nothing so far.")]
     troubles: Sequence[str]
 
 
 class Problem(Shape):
-    """Why a topic is not mirrored as it should be; an empty topic: the whole link."""
+    """A problem of a topic; an empty topic means the whole link."""
 
     link: str
     topic: str
@@ -281,12 +286,12 @@ class Event(Shape):
     at_ms: int
     level: Annotated[str, _about("info, warning or error.")]
     event: str
-    link: Annotated[str | None, _about("What it is about, if it is one link.")]
-    about: Annotated[Mapping[str, str], _about("More, such as partition, reason or who.")]
+    link: Annotated[str | None, _about("The link of the event, if it has one.")]
+    about: Annotated[Mapping[str, str], _about("Other fields, such as partition, reason or who.")]
 
 
 class Series(Shape):
-    """One link's figures, a point each `interval_ms` or more."""
+    """The throughput and lag of a link, a point for each `interval_ms` or more."""
 
     link: str
     at_ms: list[int]
@@ -302,8 +307,8 @@ class History(Shape):
 
 
 class TranslatedPlace(Shape):
-    """`exact`: exactly the mirrored records that were not read come from `offset` on. Otherwise it
-    lies at or before that place, or is null; `why` and `note` say the reason."""
+    """`exact`: a consumer that starts at `offset` reads all unread records and no other. Otherwise
+    `offset` is earlier, or null; `why` and `note` give the reason."""
 
     topic: str
     partition: int
@@ -314,8 +319,8 @@ class TranslatedPlace(Shape):
 
 
 class Translation(Shape):
-    """`offset` as asked for, or the one of the timestamp. Several `places` if a transform leads to
-    several, or several partitions feed one."""
+    """`offset`: the requested one, or that of the timestamp. There are several `places` if a
+    transform writes to several partitions, or several partitions feed one."""
 
     link: str | None
     topic: str
@@ -329,13 +334,13 @@ class Translation(Shape):
 
 
 def answers(shape: Any) -> dict[str, Any]:
-    """Declares, as arguments of a route's decorator, that the route answers `shape`."""
+    """Arguments of a route's decorator that declare the shape of its answer."""
     (schema,), _ = msgspec.json.schema_components([shape], ref_template=_REF)
     _DECLARED.append(shape)
     return {"responses": {200: {"content": {"application/json": {"schema": schema}}}}}
 
 
 def components() -> dict[str, Any]:
-    """The schemas of all shapes that routes have declared, for the OpenAPI document."""
+    """The schemas of all declared shapes, for the OpenAPI document."""
     _, found = msgspec.json.schema_components([Error, *_DECLARED], ref_template=_REF)
     return found

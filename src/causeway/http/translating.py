@@ -1,4 +1,4 @@
-"""Exact places over HTTP, for consumers that keep their own offsets.
+"""Translates offsets over HTTP, for consumers that store their own offsets.
 
 Each answer reads the progress topic, and logs where it has to. So all who ask while one is under
 way are answered together by the next, and between two there is a rest: however many they are, the
@@ -23,11 +23,11 @@ from causeway.http.answers import answer, in_thread
 from causeway.translation import Answer, OffsetNote, Question, answer_json, translate
 
 _MOST_WAITING: Final = 1000
-_REST: Final = 4.0  # times what answering took
-_MOST_REST_S: Final = 10.0  # a cluster that is gone takes long, and costs nothing
-_PATIENCE_S: Final = 3.0  # to read logs: the driver has better things to do
+_REST: Final = 4.0  # times the time of an answer
+_MOST_REST_S: Final = 10.0  # an absent cluster takes long, and costs nothing
+_PATIENCE_S: Final = 3.0  # for reading logs
 _Ask = Callable[..., tuple[Answer, ...]]
-# What is asked together: one link, one way.
+# Questions of one request: one link, one direction.
 _Way = tuple[str, bool]
 
 
@@ -41,9 +41,9 @@ class Translating:
         self._round: asyncio.Task[None] | None = None
 
     async def one(self, question: Question, link: str, *, back: bool) -> Answer:
-        """Raises CausewayError, or HTTPException where too many wait."""
+        """Raises CausewayError, or HTTPException if too many requests wait."""
         if self._many >= _MOST_WAITING:
-            raise HTTPException(503, f"{self._many} others wait for such an answer: try later")
+            raise HTTPException(503, f"{self._many} requests wait for an answer: try again later")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         asked = self._waiting.setdefault((link, back), {})
         asked.setdefault(question, []).append(future)
@@ -95,23 +95,27 @@ def router(translating: Translating, names: tuple[str, ...]) -> APIRouter:
     @api.get("/links/{link}/translate", **shapes.answers(shapes.Translation))
     async def translation(
         link: str,
-        topic: Annotated[str, Query(max_length=249, description="On the side asked of.")],
+        topic: Annotated[
+            str, Query(max_length=249, description="The topic on the cluster of the offset.")
+        ],
         partition: Annotated[int, Query(ge=0, le=2**31 - 1)],
         offset: Annotated[
-            int | None, Query(ge=0, le=2**63 - 1, description="The next record to read.")
+            int | None, Query(ge=0, le=2**63 - 1, description="The next offset to read.")
         ] = None,
         timestamp: Annotated[
             int | None,
-            Query(ge=0, le=2**63 - 1, description="Or: the first record of that time, in ms."),
+            Query(
+                ge=0, le=2**63 - 1, description="Or the first record of this time or later, in ms."
+            ),
         ] = None,
         back: Annotated[bool, Query(description="From the target to the source.")] = False,
     ) -> Response:
-        """Where a consumer that keeps its own offsets goes on, on the other cluster. Reads the
-        progress topic, and logs where it must: an answer may take seconds."""
+        """Translates an offset to the other cluster. Reads the progress topic, and logs if needed:
+        an answer may take seconds."""
         if link not in names:
             raise HTTPException(404, f"there is no link {link}: {', '.join(names)}")
         if (offset is None) == (timestamp is None):
-            raise HTTPException(400, "say either offset or timestamp")
+            raise HTTPException(400, "give either offset or timestamp")
         question = Question(topic=topic, partition=partition, offset=offset, timestamp=timestamp)
         try:
             found = await translating.one(question, link, back=back)

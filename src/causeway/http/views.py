@@ -1,4 +1,4 @@
-"""Looks at the run, shared by all who ask: however many they are, they cost what one does."""
+"""Snapshots of the run, shared by all callers: many callers cost as much as one."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from causeway.status import (
 
 Value = TypeVar("Value")
 _LEAST_S = 0.5
-_REST = 10.0  # times what making took: it gets a tenth of a core, at the most
+_REST = 10.0  # times the cost of a view: views use at most a tenth of a core
 
 
 class NotBegunError(Exception):
-    """The run has not said how to look at it."""
+    """The run has no snapshot yet."""
 
 
 class LinkView:
-    """One link, with its topics in the order of their names."""
+    """One link, with its topics by name."""
 
     def __init__(self, link: LinkStatus) -> None:
         self.status = link
@@ -46,7 +46,7 @@ class LinkView:
 
     @cached_property
     def states(self) -> Mapping[str, int]:
-        """How many partitions are in each."""
+        """The number of partitions in each state."""
         found: Counter[str] = Counter()
         for each in self.topics:
             found.update(each.states)
@@ -125,7 +125,7 @@ class View:
 
 
 def _in(topic: TopicStatus, states: Collection[str]) -> int:
-    """How many of the topic's partitions are in one of `states`."""
+    """The number of partitions of the topic in one of `states`."""
     if not states:
         return topic.partitions
     return sum(many for state, many in topic.states.items() if state in states)
@@ -158,11 +158,11 @@ class SharedValue(Generic[Value]):
         under_way = self._begin()
         if made is not None and now < made.stale_at:
             return made.value
-        # Others wait for it as well: one who leaves must not end it for them.
+        # Other callers wait for the same value: a caller that leaves must not cancel it.
         return await asyncio.shield(asyncio.wrap_future(under_way))
 
     def close(self) -> None:
-        """Drops the value that is being made."""
+        """Drops the value in progress."""
         self._closed = True
 
     def _begin(self) -> Future[Value]:

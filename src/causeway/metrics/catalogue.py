@@ -1,7 +1,7 @@
-"""Every metric there is: name, kind, labels, meaning.
+"""All metrics: name, kind, labels, meaning.
 
-MirrorMaker 2's have the names and labels that Strimzi's rules for the JMX exporter give its MBeans,
-so that people's dashboards go on working. They are gauges for the same reason, counts as well.
+Metrics of MirrorMaker 2 have the names and labels of Strimzi's rules for the JMX exporter, so that
+existing dashboards work. For the same reason, their counts are gauges.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
-    """`name` as it is scraped; a counter's ends in `_total`. `help`: one line, no backslash."""
+    """`name`: in the scrape; that of a counter ends in `_total`. `help`: one line, no backslash."""
 
     name: str
     help: str
@@ -25,7 +25,7 @@ class Metric:
 
 
 class TimingMetrics(NamedTuple):
-    """As MirrorMaker 2 has them for each time that it measures."""
+    """The four metrics that MirrorMaker 2 has for each measured time."""
 
     last: Metric
     least: Metric
@@ -35,9 +35,9 @@ class TimingMetrics(NamedTuple):
 
 def _timing(name: str, meaning: str, labels: tuple[str, ...]) -> TimingMetrics:
     return TimingMetrics(
-        Metric(name=name, help=f"{meaning} Most recently.", labels=labels),
-        Metric(name=f"{name}_min", help=f"{meaning} Least of the last minute.", labels=labels),
-        Metric(name=f"{name}_max", help=f"{meaning} Most of the last minute.", labels=labels),
+        Metric(name=name, help=f"{meaning} The latest value.", labels=labels),
+        Metric(name=f"{name}_min", help=f"{meaning} Minimum of the last minute.", labels=labels),
+        Metric(name=f"{name}_max", help=f"{meaning} Maximum of the last minute.", labels=labels),
         Metric(name=f"{name}_avg", help=f"{meaning} Average of the last minute.", labels=labels),
     )
 
@@ -52,32 +52,32 @@ RECORD_COUNT: Final = Metric(
 )
 RECORD_RATE: Final = Metric(
     name=f"{_SOURCE}_record_rate",
-    help="Records mirrored a second, over the last seconds.",
+    help="Records mirrored per second, over the last seconds.",
     labels=_MIRRORED,
 )
 BYTE_COUNT: Final = Metric(
     name=f"{_SOURCE}_byte_count",
-    help="Bytes mirrored by this run, compressed as they travel.",
+    help="Bytes mirrored by this run, compressed.",
     labels=_MIRRORED,
 )
 BYTE_RATE: Final = Metric(
     name=f"{_SOURCE}_byte_rate",
-    help="Bytes mirrored a second, over the last seconds.",
+    help="Bytes mirrored per second, over the last seconds.",
     labels=_MIRRORED,
 )
 RECORD_AGE: Final = _timing(
     f"{_SOURCE}_record_age_ms",
-    "Age of records, the newest of each batch, when they are read from the source.",
+    "Age of the newest record of each batch when the batch is read from the source.",
     _MIRRORED,
 )
 REPLICATION_LATENCY: Final = _timing(
     f"{_SOURCE}_replication_latency_ms",
-    "Age of records, the newest of each batch, when the target has acknowledged them.",
+    "Age of the newest record of each batch when the target has acknowledged the batch.",
     _MIRRORED,
 )
 CHECKPOINT_LATENCY: Final = _timing(
     f"{_CHECKPOINT}_checkpoint_latency_ms",
-    "From reading a group's offset on the source to its checkpoint on the target.",
+    "Time from reading a group's offset on the source to its checkpoint on the target.",
     _GROUP,
 )
 
@@ -85,13 +85,13 @@ _PARTITION: Final = ("link", "topic", "partition")
 
 LAG_RECORDS: Final = Metric(
     name="causeway_partition_lag_records",
-    help="Source offsets that are not mirrored yet; records, where the source has no gaps.",
+    help="Source offsets that are not mirrored yet; without gaps, this is the number of records.",
     labels=_PARTITION,
 )
 LAG_BYTES: Final = Metric(
     name="causeway_partition_lag_bytes",
-    help="Estimate of the bytes that are not mirrored yet: the lag in records, each as large as "
-    "this run's are on average.",
+    help="Estimate of the bytes that are not mirrored yet: the lag in records, multiplied by the "
+    "average size of a record in this run.",
     labels=_PARTITION,
 )
 LAG_SECONDS: Final = Metric(
@@ -102,20 +102,20 @@ LAG_SECONDS: Final = Metric(
 )
 HELD_RECORDS: Final = Metric(
     name="causeway_partition_held_records",
-    help="Source offsets behind an open transaction, which readers of committed data do not see "
-    "yet, and which no lag counts.",
+    help="Source offsets after the start of an open transaction. Consumers of committed records do "
+    "not see them yet, and no lag counts them.",
     labels=_PARTITION,
 )
 HELD_SECONDS: Final = Metric(
     name="causeway_partition_held_seconds",
-    help="How long the source's last stable offset has stood with such offsets behind it; 0 where "
-    "there are none.",
+    help="How long the source's last stable offset has not moved while there are held offsets; 0 "
+    "without held offsets.",
     labels=_PARTITION,
 )
 PARTITION_STATE: Final = Metric(
     name="causeway_partition_state",
-    help="1, for the state that the partition is in: waiting, recovering, running, failed (tried "
-    "again by itself), stopped (a person decides), paused (a person wants it so) or done.",
+    help="1 for the state of the partition: waiting, recovering, running, failed (retried "
+    "automatically), stopped (needs an operator), paused (by an operator) or done.",
     labels=(*_PARTITION, "state"),
 )
 RECORDS: Final = Metric(
@@ -125,51 +125,51 @@ RECORDS: Final = Metric(
 )
 BYTES: Final = Metric(
     name="causeway_partition_bytes_total",
-    help="Bytes mirrored by this run, compressed as they travel.",
+    help="Bytes mirrored by this run, compressed.",
     labels=_PARTITION,
 )
 RECOVERIES: Final = Metric(
     name="causeway_partition_recoveries_total",
-    help="Times the partition was tried again: its place was looked for in the target's log.",
+    help="Recoveries of the partition: its position was read from the target's log.",
     labels=_PARTITION,
 )
 FAILURES: Final = Metric(
     name="causeway_partition_failures_total",
-    help="Times the partition failed: several tries in a row were in vain.",
+    help="Failures of the partition, each after several attempts in a row.",
     labels=_PARTITION,
 )
 LOST: Final = Metric(
     name="causeway_partition_lost_records_total",
-    help="Lost source offsets that the partition has passed over since it was claimed: the source "
+    help="Lost source offsets that the partition has skipped since it was claimed: the source "
     "deleted them before they were mirrored, or they are damaged. Offsets that were deleted during "
     "the first copy do not count.",
     labels=_PARTITION,
 )
 OFFSET_MAP_POINTS: Final = Metric(
     name="causeway_partition_offset_map_points",
-    help="Points kept to translate offsets; 1,024 at most, then they are thinned out.",
+    help="Points of the map that translates offsets; at most 1,024, then some are removed.",
     labels=_PARTITION,
 )
 
 LINK_ROLE: Final = Metric(
     name="causeway_link_role",
-    help="1, for what this process is to the link: starting, standby (another one leads), leading, "
-    "failed (tried again by itself) or ended.",
+    help="1 for the role of this process for the link: starting, standby (another process leads), "
+    "leading, failed (retried automatically) or ended.",
     labels=("link", "role"),
 )
 LINK_PROBLEMS: Final = Metric(
     name="causeway_link_problems",
-    help="Things that keep topics from being mirrored as they should be.",
+    help="Problems of topics of the link.",
     labels=("link",),
 )
 PROGRESS_WRITES: Final = Metric(
     name="causeway_link_progress_writes_total",
-    help="Times progress was committed to the target.",
+    help="Commits of progress to the target.",
     labels=("link",),
 )
 PROGRESS_WRITE_FAILURES: Final = Metric(
     name="causeway_link_progress_write_failures_total",
-    help="Times it could not be committed; it is tried again.",
+    help="Failed commits of progress; they are retried.",
     labels=("link",),
 )
 TRANSLATION_FALLBACKS: Final = Metric(
@@ -180,8 +180,8 @@ TRANSLATION_FALLBACKS: Final = Metric(
 )
 CHECKPOINTS_UNTIMED: Final = Metric(
     name="causeway_link_checkpoints_untimed_total",
-    help="Checkpoints written of groups and partitions that have no latency here: 1,000 of them "
-    "have, and those of one round all take the same time.",
+    help="Written checkpoints without a latency metric: at most 1,000 groups and partitions have "
+    "one. All checkpoints of one round have the same latency.",
     labels=("link",),
 )
 TASK_FAILING: Final = Metric(
@@ -191,18 +191,18 @@ TASK_FAILING: Final = Metric(
 )
 TASK_PROBLEMS: Final = Metric(
     name="causeway_task_problems",
-    help="Items that the last run of the task had to leave undone, 100 at most.",
+    help="Items that the last run of the task could not do, at most 100.",
     labels=("link", "task"),
 )
 TASK_SUCCESS: Final = Metric(
     name="causeway_task_last_success_timestamp_seconds",
-    help="When the task last ended well, in seconds since 1970.",
+    help="Time of the last success of the task, in seconds since 1970.",
     labels=("link", "task"),
 )
 SCHEMA_SUBJECTS: Final = Metric(
     name="causeway_schema_subjects",
-    help="Subjects of the link's topics by what became of them in the target's registry: as on the "
-    "source (`copied`), to be tried again (`waiting`) or left to a person (`clashing`).",
+    help="Subjects of the link's topics by their state in the target's registry: as on the source "
+    "(`copied`), to be retried (`waiting`), or in need of an operator (`clashing`).",
     labels=("link", "state"),
 )
 
@@ -210,30 +210,30 @@ _TRANSFORM: Final = ("link", "transform")
 
 TRANSFORM_RECORDS: Final = Metric(
     name="causeway_transform_records_total",
-    help="Records that went into the transform in this run (`in`), that it made of them (`out`), "
-    "and those that it dropped (`dropped`) or could not treat (`refused`).",
+    help="Records of the transform in this run: input (`in`), output (`out`), dropped (`dropped`), "
+    "and those that it could not transform (`refused`).",
     labels=(*_TRANSFORM, "outcome"),
 )
 TRANSFORM_WAYS: Final = Metric(
     name="causeway_transform_ways_total",
-    help="Records that went into the transform in this run, by the way that they took: a worker "
-    "treated them itself (`worker`), or the transform's query in Spark did (`spark`).",
+    help="Input records of the transform in this run, by the path: transformed by a worker "
+    "(`worker`), or by the transform's query in Spark (`spark`).",
     labels=(*_TRANSFORM, "way"),
 )
 TRANSFORM_RULE_RECORDS: Final = Metric(
     name="causeway_transform_rule_records_total",
-    help="Records in which the rule found something at its path in this run (`found`), and those "
-    "that lacked the path (`missing`). `rule` is its number and name.",
+    help="Records with a value at the path of the rule in this run (`found`), and records without "
+    "the path (`missing`). `rule` is the number and name of the rule.",
     labels=(*_TRANSFORM, "rule", "path"),
 )
 TRANSFORM_PARTITIONS: Final = Metric(
     name="causeway_transform_partitions",
-    help="Partitions whose records go through the transform.",
+    help="Partitions whose records are transformed.",
     labels=_TRANSFORM,
 )
 TRANSFORM_STAGES: Final = Metric(
     name="causeway_transform_stages",
-    help="Spark jobs that the transform has now, one for each lane with partitions of it.",
+    help="Current Spark jobs of the transform, one for each lane with partitions of the transform.",
     labels=_TRANSFORM,
 )
 TRANSFORM_TROUBLES: Final = Metric(
@@ -243,14 +243,14 @@ TRANSFORM_TROUBLES: Final = Metric(
 )
 TRANSFORM_UNSEEN: Final = Metric(
     name="causeway_transform_unseen_rules",
-    help="Rules that protect nothing so far: no record has had what they name.",
+    help="Rules that protect nothing so far: no record had their path.",
     labels=_TRANSFORM,
 )
 
 _LANE: Final = ("lane", "host", "pid")
 
 LANES_RUNNING: Final = Metric(name="causeway_lanes_running", help="Lanes that are connected.")
-LANES_WANTED: Final = Metric(name="causeway_lanes_wanted", help="Lanes that were launched.")
+LANES_WANTED: Final = Metric(name="causeway_lanes_wanted", help="Lanes that were started.")
 LANE_PARTITIONS: Final = Metric(
     name="causeway_lane_partitions", help="Partitions that the lane mirrors.", labels=_LANE
 )
@@ -264,11 +264,9 @@ LANE_CPU: Final = Metric(
     help="CPU time of the lane's process, user and system.",
     labels=_LANE,
 )
-INFO: Final = Metric(
-    name="causeway_info", help="1, with the version that runs.", labels=("version",)
-)
+INFO: Final = Metric(name="causeway_info", help="1, with the running version.", labels=("version",))
 STARTED: Final = Metric(
-    name="causeway_start_time_seconds", help="When this run began, in seconds since 1970."
+    name="causeway_start_time_seconds", help="Start of this run, in seconds since 1970."
 )
 CERTIFICATE_EXPIRY: Final = Metric(
     name="causeway_certificate_expiry_seconds",
@@ -276,7 +274,7 @@ CERTIFICATE_EXPIRY: Final = Metric(
     "(`client`), or the last one of its trust store (`trusted`).",
     labels=("cluster", "certificate"),
 )
-DRAINING: Final = Metric(name="causeway_draining", help="1 while the run is coming to its end.")
+DRAINING: Final = Metric(name="causeway_draining", help="1 while the run is draining.")
 
 SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
     "MirrorMaker 2's": (

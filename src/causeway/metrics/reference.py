@@ -22,11 +22,11 @@ by names that are not this machine's: list other names in `causeway.metrics.name
   no age (some producers write seconds or nanoseconds). Minimum, maximum and average are of about
   the last minute; if nothing moved in it, they have no sample.
 - Counters begin at 0 with each run, and when a process leads a link again. A process on standby has
-  no partitions to tell of.
-- A page is made when it is asked for, and a scrape holds up no lane. It has some 23 samples a
+  no samples of partitions.
+- The page is made at each scrape; a scrape does not delay lanes. It has about 23 samples for each
   partition, which cost the driver 0.2 ms of CPU: with 10,000 partitions scrape once a minute, with
   a `scrape_timeout` of 30 s.
-- Checkpoint latencies have four samples a group and partition, of 1,000 of them at most.
+- Checkpoint latencies have four samples for each group and partition, for at most 1,000 of them.
 - Causeway's own process is described by the usual `process_*` metrics; lanes run in others.
 
 This page is made of the table in the code: `python -m causeway.metrics.reference`.

@@ -147,7 +147,7 @@ def test_without_progress_mirror_makers_book_counts(offsets: Offsets) -> None:
     assert decided(480, FROM) == Begin(start=offsets.start, targets=(0,))
     beyond = decided(500)
     assert isinstance(beyond, Stop)
-    assert "truncated or made anew" in beyond.reason
+    assert "truncated or recreated" in beyond.reason
 
 
 def test_mirror_makers_book_does_not_count_where_the_target_is_empty() -> None:

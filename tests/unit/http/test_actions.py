@@ -209,6 +209,6 @@ def test_connects_way(
         assert answer.content == b""
     beside = api.request(method, f"/connectors/A->B.MirrorHeartbeatConnector/{path}")
     assert beside.status_code == 405
-    assert "it stands for the link A->B" in beside.json()["message"]
+    assert "it means the link A->B" in beside.json()["message"]
     assert api.request(method, f"/connectors/none/{path}").status_code == 404
     assert len(clusters.asked) == 1

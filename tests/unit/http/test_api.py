@@ -218,7 +218,7 @@ def test_a_topic_or_group_is_explained_by_what_the_process_knows() -> None:
     assert (first["kind"], first["code"]) == ("partition", "running")
     assert (other["code"], other["unknown"][0].split(";")[0]) == (
         "not-included",
-        "this process mirrors none of that name",
+        "this process mirrors no topic with that name",
     )
     assert (unseen["code"], unseen["done"]) == ("unknown", None)
     assert (app["code"], app["done"]) == ("checkpoints-only", True)
@@ -359,7 +359,7 @@ def test_history_begins_with_the_run_and_thins_out() -> None:
 def test_before_the_run_can_be_looked_at() -> None:
     with client(None) as api:
         assert api.get("/api/v1/topics").status_code == 503
-        assert "has just begun" in api.get("/connectors").json()["message"]
+        assert "has just started" in api.get("/connectors").json()["message"]
         assert api.get("/healthz").status_code == 200
         assert api.get("/readyz").status_code == 503
 
@@ -380,10 +380,10 @@ def test_an_error_of_ours_is_told_without_what_it_is_about(
 def test_probes_tell_how_it_is(api: TestClient) -> None:
     assert api.get("/readyz").json() == {"status": "ready"}
     for snapshot, why in (
-        (replace(run(), draining=True), "coming to its end"),
+        (replace(run(), draining=True), "the run is draining"),
         (full(replace(link(), role=Role.FAILED)), "A->B is failed"),
         (full(replace(link(), role=Role.STARTING)), "A->B is starting"),
-        (full(replace(link(), planned=False)), "A->B looks for its topics"),
+        (full(replace(link(), planned=False)), "A->B reads its topics"),
         (replace(run(), lanes=()), "no lane is connected"),
         (replace(run(), refused={"A->B": "SCRAM refused"}), "A->B: a cluster has refused"),
     ):

@@ -378,7 +378,7 @@ def test_files_that_cannot_be_used(files: Certificates, tmp_path: Path) -> None:
         start(certificate=str(tmp_path / "none.pem"))()
     with unusable(r"use causeway\.http\.tls\.key .*none\.pem: No such file"):
         start(key=str(tmp_path / "none.pem"))()
-    with unusable("belong together"):
+    with unusable("matching PEM files"):
         start(key=str(files.client_key))()
     with unusable("the key has a password"):
         start(certificate=str(files.client_certificate), key=str(files.client_key_encrypted))()

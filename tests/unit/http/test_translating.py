@@ -152,7 +152,7 @@ def test_all_who_ask_meanwhile_are_answered_together(
         others = [asyncio.create_task(one(offset)) for offset in range(200)]
         leaving = others.pop()
         await asyncio.sleep(0)
-        with pytest.raises(HTTPException, match="others wait"):
+        with pytest.raises(HTTPException, match="requests wait"):
             await one(0)
         leaving.cancel()
         clusters.gate.set()

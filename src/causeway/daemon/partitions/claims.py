@@ -214,7 +214,7 @@ def _decide_new(
         if not wish.adopt:
             return Stop(
                 reason=f"{reason}, and the source ends at {offsets.high_watermark}: it was "
-                f"truncated or made anew ({claim_checks.ACT})"
+                f"truncated or recreated ({claim_checks.ACT})"
             )
     ours = alone or progress_lost or copied is not None
     if written and ours and wish.start_from is None:

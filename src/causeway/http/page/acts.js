@@ -1,18 +1,18 @@
-// Pause, resume, restart, throttle and step-down, each asked for once more in a dialog with who and why.
+// Pause, resume, restart, throttle and step-down. A dialog asks for a confirmation, a name and a reason.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ask } from "./api.js";
 
 const MEANING = {
-  pause: "Nothing more of it is mirrored until it is resumed. Nothing is lost meanwhile, as long as the source keeps it.",
-  resume: "The pause is taken back: it goes on where it stood.",
-  restart: "What is stopped or failed is tried again now, with all checks. What runs is left alone.",
-  throttle: "Limits what is read from the source.",
-  remove: "Nothing more of it is copied. On the destination it stays, with all that it has.",
-  "step-down": "This process lets go of the lead. A process on standby takes it within a second; where there is none, this one takes it again.",
+  pause: "Stops mirroring until it is resumed. No record is lost, as long as the source keeps the records.",
+  resume: "Ends the pause: mirroring continues at its position.",
+  restart: "Retries stopped and failed partitions now, with all checks. Running partitions are not affected.",
+  throttle: "Limits the rate of reading from the source.",
+  remove: "Stops copying. The copy on the destination stays, with its records.",
+  "step-down": "This process stops leading the link. A standby leads within a second; without a standby, this process leads again.",
 };
 
-/** `scope`: `{ link, topic, partition }`, the latter two or the last left out; or, of a chosen topic,
+/** `scope`: `{ link, topic, partition }`, `partition`, or `topic` too, may be missing; for a chosen topic:
  * `{ destination, topic }`. */
 export function pathOf(scope) {
   if (scope.destination != null) {
@@ -63,7 +63,7 @@ function Ask({ action, scope, onDone }) {
     try {
       const found = await ask(`${pathOf(scope)}/${action}`, { method: "POST", body });
       if (found.acted) dialog.current.close();
-      else setSaid(found.refused ?? "It is written down; whoever leads the link will act on it.");
+      else setSaid(found.refused ?? "The request is recorded. The next leading driver will act on it.");
     } catch (error) {
       setSaid(error.message);
     }
@@ -74,12 +74,12 @@ function Ask({ action, scope, onDone }) {
       <h2 id="ask-title">${action} ${nameOf(scope)}</h2>
       <p>${MEANING[action]}</p>
       ${action === "throttle" &&
-      html`<label>MB/s at the most (empty: as in the file)
+      html`<label>Limit in MB/s (empty: the limit of the file)
         <input type="number" min="0.001" step="any" value=${limit}
           onInput=${(event) => setLimit(event.target.value)} /></label>`}
-      <label>Who you are <input value=${who} maxlength="100" autocomplete="name"
+      <label>Your name <input value=${who} maxlength="100" autocomplete="name"
         onInput=${(event) => setWho(event.target.value)} /></label>
-      <label>Why <input value=${reason} maxlength="500"
+      <label>Reason <input value=${reason} maxlength="500"
         onInput=${(event) => setReason(event.target.value)} /></label>
       <p role="status">${said ?? (busy ? "Waiting for the leading driver …" : "")}</p>
       <div class="row"><button type="button" onClick=${() => dialog.current.close()}>Close</button>

@@ -1,4 +1,4 @@
-// Asks the run. A token, where it wants one, is kept for this tab alone.
+// Sends requests to the run. A token is kept for this tab only.
 
 const KEY = "causeway-token";
 
@@ -30,7 +30,7 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
   throw new Refused(answer.status, found?.message ?? `HTTP ${answer.status}`);
 }
 
-/** `/topics?search=a&state=failed&state=stopped` of a map; what is empty is left out. */
+/** `/topics?search=a&state=failed&state=stopped` of a map; empty values are left out. */
 export function query(path, parameters) {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {

@@ -1,4 +1,4 @@
-// The page: what the run knows, kept up to date by polling /api/v1.
+// The page: shows the state of the run by polling /api/v1.
 
 import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 import { useToken } from "./api.js";
@@ -19,7 +19,7 @@ const PAGES = [
   ["problems", "Problems", Problems],
   ["events", "Events", Events],
 ];
-const GEO = ["geo", "Geo", Geo]; // where people choose topics
+const GEO = ["geo", "Geo", Geo]; // only if the file has chosen topics
 const STALE_MS = 8000;
 const SELDOM_MS = 60000;
 
@@ -58,10 +58,10 @@ function Token({ onDone }) {
     onDone();
   };
   return html`<form class="card token" onSubmit=${done}>
-    <label for="token">This run wants a token (<code>causeway.http.token</code>)</label>
+    <label for="token">This run needs a token (<code>causeway.http.token</code>)</label>
     <input id="token" type="password" autocomplete="off" value=${token} autofocus
       onInput=${(event) => setToken(event.target.value)} />
-    <button class="main">Go on</button>
+    <button class="main">Continue</button>
   </form>`;
 }
 
@@ -70,7 +70,7 @@ function Stale({ health }) {
   const shown = health.trouble && health.trouble.status !== 401 && silent > STALE_MS / 2;
   return html`<div role="alert" class=${shown ? "stale" : "gone"}>${
     shown
-      ? `No answer from the run for ${span(silent)}: what is shown is of ${clock(health.heardAt)}.`
+      ? `No answer from the run for ${span(silent)}: this page shows the state at ${clock(health.heardAt)}.`
       : ""
   }</div>`;
 }
@@ -85,7 +85,7 @@ function App() {
   const title = pages.find(([name]) => name === place.name)?.[1] ?? "Overview";
   useEffect(() => {
     document.title = `${title} – Causeway`;
-    // On a phone the pages' names are wider than the screen.
+    // On a phone, the navigation is wider than the screen.
     document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [title, !overview]);
   if (error?.status === 401) return html`<main><${Token} onDone=${refresh} /></main>`;
@@ -109,10 +109,10 @@ function App() {
     <main id="main" tabindex="-1" class=${silent ? "old" : ""}>
       ${overview
         ? html`<${Page} key=${place.name} overview=${overview} parameters=${place.parameters} />`
-        : html`<p class="wait">${error ? error.message : "Asking the run …"}</p>`}
+        : html`<p class="wait">${error ? error.message : "Loading …"}</p>`}
     </main>
-    <footer class="faint"><a href="/docs">API</a> · <a href="/metrics">metrics</a> · nothing on this
-      page comes from elsewhere; <a href="vendor/README.md">libraries and licences</a></footer>`;
+    <footer class="faint"><a href="/docs">API</a> · <a href="/metrics">metrics</a> · this page loads
+      nothing from other servers; <a href="vendor/README.md">libraries and licences</a></footer>`;
 }
 
 document.documentElement.dataset.theme = localStorage.getItem("causeway-theme") ?? "auto";

@@ -8,8 +8,8 @@ const RANGES = [[15, "15 min"], [60, "1 h"], [360, "6 h"]];
 const COLOURS = ["#0b84a5", "#e08214", "#7b3fa0", "#4d9221", "#c2185b", "#6f4e37", "#1f4e9c", "#8c8c00"];
 const CHARTS = [
   ["Throughput", "bytes_per_s", rate],
-  ["Records behind", "lag_records", number],
-  ["Time behind (RPO)", "lag_ms", span],
+  ["Lag in records", "lag_records", number],
+  ["Lag in time (RPO)", "lag_ms", span],
 ];
 const EVERY_MS = 5000;
 
@@ -25,7 +25,7 @@ function useHistory(minutes) {
           const path = query("/history", { since_ms: Math.max(0, since), points: 600 });
           setSeries((await ask(path, { signal: controller.signal })).series);
         } catch {
-          // The overview asks as well, and says so.
+          // The overview polls too, and reports the error.
         }
       }
       if (!controller.signal.aborted) timer = setTimeout(look, EVERY_MS);
@@ -56,7 +56,7 @@ export function Charts({ links }) {
   </section>`;
 }
 
-/** Points of all links on one axis of time, as uPlot wants them. */
+/** The points of all links on one time axis, in the form that uPlot needs. */
 function joined(series, links, field) {
   const times = [...new Set(series.flatMap((each) => each.at_ms))].sort((a, b) => a - b);
   const columns = links.map((link) => {
@@ -67,7 +67,7 @@ function joined(series, links, field) {
   return [times.map((at) => at / 1000), ...columns];
 }
 
-/** Ticks closer together than their numbers tell apart have one for all. */
+/** Ticks with the same label get only one label. */
 const once = (texts) => texts.map((each, at) => (at > 0 && each === texts[at - 1] ? "" : each));
 
 function Chart({ title, field, shown, series, links }) {

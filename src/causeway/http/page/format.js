@@ -1,4 +1,4 @@
-// Numbers as people read them; `–` is what is not known.
+// Formats numbers for people; `–` is an unknown value.
 
 const grouped = new Intl.NumberFormat("en");
 

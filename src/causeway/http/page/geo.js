@@ -1,4 +1,4 @@
-// Geo-replication: topics that people choose, where they are copied to, and how far they are.
+// Geo-replication: the chosen topics, their destinations and their lag.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { Acts } from "./acts.js";
@@ -20,8 +20,8 @@ export function Geo({ parameters }) {
         ["Topic", (one) => html`<span class="name">${one.topic}</span>`],
         ["Copied to", (one) => html`<span class="name faint">${one.target_topic} on ${one.destination}</span>`],
         ["State", (one) => html`<${State} state=${one.state} />`],
-        ["Behind", (one) => number(one.lag_records), "right"],
-        ["In time", (one) => span(one.lag_ms), "right"],
+        ["Lag", (one) => number(one.lag_records), "right"],
+        ["Lag in time", (one) => span(one.lag_ms), "right"],
         ["Chosen", (one) => html`${one.who}, ${new Date(one.at_ms).toLocaleString()}${one.why && `: ${one.why}`}`],
         ["", (one) => html`<${Acts} scope=${{ destination: one.destination, topic: one.topic }}
           paused=${one.state === "paused"} />`, "act"],
@@ -48,7 +48,7 @@ function Add({ to }) {
       const body = { topics: [topic.trim()], who: who || null, reason: reason || null };
       const found = await ask(`${base}/topics`, { method: "POST", body });
       setSaid(found.refused ?? (found.acted ? `${topic.trim()} is copied to ${to.destination}.`
-        : "It is written down; whoever leads the link will act on it."));
+        : "The request is recorded. The next leading driver will act on it."));
       setTopic("");
       setReason("");
     } catch (error) {
@@ -63,12 +63,12 @@ function Add({ to }) {
       <label>Topic of ${to.origin} <input value=${topic} list=${list} maxlength="249" required
         autocomplete="off" onInput=${(event) => setTopic(event.target.value)} /></label>
       <datalist id=${list}>${(names ?? []).map((each) => html`<option value=${each} />`)}</datalist>
-      <label>Who you are <input value=${who} maxlength="100" autocomplete="name"
+      <label>Your name <input value=${who} maxlength="100" autocomplete="name"
         onInput=${(event) => setWho(event.target.value)} /></label>
-      <label>Why <input value=${reason} maxlength="500"
+      <label>Reason <input value=${reason} maxlength="500"
         onInput=${(event) => setReason(event.target.value)} /></label>
       <p role="status">${said}</p>
-      <div class="row"><button class="main" disabled=${busy}>Copy it to ${to.destination}</button></div>
+      <div class="row"><button class="main" disabled=${busy}>Copy to ${to.destination}</button></div>
     </form>
   </section>`;
 }

@@ -1,4 +1,4 @@
-// The lists: each a path of the API and the columns that people look for in it.
+// The lists: each has a path of the API and its columns.
 
 import { html } from "./vendor/htm-preact.js";
 import { Acts } from "./acts.js";
@@ -20,19 +20,19 @@ const acts = (item) => html`<${Acts} scope=${scopeOf(item)} paused=${item.state 
   stopped=${item.state === "stopped" || item.state === "failed"} />`;
 
 export function Topics({ overview, parameters }) {
-  return html`<${List} title="Topics" path="/topics" parameters=${parameters} search="part of a name"
-    empty="No topic fits." keyOf=${(one) => `${one.link} ${one.topic}`}
+  return html`<${List} title="Topics" path="/topics" parameters=${parameters} search="part of the name"
+    empty="No topic matches." keyOf=${(one) => `${one.link} ${one.topic}`}
     choices=${[links(overview), states(overview), ["order", "Order", [
-      ["", "by name"], ["state", "worst state first"], ["lag", "most records behind"],
-      ["lag-time", "longest behind"], ["rate", "busiest first"],
+      ["", "by name"], ["state", "worst state first"], ["lag", "largest lag first"],
+      ["lag-time", "largest lag in time first"], ["rate", "busiest first"],
     ]]]}
     columns=${[
       ["Topic", (one) => html`<span class="name">${one.topic}</span>`],
       ["On the target", (one) => html`<span class="name faint">${one.target_topic}</span>`],
       ["State", (one) => html`<${State} state=${one.state} />`],
       ["Partitions", (one) => number(one.partitions), RIGHT],
-      ["Behind", (one) => number(one.lag_records), RIGHT],
-      ["Behind in time", (one) => span(one.lag_ms), RIGHT],
+      ["Lag", (one) => number(one.lag_records), RIGHT],
+      ["Lag in time", (one) => span(one.lag_ms), RIGHT],
       ["Records/s", (one) => number(one.records_per_s), RIGHT],
       ["Bytes/s", (one) => rate(one.bytes_per_s), RIGHT],
       ["", acts, "act"],
@@ -42,13 +42,13 @@ export function Topics({ overview, parameters }) {
 
 function PartitionsOf({ topic }) {
   const [found] = useLive(query("/partitions", { link: topic.link, topic: topic.topic, limit: 200 }));
-  if (!found) return html`<p class="wait">Asking …</p>`;
+  if (!found) return html`<p class="wait">Loading …</p>`;
   return html`<p class="faint">${topic.link}${topic.transform && html` · transform <b>${topic.transform}</b>`}
       ${found.total > found.items.length && ` · the first ${found.items.length} of ${number(found.total)}`}</p>
     <ul class="partitions">${found.items.map(
       (one) => html`<li key=${one.partition}><b>${one.partition}</b> <${State} state=${one.state} />
         ${" "}mirrored to ${number(one.mirrored_to)} of ${number(one.source_end)}
-        ${one.held_records > 0 && html`, ${number(one.held_records)} held by an open transaction`}
+        ${one.held_records > 0 && html`, ${number(one.held_records)} in an open transaction`}
         ${one.lane != null && html`<span class="faint"> · lane ${one.lane}</span>`}
         ${one.reason && html`<div class="reason">${one.reason}</div>`} ${acts(one)}</li>`,
     )}</ul>`;
@@ -56,7 +56,7 @@ function PartitionsOf({ topic }) {
 
 export function Partitions({ overview, parameters }) {
   return html`<${List} title="Partitions" path="/partitions" parameters=${parameters}
-    search="part of a topic’s name" empty="No partition fits." choices=${[links(overview), states(overview)]}
+    search="part of a topic’s name" empty="No partition matches." choices=${[links(overview), states(overview)]}
     keyOf=${(one) => `${one.link} ${one.topic} ${one.partition}`}
     columns=${[
       ["Partition", (one) => html`<span class="name">${one.topic}-${one.partition}</span>`],
@@ -64,8 +64,8 @@ export function Partitions({ overview, parameters }) {
       ["State", (one) => html`<${State} state=${one.state} />${one.reason && html`<div class="reason">${one.reason}</div>`}`],
       ["Mirrored to", (one) => number(one.mirrored_to), RIGHT],
       ["Source ends at", (one) => number(one.source_end), RIGHT],
-      ["Behind", (one) => number(one.lag_records), RIGHT],
-      ["In time", (one) => span(one.lag_ms), RIGHT],
+      ["Lag", (one) => number(one.lag_records), RIGHT],
+      ["Lag in time", (one) => span(one.lag_ms), RIGHT],
       ["Bytes/s", (one) => rate(one.bytes_per_s), RIGHT],
       ["Lane", (one) => one.lane ?? "–", RIGHT],
       ["", acts, "act"],
@@ -73,15 +73,15 @@ export function Partitions({ overview, parameters }) {
 }
 
 export function Groups({ overview, parameters }) {
-  return html`<${List} title="Groups" path="/groups" parameters=${parameters} search="part of a name"
-    empty="No group fits." keyOf=${(one) => `${one.link} ${one.group}`}
+  return html`<${List} title="Groups" path="/groups" parameters=${parameters} search="part of the name"
+    empty="No group matches." keyOf=${(one) => `${one.link} ${one.group}`}
     choices=${[links(overview), ["followed", "Followed", [["", "all"], ["true", "followed"], ["false", "left out"]]]]}
     columns=${[
       ["Group", (one) => html`<span class="name">${one.group}</span>`],
       ["Link", (one) => html`<span class="link-name">${one.link}</span>`],
       ["", (one) => (one.followed ? html`<span class="state running">followed</span>` : html`<span class="state waiting">left out</span>`)],
       ["Partitions", (one) => number(one.partitions), RIGHT],
-      ["Why, or what is left undone", (one) => one.reason ?? ""],
+      ["Reason", (one) => one.reason ?? ""],
     ]} />`;
 }
 
@@ -106,8 +106,8 @@ export function Tasks({ overview, parameters }) {
       ["Task", (one) => one.task],
       ["Link", (one) => html`<span class="link-name">${one.link}</span>`],
       ["", (one) => html`<span class=${`state ${one.reason ? "failed" : "running"}`}>${one.reason ? "fails" : "ok"}</span>`],
-      ["Last ended well", (one) => clock(one.done_at_ms)],
-      ["What is left undone, and why", (one) => html`${one.reason && html`<div class="reason">${one.reason}</div>`}
+      ["Last success", (one) => clock(one.done_at_ms)],
+      ["Items not done, with reasons", (one) => html`${one.reason && html`<div class="reason">${one.reason}</div>`}
         ${Object.entries(one.items).map(([item, why]) => html`<div><b class="name">${item}</b> ${why}</div>`)}`],
     ]} />`;
 }
@@ -133,12 +133,12 @@ export function Transforms({ overview, parameters }) {
 
 export function Events({ overview, parameters }) {
   return html`<${List} title="Events" path="/events" parameters=${parameters}
-    search="part of it" empty="Nothing has happened that fits."
-    choices=${[links(overview), ["level", "Kind", [["", "all"], ["warning", "warnings"], ["error", "errors"], ["info", "the rest"]]]]}
+    search="part of the text" empty="No event matches."
+    choices=${[links(overview), ["level", "Kind", [["", "all"], ["warning", "warnings"], ["error", "errors"], ["info", "information"]]]]}
     keyOf=${(one) => `${one.at_ms} ${one.event} ${JSON.stringify(one.about)}`}
     columns=${[
       ["Event", (one) => html`<span class="name"><b class=${{ warning: "recovering", error: "failed" }[one.level] ?? ""}>${one.event}</b></span>`],
-      ["When", (one) => html`<time datetime=${new Date(one.at_ms).toISOString()}>${new Date(one.at_ms).toLocaleString()}</time>`],
+      ["Time", (one) => html`<time datetime=${new Date(one.at_ms).toISOString()}>${new Date(one.at_ms).toLocaleString()}</time>`],
       ["Link", (one) => html`<span class="link-name">${one.link ?? ""}</span>`],
       ["", (one) => Object.entries(one.about).map(([name, text]) => html`<span class="fact"><span class="faint">${name}</span> ${text}</span> `)],
     ]} />`;
@@ -146,11 +146,11 @@ export function Events({ overview, parameters }) {
 
 export function Problems({ overview, parameters }) {
   return html`<${List} title="Problems" path="/problems" parameters=${parameters}
-    search="part of a topic’s name" empty="Nothing keeps a topic from being mirrored."
+    search="part of a topic’s name" empty="There are no problems."
     choices=${[links(overview)]} keyOf=${(one) => `${one.link} ${one.topic}`}
     columns=${[
-      ["Topic", (one) => html`<span class="name">${one.topic || "the link itself"}</span>`],
+      ["Topic", (one) => html`<span class="name">${one.topic || "the whole link"}</span>`],
       ["Link", (one) => html`<span class="link-name">${one.link}</span>`],
-      ["Why", (one) => one.reason],
+      ["Reason", (one) => one.reason],
     ]} />`;
 }

@@ -1,4 +1,4 @@
-// Keeps what a path answers up to date while it is looked at, and says when that fails.
+// Polls a path of the API while the page is visible, and reports failures.
 
 import { useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ask } from "./api.js";
@@ -8,13 +8,13 @@ const listeners = new Set();
 let heardAt = Date.now();
 let trouble = null;
 
-function tell(error) {
+function report(error) {
   if (!error) heardAt = Date.now();
   trouble = error;
   for (const each of listeners) each();
 }
 
-/** `{ heardAt, trouble }`: when the run last answered, and why it does not. */
+/** `{ heardAt, trouble }`: the time of the last answer, and the current error. */
 export function useHealth() {
   const [, again] = useState(0);
   useEffect(() => {
@@ -43,11 +43,11 @@ export function useLive(path, everyMs = EVERY_MS) {
         try {
           setAnswer(await ask(path, { signal: controller.signal }));
           setError(null);
-          tell(null);
+          report(null);
         } catch (caught) {
           if (controller.signal.aborted) return;
           setError(caught);
-          tell(caught.status && caught.status < 500 && caught.status !== 401 ? null : caught);
+          report(caught.status && caught.status < 500 && caught.status !== 401 ? null : caught);
         }
       }
       if (!controller.signal.aborted) timer = setTimeout(look, everyMs);

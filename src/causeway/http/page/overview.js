@@ -1,4 +1,4 @@
-// Is all well, what is not, how the clusters hang together, and how it was over the last hours.
+// The overview: state, problems, topology, and charts of the last hours.
 
 import { html } from "./vendor/htm-preact.js";
 import { Acts } from "./acts.js";
@@ -11,7 +11,7 @@ import { Topology } from "./topology.js";
 const SHOWN = 8; // lines
 const TROUBLED = "state=stopped&state=failed&state=paused";
 
-/** The worst that can be said of a link in a word, for its colour. */
+/** The worst state of a link, for its colour. */
 export function health(link) {
   if (link.worst === "source unavailable") return "failed";
   if (link.role === "failed") return "failed";
@@ -24,7 +24,7 @@ export function Overview({ overview }) {
   return html`<${Verdict} overview=${overview} />
     <div class="columns">
       <div class="stack"><section class="card" aria-labelledby="topology"><h2 id="topology">Clusters and links</h2>
-        <${Topology} links=${overview.links} ranking=${overview.ranking} /></section><${Wrong} /><${Standing} /><${Aggregates} /></div>
+        <${Topology} links=${overview.links} ranking=${overview.ranking} /></section><${Wrong} /><${Directives} /><${Aggregates} /></div>
       <div class="stack">${overview.links.map((link) => html`<${LinkCard} key=${link.link} link=${link} ranking=${overview.ranking} />`)}</div>
     </div>
     <${Charts} links=${overview.links.map(({ link }) => link)} />`;
@@ -36,10 +36,10 @@ function Verdict({ overview }) {
     if (link.role !== "leading") wrong.push(`${link.link} is ${link.role}${link.reason ? `: ${link.reason}` : ""}`);
     else if (["source unavailable", "promoting", "promoted", "failed over"].includes(link.state)) {
       wrong.push(`${link.link}: ${link.state}`);
-    } else if (!link.planned) wrong.push(`${link.link} looks for its topics`);
+    } else if (!link.planned) wrong.push(`${link.link} reads its topics`);
   }
   const sum = (state) => overview.links.reduce((all, link) => all + (link.states[state] ?? 0), 0);
-  const ended = ["promoting", "promoted", "failed over"]; // said of the link, if all of it has
+  const ended = ["promoting", "promoted", "failed over"]; // states of the link, if all of its partitions have them
   for (const state of overview.ranking.filter((each) => !FINE.includes(each) && !ended.includes(each))) {
     if (sum(state)) wrong.push(`${count(sum(state), "partition")} ${state}`);
   }
@@ -51,13 +51,13 @@ function Verdict({ overview }) {
     wrong.push(`${overview.lanes} of ${count(overview.lanes_wanted, "lane")}`);
   }
   if (overview.lane_trouble) wrong.push(`a lane ended: ${overview.lane_trouble}`);
-  if (overview.draining) wrong.push("the run is coming to its end");
+  if (overview.draining) wrong.push("the run is draining");
   const worst = overview.links.some((link) => ["stopped", "failed"].includes(health(link)));
   const topics = overview.links.reduce((all, link) => all + link.topics, 0);
   const partitions = overview.links.reduce((all, link) => all + link.partitions, 0);
   return html`<section class=${`verdict ${worst ? "failed" : wrong.length ? "recovering" : "running"}`}
       role="status" aria-label="Verdict">
-    <h1>${wrong.length ? wrong.join(" · ") : "All is mirrored as it should be"}</h1>
+    <h1>${wrong.length ? wrong.join(" · ") : "All topics are mirrored"}</h1>
     <p>${count(topics, "topic")}, ${count(partitions, "partition")} on
       ${" "}${count(overview.lanes, "lane")}</p>
   </section>`;
@@ -74,8 +74,8 @@ function LinkCard({ link, ranking }) {
     ${link.reason && html`<p class="reason">${link.reason}</p>`}
     <dl>
       <div><dt>Throughput</dt><dd>${rate(link.bytes_per_s)}</dd><dd class="faint">${number(link.records_per_s)} records/s</dd></div>
-      <div><dt>Behind</dt><dd>${number(link.lag_records)}</dd><dd class="faint">records</dd></div>
-      <div><dt>RPO now</dt><dd>${span(link.lag_ms)}</dd><dd class="faint">if the source were gone</dd></div>
+      <div><dt>Lag</dt><dd>${number(link.lag_records)}</dd><dd class="faint">records</dd></div>
+      <div><dt>RPO now</dt><dd>${span(link.lag_ms)}</dd><dd class="faint">if the source failed now</dd></div>
       <div><dt>Topics</dt><dd>${number(link.topics)}</dd><dd class="faint">${count(link.groups, "group")}</dd></div>
     </dl>
     <div class="states" role="img" aria-label=${states.map((state) => `${link.states[state]} ${state}`).join(", ")}>
@@ -89,11 +89,11 @@ function LinkCard({ link, ranking }) {
   </section>`;
 }
 
-/** What people asked for, and what stands until it is taken back. */
-function Standing() {
+/** Active directives. */
+function Directives() {
   const [found] = useLive("/directives?limit=20");
   if (!found?.items.length) return null;
-  return html`<section class="card" aria-labelledby="standing"><h2 id="standing">Asked for by people</h2>
+  return html`<section class="card" aria-labelledby="directives"><h2 id="directives">Active directives</h2>
     <ul class="wrong">${found.items.map((one) => html`<li key=${`${one.link} ${one.do} ${one.topic} ${one.partition}`}>
       <span class=${`state ${one.do === "pause" ? "paused" : "recovering"}`}>${said(one)}</span>
       ${" "}<b class="name">${one.topic == null ? "the link" : one.partition == null ? one.topic : `${one.topic}-${one.partition}`}</b>
@@ -103,11 +103,11 @@ function Standing() {
   </section>`;
 }
 
-/** What comes together from several clusters, and from where. */
+/** Topics that several clusters feed. */
 function Aggregates() {
   const [found] = useLive(`/aggregates?limit=${SHOWN}`);
   if (!found?.items.length) return null;
-  return html`<section class="card" aria-labelledby="aggregates"><h2 id="aggregates">What comes together</h2>
+  return html`<section class="card" aria-labelledby="aggregates"><h2 id="aggregates">Aggregate topics</h2>
     <ul class="wrong">${found.items.map(({ cluster, name, parts }) => html`<li key=${`${cluster} ${name}`}>
       <b class="name">${name}</b> <span class="faint">on ${cluster}</span>
       ${parts.map(({ topic, link, source }) => html`<div class="reason" key=${`${topic} ${link}`}>
@@ -123,7 +123,7 @@ function said(one) {
   return one.bytes_per_s == null ? "no limit" : `at most ${rate(one.bytes_per_s)}`;
 }
 
-/** Partitions of one topic that stand for the same reason in one line. */
+/** Groups the partitions of a topic with the same state and reason. */
 function together(partitions) {
   const found = new Map();
   for (const one of partitions) {
@@ -149,7 +149,7 @@ function Wrong() {
   if (!lines.length) return null;
   const beyond = partitions ? partitions.total - partitions.items.length : 0;
   const left = Math.max(0, lines.length - SHOWN) + beyond;
-  return html`<section class="card" aria-labelledby="wrong"><h2 id="wrong">What wants to be looked at</h2>
+  return html`<section class="card" aria-labelledby="wrong"><h2 id="wrong">Needs attention</h2>
     <ul class="wrong">${lines.slice(0, SHOWN).map(({ name, link, state, reason }) => html`
       <li key=${`${link} ${name} ${state} ${reason}`}><${State} state=${state} /> <b class="name">${name}</b>
         ${" "}<span class="faint">${link}</span><div class="reason">${reason}</div></li>`)}</ul>

@@ -1,4 +1,4 @@
-// A list of the API, page by page, with search and filters that stand in the address.
+// A list of the API with pages, search and filters; the URL contains them.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { query } from "./api.js";
@@ -6,15 +6,15 @@ import { number } from "./format.js";
 import { useLive } from "./live.js";
 
 const LIMIT = 50;
-/** States of partitions that want no look. */
+/** States of partitions that need no attention. */
 export const FINE = ["running", "done"];
 
-/** What a state is called among classes. */
+/** The CSS class of a state. */
 export const kind = (state) => state.replaceAll(" ", "-");
 
 export const State = ({ state }) => html`<span class=${`state ${kind(state)}`}>${state}</span>`;
 
-/** What is typed, once nothing more comes for a moment. */
+/** The typed text, after a short pause. */
 function useSettled(value) {
   const [settled, settle] = useState(value);
   useEffect(() => {
@@ -26,7 +26,7 @@ function useSettled(value) {
 
 /**
  * `columns`: `[title, cell(item), "right" | ""]`; `choices`: `[parameter, title, options]` with
- * options `[value, text]`; `detail(item)`: what opens below a row.
+ * options `[value, text]`; `detail(item)`: the content that opens below a row.
  */
 export function List({ title, path, columns, choices = [], search, parameters, keyOf, detail, empty }) {
   const [text, setText] = useState(parameters.search ?? "");

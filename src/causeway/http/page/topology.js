@@ -8,7 +8,7 @@ import { kind } from "./table.js";
 const WIDTH = 640;
 const NODE = { width: 120, height: 44 };
 
-/** On a ring that is stretched to the edges of the picture. */
+/** Positions on a ring that fills the picture. */
 function places(names) {
   const height = names.length <= 2 ? 180 : Math.min(600, 230 + 50 * names.length);
   const ring = names.map((_, at) => {
@@ -26,7 +26,7 @@ function places(names) {
   return { height, found: new Map(names.map((name, at) => [name, { x: across[at], y: down[at] }])) };
 }
 
-/** Where the way from `from` to `to` leaves the box around `from`. */
+/** The point at which the line from `from` to `to` leaves the box around `from`. */
 function edge(from, to) {
   const [x, y] = [to.x - from.x, to.y - from.y];
   const scale = Math.min(
@@ -36,7 +36,7 @@ function edge(from, to) {
   return { x: from.x + x * scale, y: from.y + y * scale };
 }
 
-/** Bent to its left, so that the way there and the way back lie apart. */
+/** A curve to its left, so that the arrows of both directions do not overlap. */
 function way(from, to) {
   const [x, y] = [to.x - from.x, to.y - from.y];
   const length = Math.hypot(x, y) || 1;
@@ -44,7 +44,7 @@ function way(from, to) {
   const [start, end] = [edge(from, bend), edge(to, bend)];
   return {
     path: `M${start.x},${start.y} Q${bend.x},${bend.y} ${end.x},${end.y}`,
-    // Beside the arrow, on the outer side of its bend.
+    // Next to the arrow, on the outer side of its curve.
     label: {
       x: Math.min(WIDTH - 55, (start.x + 2 * bend.x + end.x) / 4 + (y / length) * 50),
       y: (start.y + 2 * bend.y + end.y) / 4 - (x / length) * 28,

@@ -175,8 +175,8 @@ def _plan(
             raise DivergedError(
                 "archive",
                 topic.name,
-                "it was deleted and made anew since it was archived",
-                remedy="begin another archive",
+                "it was deleted and recreated after it was archived",
+                remedy="start another archive",
             )
         shares = {}
         for index in sorted(topic.partitions):
