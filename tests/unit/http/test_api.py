@@ -224,7 +224,7 @@ def test_a_topic_or_group_is_explained_by_what_the_process_knows() -> None:
     assert (app["code"], app["done"]) == ("checkpoints-only", True)
     assert (late["code"], late["answer"]) == (
         "not-yet",
-        "not in the last round: it has members on B",
+        "not in the last run: it has members on B",
     )
     assert nobody["code"] == "unknown"
     assert wrong.status_code == 400
