@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bench.simulated import EACH, Run
 from causeway.cli.main import GC_THRESHOLD
 from causeway.config import HttpSettings, RunSettings, Settings
-from causeway.daemon.processes import short_collections
+from causeway.daemon import short_collections
 from causeway.errors import CausewayError
 from causeway.http import served
 

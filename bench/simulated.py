@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass
 import psutil
 
 from causeway.control import MirroredTopic
-from causeway.daemon.lanes.tracked import Standing
-from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row
+from causeway.daemon.lanes import Standing
+from causeway.daemon.partitions import Registry, Row
 from causeway.http.views import View
 from causeway.link_topics import Outlet, PartitionProgress, ProgressContents, encode_entry
 from causeway.metrics import text

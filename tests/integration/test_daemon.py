@@ -14,7 +14,7 @@ import pytest
 
 from causeway.cluster import Cluster
 from causeway.config import ControlSettings, LinkSettings
-from causeway.daemon.leadership import Leadership
+from causeway.daemon import Leadership
 from causeway.errors import PartitionsFailedError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.link_topics import LeadershipLostError, ProgressTopic

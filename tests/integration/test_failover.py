@@ -12,7 +12,7 @@ import pytest
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.control import acls
-from causeway.daemon.leadership import Leadership
+from causeway.daemon import Leadership
 from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, NobodyLeadsError
 from causeway.link_topics import LeadershipLostError, ProgressTopic

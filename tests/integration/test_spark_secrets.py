@@ -19,7 +19,7 @@ import psutil
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from causeway.daemon.spark.context import Spark
+from causeway.daemon.spark import Spark
 from causeway.formats import load_mm2
 from causeway.relay import new_secret
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from causeway.config import RegistrySettings, Routes, TransformSettings
-from causeway.daemon.spark.context import Spark
-from causeway.daemon.spark.stages import Ended, Stages
+from causeway.daemon.spark import Ended, Spark, Stages
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition

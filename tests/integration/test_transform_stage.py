@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from causeway.config import Secret, TransformSettings
-from causeway.daemon.spark.context import Spark
-from causeway.daemon.spark.stages import GAVE_NO_ANSWER, Ended, Stages
+from causeway.daemon.spark import Ended, Spark, Stages
+from causeway.daemon.spark.stages import GAVE_NO_ANSWER
 from causeway.filters import compile_patterns
 from causeway.records import PlainRecord
 from causeway.relay import new_secret

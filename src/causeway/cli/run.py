@@ -74,8 +74,7 @@ def run_settings(
     """Runs the daemon with the HTTP server. Shows a live table on a terminal, else logs. `stop`
     ends the run, as a signal does."""
     from causeway.cli.present import presenter
-    from causeway.daemon.driver import run
-    from causeway.daemon.processes import short_collections
+    from causeway.daemon import run, short_collections
     from causeway.http import served
     from causeway.java import find_java
 

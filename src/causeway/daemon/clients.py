@@ -15,8 +15,9 @@ from typing import Final
 import msgspec
 
 from causeway.cluster import Cluster
-from causeway.config import ClientSettings, RunSettings, Settings, to_wire
+from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, to_wire
 from causeway.config.reading import clients_of, expiries
+from causeway.daemon.sides import Sides
 from causeway.errors import CausewayError
 from causeway.relay import Clusters, Renewed, TreatmentStep
 from causeway.wire import ssl_context
@@ -42,7 +43,18 @@ class Clients:
         self._open.append((f"{settings.alias}/{len(self._open)}", settings, cluster))
         return cluster
 
-    def key(self, settings: ClientSettings) -> str:
+    def sides(self, link: LinkSettings) -> Sides:
+        """The clients of one link."""
+        return Sides(
+            source=self.open(link.source),
+            target=self.open(link.target),
+            source_admin=self.open(link.source_admin),
+            target_admin=self.open(link.target_admin),
+            source_key=self._key(link.source),
+            target_key=self._key(link.target),
+        )
+
+    def _key(self, settings: ClientSettings) -> str:
         return next(key for key, known, _ in self._open if known == settings)
 
     @property

@@ -21,9 +21,8 @@ from collections.abc import Callable, Collection, Mapping
 from causeway.config import LinkSettings
 from causeway.control import fences, geo_topics, open_transactions
 from causeway.daemon.overdue import Overdue
-from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.reconcile import Intake
-from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions import Intake, Registry
+from causeway.daemon.sides import Sides
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.link_topics import (
     THE_LINK,

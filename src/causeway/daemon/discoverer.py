@@ -8,12 +8,11 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from causeway.config import LinkSettings
 from causeway.daemon.directive_executor import Directing
-from causeway.daemon.partitions.discovery import Found
-from causeway.daemon.partitions.reconcile import Intake
-from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions import Found, Intake, Registry
 from causeway.errors import CausewayError
 from causeway.link_topics import LeadershipLostError
 
@@ -23,9 +22,17 @@ _CALM_S = 0.25  # between looks
 _BACKOFF_S = (1.0, 60.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The end of one term of leading. `over`: the term is over, or is about to be; `lost`: another
+    driver leads."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    lost: threading.Event = field(default_factory=threading.Event)
+
+
 class Discoverer:
-    """Of one time of leading: from `start` until `over` is set. `lost` is set where another driver
-    leads; `fail` makes any error one of ours, and tells of it."""
+    """Works during one term of leading. `fail` turns any error into a CausewayError and logs it."""
 
     def __init__(
         self,
@@ -33,22 +40,20 @@ class Discoverer:
         intake: Intake,
         registry: Registry,
         directing: Directing,
+        term: Term,
         *,
         again: bool,
-        over: threading.Event,
-        lost: threading.Event,
-        on_found: Callable[[Found], None],
-        on_failure: Callable[[str], None],
+        on_look: Callable[[Found | CausewayError], None],
         fail: Callable[[Exception], CausewayError],
     ) -> None:
-        """`again`: looks more than once."""
+        """`again`: looks more than once; `on_look` gets the result of each look."""
         self._link = link
         self._intake = intake
         self._registry = registry
         self._directing = directing
         self._again = again
-        self._over, self._lost = over, lost
-        self._on_found, self._on_failure, self._fail = on_found, on_failure, fail
+        self._over, self._lost = term.over, term.lost
+        self._on_look, self._fail = on_look, fail
         self._supply_at, self._supply_pause = 0.0, _BACKOFF_S[0]  # of outlets for transforms
         self._carry_out_at, self._carry_out_pause = 0.0, _BACKOFF_S[0]
         name = f"discover {link.name}"
@@ -75,12 +80,12 @@ class Discoverer:
                 return
             except Exception as error:
                 again = True
-                self._on_failure(str(self._fail(error)))
+                self._on_look(self._fail(error))
             else:
                 again = found.unfinished
                 if not found.held:
                     self._directing.looked()
-                self._on_found(found)
+                self._on_look(found)
             if again:
                 self._sleep(pause)
                 pause = min(2 * pause, _BACKOFF_S[1], self._link.refresh_topics_interval_s)

@@ -22,16 +22,13 @@ from types import FrameType
 from causeway.config import LinkSettings, Settings
 from causeway.control import Sharer, Transform, Transforms
 from causeway.daemon.clients import Clients, Renewal
-from causeway.daemon.lanes.fleet import Fleet
+from causeway.daemon.lanes import Fleet
 from causeway.daemon.link import Link
-from causeway.daemon.partitions.assigning import treatments_of
-from causeway.daemon.partitions.decisions import Wish
-from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions import RunOptions, Wish, treatments_of
 from causeway.daemon.spark import Engine, Spark, not_importable, wanted_lanes
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import FirstLane, await_clusters
-from causeway.daemon.tasks.control_plane import heartbeat_task
-from causeway.daemon.tasks.schedule import Tasks
+from causeway.daemon.tasks import Tasks, heartbeat_task
 from causeway.daemon.webhook import posting
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import State
@@ -72,11 +69,14 @@ def run(
         raise ConfigError("run", cause="no flow is enabled", remedy="set A->B.enabled = true")
     driver = Driver(
         settings,
-        Wish(start_from=start_from, adopt=adopt),
-        bounded=until_caught_up or finish_in_flight,
-        finish=finish_in_flight,
-        on_status=on_status,
-        stop=stop or threading.Event(),
+        RunOptions(
+            settings=settings.run,
+            wish=Wish(start_from=start_from, adopt=adopt),
+            bounded=until_caught_up or finish_in_flight,
+            finish=finish_in_flight,
+        ),
+        on_status,
+        stop or threading.Event(),
     )
     with _signals(driver.stop), posting(settings.run.webhook):
         return driver.run()
@@ -86,15 +86,12 @@ class Driver:
     def __init__(
         self,
         settings: Settings,
-        wish: Wish,
-        *,
-        bounded: bool,
-        finish: bool,
+        options: RunOptions,
         on_status: OnStatus | None,
         stop: threading.Event,
     ) -> None:
         self._settings = settings
-        self._bounded = bounded
+        self._bounded = options.bounded
         self._on_status = on_status
         self.stop = stop
         self._started_at = time.time()
@@ -109,15 +106,7 @@ class Driver:
             settings.spark, most, secret, self._on_lane_ended, _stages_at_once(staged, most)
         )
         self._clusters = Clients()
-        self._sides = {
-            link.name: Sides(
-                source=self._clusters.open(link.source),
-                target=self._clusters.open(link.target),
-                source_admin=self._clusters.open(link.source_admin),
-                target_admin=self._clusters.open(link.target_admin),
-            )
-            for link in settings.links
-        }
+        self._sides = {link.name: self._clusters.sides(link) for link in settings.links}
         self._fleet = Fleet(
             settings.run,
             self._clusters.by_key,
@@ -137,16 +126,11 @@ class Driver:
         self._links = [
             Link(
                 link,
-                settings.run,
+                options,
                 self._sides[link.name],
                 self._fleet,
-                source_key=self._clusters.key(link.source),
-                target_key=self._clusters.key(link.target),
-                wish=wish,
-                bounded=bounded,
-                finish=finish,
-                transforms=transforms[link.name],
-                staging=self._staging,
+                transforms[link.name],
+                self._staging,
                 also=[task for name, task in heartbeats if name == link.name],
                 sharers=self._sharers_of(link),
             )

@@ -34,7 +34,7 @@ from causeway.cluster import Cluster, one_cluster
 from causeway.config import LinkSettings
 from causeway.daemon import processes
 from causeway.daemon.event_log import Happened
-from causeway.daemon.lanes.fleet import MARGIN
+from causeway.daemon.lanes import MARGIN
 from causeway.errors import CausewayError
 from causeway.link_topics import (
     ClusterIds,

@@ -17,21 +17,17 @@ import time
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from causeway.config import LinkSettings, RunSettings
+from causeway.config import LinkSettings
 from causeway.control import Sharer, Transforms
 from causeway.daemon.directive_executor import Directing
-from causeway.daemon.discoverer import Discoverer
-from causeway.daemon.lanes.fleet import Fleet
+from causeway.daemon.discoverer import Discoverer, Term
+from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions.decisions import Wish
-from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.reconcile import Intake
-from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.tally import Tally
+from causeway.daemon.partitions import Found, Intake, Registry, RunOptions, Tally
+from causeway.daemon.sides import Sides
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import BrokerApis, Patience
-from causeway.daemon.tasks.control_plane import ControlPlane
-from causeway.daemon.tasks.schedule import Task, Tasks
+from causeway.daemon.tasks import ControlPlane, Task, Tasks
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Directive, LeadershipLostError, LeaseRecord, ProgressContents
 from causeway.status import LinkProblem, LinkStatus, Role, lag
@@ -47,36 +43,29 @@ _FINAL_S = 5.0  # so long the last progress is tried to be written
 
 
 class Link:
-    """`source_key` and `target_key` name its clusters to lanes; `also`: more tasks to run while it
-    is led; `sharers`: the other links of its source; `finish`: see Intake."""
+    """`also`: more tasks that run while this process leads the link; `sharers`: the other links of
+    its source."""
 
     def __init__(
         self,
         link: LinkSettings,
-        run: RunSettings,
+        run: RunOptions,
         sides: Sides,
         fleet: Fleet,
-        *,
-        source_key: str,
-        target_key: str,
-        wish: Wish,
-        bounded: bool,
-        finish: bool,
         transforms: Transforms,
         staging: Staging,
         also: Sequence[Task] = (),
         sharers: Collection[Sharer] = (),
     ) -> None:
         self.settings = link
-        self._run = run
-        self._bounded = bounded
+        self._run = run.settings
+        self._bounded = run.bounded
         self._apis = BrokerApis(link, sides)
-        self._leadership = Leadership(sides.target, sides.target_admin, link, run.lease_s)
+        self._leadership = Leadership(sides.target, sides.target_admin, link, run.settings.lease_s)
         self.registry = Registry(link.name, link.on_data_loss)
         self.control = ControlPlane(link, sides, self.registry, self._leading, fleet.lookups)
         self._tasks = Tasks(link.name, [*self.control.tasks, *also], self._leads)
         self._lock = threading.Lock()
-        self._writing = threading.Lock()  # from taking rows to be written until they are
         self._intake = Intake(
             link,
             run,
@@ -84,13 +73,7 @@ class Link:
             fleet,
             self.registry,
             self._leadership,
-            source_key=source_key,
-            target_key=target_key,
-            wish=wish,
-            bounded=bounded,
-            finish=finish,
-            transforms=transforms,
-            writing=self._writing,
+            transforms,
             on_created=self.control.protect,
         )
         limits = partial(fleet.limit, link.name)
@@ -110,8 +93,7 @@ class Link:
         self._losses = 0  # of the progress topic, after which all was written again
         self._unfinished = False  # the last look at the clusters left something to be tried again
         self._stop = threading.Event()
-        self._over = threading.Event()  # this term of leading is, or is about to be
-        self._lost = threading.Event()  # another driver leads
+        self._term_events = Term()
         self._looked = threading.Event()  # in this term, at the clusters
         self._discoverer: Discoverer | None = None
         self._thread = threading.Thread(target=self._lead, name=f"lead {link.name}", daemon=True)
@@ -127,7 +109,7 @@ class Link:
     def stop(self) -> None:
         """Has the last progress written and the lease released; `join` waits for it."""
         self._stop.set()
-        self._over.set()
+        self._term_events.over.set()
 
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
@@ -225,10 +207,10 @@ class Link:
 
     def _term(self, contents: ProgressContents) -> None:
         """One time of leading: until `stop`, a wish to hand over, or LeadershipLostError."""
-        self._over.clear()
-        self._lost.clear()
+        self._term_events.over.clear()
+        self._term_events.lost.clear()
         if self._stop.is_set():
-            self._over.set()
+            self._term_events.over.set()
         self._losses = self._leadership.losses
         self.registry.begin(contents)
         self._intake.begin()
@@ -240,10 +222,10 @@ class Link:
         pause = _BACKOFF_S[0]
         try:
             while not self._stop.wait(_CALM_S if self._tasks.running else _TICK_S):
-                if self._lost.is_set():
+                if self._term_events.lost.is_set():
                     raise LeadershipLostError("lead", self.settings.name, "another driver does")
                 if (wish := directing.step_down) is not None:
-                    self._over.set()
+                    self._term_events.over.set()
                     places = self.registry.places()
                     if not self._discoverer.alive and self._intake.revoke(places, _TICK_S):
                         self._hand_over(directing, wish)
@@ -274,7 +256,7 @@ class Link:
                     self._set_role(Role.LEADING, None)
             self._finish()
         finally:
-            self._over.set()
+            self._term_events.over.set()
             directing.end()
             self._tasks.stop()
 
@@ -325,7 +307,7 @@ class Link:
     def _write_dirty(self, *, final: bool = False) -> None:
         directing = self._directing
         assert directing is not None, "we lead"
-        with self._writing:
+        with self.registry.writing:
             losses = self._leadership.losses
             if losses != self._losses:
                 self.registry.mark_all_dirty()  # we know all that was in the progress topic
@@ -353,7 +335,7 @@ class Link:
     def _abandon(self, role: Role, reason: str) -> None:
         """Stops this link's relaying; what is known of it is read again when we lead again."""
         self._leadership.lose()
-        self._over.set()
+        self._term_events.over.set()
         _log.warning("link not led", extra={"link": self.settings.name, "reason": reason})
         self._tasks.stop()
         self._intake.revoke(self.registry.places())
@@ -377,18 +359,16 @@ class Link:
             self._intake,
             self.registry,
             directing,
+            self._term_events,
             again=self.settings.refresh_topics_enabled and not self._bounded,
-            over=self._over,
-            lost=self._lost,
-            on_found=self._note,
-            on_failure=self._note_failure,
+            on_look=self._note,
             fail=self._fail,
         )
 
-    def _note_failure(self, reason: str) -> None:
-        self._problems = (LinkProblem(topic="", reason=reason),)
-
-    def _note(self, found: Found) -> None:
+    def _note(self, found: Found | CausewayError) -> None:
+        if isinstance(found, CausewayError):
+            self._problems = (LinkProblem(topic="", reason=str(found)),)
+            return
         with self._lock:
             before = {problem.topic for problem in self._problems}
             self._problems = tuple(found.problems)

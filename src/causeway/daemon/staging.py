@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from causeway.config import TransformSettings
 from causeway.control import Transform
-from causeway.daemon.lanes.fleet import Fleet
-from causeway.daemon.lanes.placing import without_lane
+from causeway.daemon.lanes import Fleet, without_lane
 from causeway.errors import CausewayError, ConfigError, PrerequisiteError
 from causeway.relay import StageEnded
 

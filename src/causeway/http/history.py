@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final, NamedTuple
 
-from causeway.daemon.event_log import plain, said
+from causeway.daemon import plain, said
 from causeway.http import shapes
 from causeway.http.views import SharedValue, View
 

@@ -7,8 +7,7 @@ from typing import cast
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.daemon.partitions import others
-from causeway.daemon.partitions.others import find_place
+from causeway.daemon.partitions import find_place, others
 from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import SOURCE, SOURCE_ID, TARGET_ID, FakeCluster, Log
 

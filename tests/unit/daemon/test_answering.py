@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.daemon import startup
-from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon import Sides, startup
 from causeway.daemon.startup import await_clusters
 from causeway.errors import UnreachableError
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.control import NEEDS, MissingApi, required_apis
-from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon import Sides
 from causeway.daemon.startup import BrokerApis
 from causeway.errors import BrokerError, UnreachableError
 from tests.builders.settings import LINK

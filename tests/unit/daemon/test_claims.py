@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from causeway.control import Copied, MirroredTopic, UnconfirmedCopy
-from causeway.daemon.partitions.assigning import assignment
-from causeway.daemon.partitions.claims import claim, decide
+from causeway.daemon.partitions import assignment
 from causeway.daemon.partitions.decisions import Adopt, Begin, GoOn, Offsets, Stop, Wish
 from causeway.link_topics import PartitionProgress, decode_entry, encode_entry
 from causeway.model import NO_TOPIC_ID, Pair, State
+from tests.builders.decisions import claim, decide
 from tests.builders.records import ADOPT, BEGUN, EMPTY, FROM, NO_WISH, TOPIC, progress
 from tests.builders.settings import BY_KEY, LINK, link
 
@@ -217,9 +217,9 @@ def test_by_key_each_of_the_target_partitions_gets_a_claim() -> None:
 
 
 def test_an_assignment_has_what_a_lane_needs() -> None:
-    made = assignment(TOPIC, progress(), LINK, source_key="A/0", target_key="B/1", stop_at=120)
+    made = assignment(TOPIC, progress(), LINK, "stage")
     assert made.key == ("A->B", "orders", 0)
-    assert (made.source, made.target, made.stop_at) == ("A/0", "B/1", 120)
+    assert (made.topic_id, made.leader_epoch, made.transform) == (TOPIC.source_id, 2, "stage")
     assert made.outlets == progress().outlets
     assert made.max_message_bytes == 1_000_000
 

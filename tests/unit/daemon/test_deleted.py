@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,9 +9,9 @@ import pytest
 
 from causeway.cluster import ClusterMetadata, TopicMetadata
 from causeway.control.claim_checks import is_over
+from causeway.daemon import Sides
+from causeway.daemon.partitions import Found, Registry
 from causeway.daemon.partitions.deleted import Deleted, judge
-from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.registry import Registry
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.link_topics import Deletion, Entry, OffsetMap, PartitionProgress, ProgressContents
 from causeway.model import Pair, State, TopicPartition
@@ -79,7 +78,6 @@ class World:
             registry,
             cast(Any, self),
             cast(Any, self),
-            writing=threading.Lock(),
             revoke=lambda places: True,
             retention_s=2 * 24 * 3600,
         )

@@ -15,11 +15,9 @@ import pytest
 from causeway.cluster import Cluster
 from causeway.config import ChosenTopics, LinkSettings
 from causeway.control import fences, geo_topics
-from causeway.daemon import directive_executor, overdue
+from causeway.daemon import Sides, directive_executor, overdue
 from causeway.daemon.directive_executor import Directing
-from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.reconcile import Intake
-from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions import Intake, Registry
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.link_topics import (
     Directive,

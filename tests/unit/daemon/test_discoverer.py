@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from causeway.daemon import discoverer
-from causeway.daemon.discoverer import Discoverer
-from causeway.daemon.partitions.discovery import Found
+from causeway.daemon.discoverer import Discoverer, Term
+from causeway.daemon.partitions import Found
 from causeway.errors import CausewayError
 from causeway.link_topics import LeadershipLostError
 from tests.builders.settings import LINK
@@ -55,7 +55,7 @@ class Looks:
 
 
 def start(directing: Directing, looks: Looks) -> tuple[Discoverer, threading.Event, list[str]]:
-    lost, failures = threading.Event(), list[str]()
+    term, failures = Term(), list[str]()
 
     def fail(error: Exception) -> CausewayError:
         failures.append(str(error))
@@ -66,14 +66,12 @@ def start(directing: Directing, looks: Looks) -> tuple[Discoverer, threading.Eve
         cast(Any, looks),
         cast(Any, SimpleNamespace(wanted=threading.Event(), passing=threading.Event())),
         cast(Any, directing),
+        term,
         again=True,
-        over=threading.Event(),
-        lost=lost,
-        on_found=lambda _: None,
-        on_failure=failures.append,
+        on_look=lambda _: None,
         fail=fail,
     )
-    return made, lost, failures
+    return made, term.lost, failures
 
 
 def test_what_cannot_be_carried_out_now_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
@@ -14,11 +13,12 @@ import pytest
 from causeway.cluster import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.config import ChosenTopics, LinkSettings, RunSettings
 from causeway.control import CreateTopic, MirroredTopic, Transforms, topics
-from causeway.daemon.partitions import discovery, identity
+from causeway.daemon import Sides
+from causeway.daemon.partitions import discovery, reconcile
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import Wish
-from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.reconcile import Intake
+from causeway.daemon.partitions.discovery import Found
+from causeway.daemon.partitions.reconcile import Intake, RunOptions
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import CausewayError
@@ -147,23 +147,17 @@ def _intake(
     planned = topics.TopicPlan(mirrored=(topic,), left_out=(), changes=changes, problems=())
     monkeypatch.setattr(topics, "observe", lambda *_: observed)
     monkeypatch.setattr(topics, "plan", lambda *_: planned)
-    monkeypatch.setattr(identity, "settle", lambda _, __, known: known)
+    monkeypatch.setattr(reconcile, "settle_clusters", lambda _, __, known: known)
     error = broker_error(codes.UNKNOWN_TOPIC_OR_PARTITION, "ask", "it")
     both = cast(Any, Brokers(dict.fromkeys((*absent, "mm2-offsets.A.internal"), error)))
     return Intake(
         link,
-        RunSettings(),
+        RunOptions(settings=RunSettings(), wish=wish, bounded=True),
         Sides(source=both, target=both, source_admin=both, target_admin=both),
         cast(Any, Quiet()),
         registry,
         cast(Any, Quiet()),
-        source_key="",
-        target_key="",
-        wish=wish,
-        bounded=True,
-        finish=False,
-        transforms=Transforms(link, {}),
-        writing=threading.Lock(),
+        Transforms(link, {}),
     )
 
 

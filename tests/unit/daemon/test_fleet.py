@@ -15,10 +15,8 @@ from typing import Any, cast
 import pytest
 
 from causeway.config import RunSettings
+from causeway.daemon.lanes import Fleet, Key, Standing, placing
 from causeway.daemon.lanes import fleet as fleets
-from causeway.daemon.lanes import placing
-from causeway.daemon.lanes.fleet import Fleet
-from causeway.daemon.lanes.tracked import Key, Standing
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State
 from causeway.relay import (

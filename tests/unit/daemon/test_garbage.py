@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from causeway.daemon.processes import short_collections
+from causeway.daemon import short_collections
 
 
 class _Cycle:

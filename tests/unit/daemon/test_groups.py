@@ -9,7 +9,7 @@ import pytest
 
 from causeway.cluster import ClusterMetadata, Committed, GroupListing, OffsetAt
 from causeway.config import ControlSettings
-from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon import Sides
 from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.tasks import groups as module
 from causeway.daemon.tasks.groups import Groups

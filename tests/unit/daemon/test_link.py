@@ -9,11 +9,10 @@ import pytest
 
 from causeway.config import RunSettings
 from causeway.control import Transforms
-from causeway.daemon import startup
-from causeway.daemon.lanes.fleet import Fleet
+from causeway.daemon import Sides, startup
+from causeway.daemon.lanes import Fleet
 from causeway.daemon.link import Link
-from causeway.daemon.partitions.decisions import Wish
-from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions import Found, RunOptions
 from causeway.daemon.staging import Staging
 from causeway.errors import BrokerError, TooFewBrokersError
 from causeway.link_topics import ProgressContents, StepDownDirective
@@ -36,16 +35,11 @@ def new_link(run: RunSettings) -> Link:
     fleet = Fleet(run, {}, local=True)
     return Link(
         LINK,
-        run,
+        RunOptions(settings=run, bounded=True),
         Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody),
         fleet,
-        source_key="a",
-        target_key="b",
-        wish=Wish(),
-        bounded=True,
-        finish=False,
-        transforms=Transforms(LINK, {}),
-        staging=Staging((), fleet),
+        Transforms(LINK, {}),
+        Staging((), fleet),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.daemon.lanes.lookups import LookUps
+from causeway.daemon.lanes import LookUps
 from causeway.errors import CausewayError
 from causeway.link_topics import Span
 from causeway.model import Pair, TopicPartition

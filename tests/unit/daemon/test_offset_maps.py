@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row
+from causeway.daemon.partitions import Registry, Row
 from causeway.link_topics import Deletion, OffsetMapRecord, Outlet, offset_maps_of
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import Trace

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.daemon.partitions.others import OthersHere
+from causeway.daemon.partitions import OthersHere
 from causeway.errors import AuthorizationError
 from causeway.link_topics import (
     LeaseRecord,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -12,11 +11,9 @@ import pytest
 from causeway.cluster import OffsetAt
 from causeway.config import INTERNAL, RouteError
 from causeway.control import RoutedTopic, RouteNeed, routed_topics
-from causeway.daemon.partitions import outlets
-from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.outlets import Outlets, led_topics
-from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row
+from causeway.daemon import Sides
+from causeway.daemon.partitions import Registry, Row, led_topics, outlets
+from causeway.daemon.partitions.outlets import Outlets
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Entry, LeadershipLostError, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
@@ -64,7 +61,6 @@ class World:
             Sides(source=both, target=both, source_admin=both, target_admin=both),
             self.registry,
             cast(Any, self),
-            writing=threading.Lock(),
             recall=self._recall,
             revoke=lambda places: self.said.extend(("revoke", at) for at in places),
             assign=self._assign,

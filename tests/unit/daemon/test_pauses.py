@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
+from causeway.daemon.partitions import Registry, Row
 from causeway.daemon.partitions.pauses import Pauses
 from causeway.daemon.partitions.reconcile import troubled
-from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row
 from causeway.link_topics import (
     BeginDirective,
     DirectiveKind,
@@ -141,7 +140,7 @@ def test_what_is_stopped_is_taken_up_as_if_it_were_not(registry: Registry) -> No
     rows = troubled(registry, [Scope("orders", 2), Scope("bills")])
     assert [each.progress.partition for each in rows] == [2]
     registry.let_go(rows, anew=True)
-    left, _ = registry.left()
+    left = registry.left().partitions
     assert left[at(2)].state is State.WAITING
     assert left[at(2)].reason is None
 

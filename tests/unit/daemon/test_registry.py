@@ -5,9 +5,8 @@ import logging
 import pytest
 
 from causeway.control import Held
-from causeway.daemon.lanes.tracked import Standing
-from causeway.daemon.partitions import rows
-from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.lanes import Standing
+from causeway.daemon.partitions import Registry, rows
 from causeway.link_topics import PartitionProgress, ProgressContents
 from causeway.model import State, TopicPartition
 from tests.unit.daemon.test_rows import holds, row, says

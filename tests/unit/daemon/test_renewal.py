@@ -24,7 +24,7 @@ class Run:
         self.cluster = self.clients.open(settings.links[0].source)
         for each in clients_of(settings).values():
             self.clients.open(each)
-        self.key = self.clients.key(settings.links[0].source)
+        self.key = self.clients.sides(settings.links[0]).source_key
         self.heard: list[Mapping[str, ClientSettings]] = []
         self.renewal = Renewal(settings, self.clients, self.heard.append)
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.daemon.partitions.assigning import assignment
-from causeway.daemon.partitions.claims import decide
+from causeway.daemon.partitions import assignment
 from causeway.daemon.partitions.decisions import GoByKey, GoOn, Offsets, Stop
 from causeway.daemon.partitions.deleted import changed, to_turn
 from causeway.daemon.partitions.discovery import Found
@@ -15,6 +14,7 @@ from causeway.daemon.partitions.routing import by_key_from, routed, targets_of
 from causeway.daemon.partitions.rows import Row
 from causeway.link_topics import Outlet, PartitionProgress, decode_entry, encode_entry
 from causeway.model import Pair, State, TopicPartition
+from tests.builders.decisions import decide
 from tests.builders.records import NO_WISH, TOPIC
 from tests.builders.settings import BY_KEY, LINK
 
@@ -113,7 +113,7 @@ def test_the_turn_lies_past_all_that_was_read_and_keeps_what_was_claimed() -> No
     assert other.pair == Pair(source=500, target=33, sequence=0)
     # A later start, and a lane, hear of it.
     assert decode_entry(*encode_entry(after, 0)) == after.replace(written_at=0)
-    sent = assignment(topic, after, BY_KEY, source_key="A", target_key="B", stop_at=None)
+    sent = assignment(topic, after, BY_KEY)
     assert (sent.keys_from, sent.outlets) == (500, after.outlets)
 
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from causeway.control import Held, MirroredTopic
-from causeway.daemon.lanes.tracked import Standing
-from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row
+from causeway.daemon.lanes import Standing
+from causeway.daemon.partitions import Registry, Row
 from causeway.link_topics import OffsetMap, OffsetMapRecord, Outlet, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import FlowReport

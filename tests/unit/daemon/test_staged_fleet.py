@@ -15,11 +15,10 @@ from causeway.control import Transform
 from causeway.control.transforms import _pickled
 from causeway.daemon import spark as daemon_spark
 from causeway.daemon import staging
+from causeway.daemon.lanes import Fleet, placing
 from causeway.daemon.lanes import fleet as fleets
-from causeway.daemon.lanes import placing
-from causeway.daemon.lanes.fleet import Fleet
 from causeway.daemon.lanes.placing import Homes
-from causeway.daemon.spark.stages import Ended
+from causeway.daemon.spark import Ended
 from causeway.daemon.staging import Staging
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.filters import compile_patterns

@@ -9,8 +9,9 @@ import pytest
 
 from causeway.config import TransformSettings
 from causeway.control import Transforms
+from causeway.daemon.partitions import Tally
 from causeway.daemon.partitions import tally as tallies
-from causeway.daemon.partitions.tally import Counted, Tally
+from causeway.daemon.partitions.tally import Counted
 from causeway.filters import compile_patterns
 from causeway.link_topics import Transformed, TransformRecord
 from tests.builders.settings import LINK

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from causeway.daemon.tasks.schedule import DONE, Outcome, Task, Tasks
+from causeway.daemon.tasks import Task, Tasks
+from causeway.daemon.tasks.schedule import DONE, Outcome
 from causeway.errors import CausewayError
 from tests.harness.waiting import await_until
 

@@ -11,16 +11,23 @@ import pytest
 from causeway.config import Secret, TransformSettings
 from causeway.control import Transforms
 from causeway.control.claim_checks import why_another
+from causeway.daemon import Sides
 from causeway.daemon.partitions import claiming, discovery
 from causeway.daemon.partitions.claiming import Claimer, Taken
-from causeway.daemon.partitions.claims import decide, transform_change
+from causeway.daemon.partitions.deciding import transform_change
 from causeway.daemon.partitions.decisions import Begin, BeginBehind, GoOn, Offsets, Stop, Wish
-from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.routing import among_others, is_other, led_to
 from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.filters import compile_patterns
-from causeway.link_topics import ClaimStart, OffsetMapRecord, Outlet, PartitionProgress
+from causeway.link_topics import (
+    ClaimStart,
+    OffsetMapRecord,
+    Outlet,
+    PartitionProgress,
+    ProgressContents,
+)
 from causeway.model import Loss, Pair, State, TopicPartition
 from causeway.relay.recovery import (
     LossError,
@@ -30,6 +37,7 @@ from causeway.relay.recovery import (
     Resumption,
 )
 from causeway.wire import codes
+from tests.builders.decisions import decide
 from tests.builders.records import ADOPT, BEGUN, EMPTY, FROM, NO_WISH, TOPIC, progress
 from tests.builders.settings import LINK
 
@@ -225,9 +233,8 @@ def take_up(
         lambda _: start,
     )
     found = Found(mirrored={"orders": TOPIC}, counts={"orders": 4})
-    return claimer.take_up(
-        [(TOPIC, 0)], {AT: known} if known else {}, {}, frozenset(), found
-    ), found
+    left = ProgressContents(partitions={AT: known} if known else {})
+    return claimer.take_up([(TOPIC, 0)], found, left, frozenset()), found
 
 
 def test_the_new_claim_lies_right_behind(monkeypatch: pytest.MonkeyPatch) -> None:

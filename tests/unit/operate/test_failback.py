@@ -18,7 +18,7 @@ from causeway.config import (
     TransformSettings,
     TreatmentSettings,
 )
-from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon import Sides
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
 from causeway.link_topics import THE_LINK, Cut, CutPoint, EndDirective, LinkDirectives, Scope

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import OffsetAt
-from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.tasks.control_plane import ControlPlane
+from causeway.daemon import Sides
+from causeway.daemon.partitions import Registry
+from causeway.daemon.tasks import ControlPlane
 from causeway.link_topics import (
     LinkDirectives,
     PartitionProgress,

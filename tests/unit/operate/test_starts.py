@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import EARLIEST, OffsetAt
-from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon import Sides
 from causeway.link_topics import ProgressContents
 from causeway.model import TopicPartition
 from causeway.operate.plan import How, starts

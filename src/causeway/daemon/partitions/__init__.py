@@ -1,1 +1,60 @@
-"""The partitions of one link: found, claimed, handed out, and what is known of each."""
+"""The partitions of one link: found, claimed, given to lanes, and their progress."""
+
+from causeway.daemon.partitions import discovery, routing
+from causeway.daemon.partitions.claims import assignment, steps_of, treatments_of
+from causeway.daemon.partitions.deciding import decide, transform_change
+from causeway.daemon.partitions.decisions import (
+    Adopt,
+    Begin,
+    BeginBehind,
+    Candidate,
+    Decision,
+    GoByKey,
+    GoOn,
+    Offsets,
+    PassOver,
+    Stop,
+    Wish,
+)
+from causeway.daemon.partitions.discovery import Found
+from causeway.daemon.partitions.others import OthersHere, find_place
+from causeway.daemon.partitions.outlets import led_topics
+from causeway.daemon.partitions.readings import Readings
+from causeway.daemon.partitions.reconcile import Intake, RunOptions
+from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.rows import Row
+from causeway.daemon.partitions.tally import Tally
+from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
+
+__all__ = [
+    "Adopt",
+    "Begin",
+    "BeginBehind",
+    "Behind",
+    "Candidate",
+    "Decision",
+    "Found",
+    "GoByKey",
+    "GoOn",
+    "Intake",
+    "Offsets",
+    "OthersHere",
+    "PassOver",
+    "Readings",
+    "Registry",
+    "Row",
+    "RunOptions",
+    "Stop",
+    "Tally",
+    "Wish",
+    "assignment",
+    "decide",
+    "discovery",
+    "find_place",
+    "led_topics",
+    "places_behind",
+    "routing",
+    "steps_of",
+    "transform_change",
+    "treatments_of",
+]

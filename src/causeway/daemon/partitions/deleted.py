@@ -11,7 +11,6 @@ the target holds of it.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,10 @@ from causeway.control import claim_checks
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
 from causeway.daemon.partitions.claiming import Claimer
-from causeway.daemon.partitions.discovery import Found, Sides
+from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
+from causeway.daemon.sides import Sides
 from causeway.errors import CausewayError
 from causeway.link_topics import Deletion, Entry, LeadershipLostError, PartitionProgress
 from causeway.model import TopicPartition
@@ -60,8 +60,7 @@ def judge(
 
 
 class Deleted:
-    """Of one link. Not thread-safe. `writing` is held from taking rows to be written until they
-    are; `revoke` takes partitions from their lanes."""
+    """The deleted topics of one link. Not thread-safe. `revoke` takes partitions from lanes."""
 
     def __init__(
         self,
@@ -70,7 +69,6 @@ class Deleted:
         leadership: Leadership,
         claimer: Claimer,
         *,
-        writing: threading.Lock,
         revoke: Callable[[Iterable[TopicPartition]], bool],
         retention_s: float | None,
     ) -> None:
@@ -78,7 +76,7 @@ class Deleted:
         self._registry = registry
         self._leadership = leadership
         self._claimer = claimer
-        self._writing = writing
+        self._writing = registry.writing
         self._revoke = revoke
         self._retention_s = retention_s
         self._lost_targets: frozenset[str] = frozenset()  # at the last look

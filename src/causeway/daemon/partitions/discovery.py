@@ -23,6 +23,7 @@ from causeway.control import (
 )
 from causeway.daemon.partitions.decisions import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
+from causeway.daemon.sides import Sides
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import PartitionProgress
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
@@ -31,22 +32,6 @@ from causeway.wire import codes
 
 _EARLIEST, _LATEST = -2, -1
 _NEW_TOPIC_S = 30.0  # so long a new topic may need until all brokers know it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
-    """The clusters of one link: to read and write data, and to administer."""
-
-    source: Cluster
-    target: Cluster
-    source_admin: Cluster
-    target_admin: Cluster
-
-    @property
-    def refused_for_minutes(self) -> str | None:
-        """The reason if one of the clusters has refused new connections for minutes."""
-        each = (self.source, self.target, self.source_admin, self.target_admin)
-        return next((why for one in each if (why := one.refused_for_minutes) is not None), None)
 
 
 @dataclass(slots=True)

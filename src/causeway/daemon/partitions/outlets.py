@@ -12,7 +12,6 @@ and assigned again with outlets that are not `exclusive` (see routing.led_to).
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -21,9 +20,9 @@ from causeway.config import LinkSettings, RouteError
 from causeway.control import MirroredTopic, RoutedTopic, RouteNeed, claim_checks, routed_topics
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, routing
-from causeway.daemon.partitions.discovery import Sides
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
+from causeway.daemon.sides import Sides
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Entry, Outlet, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
@@ -53,7 +52,7 @@ def led_topics(registry: Registry) -> list[MirroredTopic]:
     return list(found.values())
 
 
-def bereft(progress: PartitionProgress, lost: Collection[str]) -> str | None:
+def why_without_target(progress: PartitionProgress, lost: Collection[str]) -> str | None:
     """Why a partition stops whose transform led it to one of these topics, which the target has no
     more; None where it did not."""
     for outlet in progress.outlets:
@@ -64,8 +63,7 @@ def bereft(progress: PartitionProgress, lost: Collection[str]) -> str | None:
 
 
 class Outlets:
-    """Of one link. Not thread-safe. `writing` is held from taking rows to be written until they
-    are; `on_created`: topics have come into being."""
+    """The outlets of one link. Not thread-safe. `on_created`: called after topics were created."""
 
     def __init__(
         self,
@@ -74,7 +72,6 @@ class Outlets:
         registry: Registry,
         leadership: Leadership,
         *,
-        writing: threading.Lock,
         recall: Recall,
         revoke: Callable[[Iterable[TopicPartition]], object],
         assign: Assign,
@@ -84,7 +81,7 @@ class Outlets:
         self._sides = sides
         self._registry = registry
         self._leadership = leadership
-        self._writing = writing
+        self._writing = registry.writing
         self._recall, self._revoke = recall, revoke
         self._assign = assign
         self._on_created = on_created

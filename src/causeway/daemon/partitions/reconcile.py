@@ -8,24 +8,24 @@ look ─► stop what is no longer what it was ─► let go of what is chosen n
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from causeway.config import LinkSettings, RunSettings, directives_topic
 from causeway.control import Transforms
-from causeway.daemon.lanes.fleet import Fleet
+from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import claims, discovery, identity, routing
-from causeway.daemon.partitions.assigning import assignment
+from causeway.daemon.partitions import claims, discovery, routing
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.deleted import Deleted, changed, to_turn
-from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.outlets import Outlets, bereft
+from causeway.daemon.partitions.discovery import Found
+from causeway.daemon.partitions.outlets import Outlets, why_without_target
 from causeway.daemon.partitions.pauses import Pauses, by_file
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
+from causeway.daemon.sides import Sides, settle_clusters
 from causeway.errors import AuthorizationError
 from causeway.filters import Verdict
 from causeway.link_topics import DirectiveLog, EndDirective, Scope, offset_maps_of
@@ -34,56 +34,56 @@ from causeway.model import ENDED, State, TopicPartition
 _log = logging.getLogger("causeway.link")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a run goes. `bounded`: it ends by itself; `finish`: partitions only finish the records
+    that an earlier process left in flight."""
+
+    settings: RunSettings
+    wish: Wish = field(default_factory=Wish)
+    bounded: bool = False
+    finish: bool = False
+
+
 class Intake:
-    """Not thread-safe but for `revoke` and `pauses`. `source_key` and `target_key` name clusters to
-    lanes; `writing` is held from taking rows to be written until they are; `on_created`: a
-    transform has created topics; `finish`: partitions only finish the records that an earlier
-    process left in flight."""
+    """Carries out what looks, people and transforms change. Not thread-safe except for `revoke` and
+    `pauses`."""
 
     def __init__(
         self,
         link: LinkSettings,
-        run: RunSettings,
+        run: RunOptions,
         sides: Sides,
         fleet: Fleet,
         registry: Registry,
         leadership: Leadership,
-        *,
-        source_key: str,
-        target_key: str,
-        wish: Wish,
-        bounded: bool,
-        finish: bool,
         transforms: Transforms,
-        writing: threading.Lock,
         on_created: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_created`: called after a transform has created topics."""
         self._link = link
-        self._lease_s = run.lease_s
+        self._run = run
+        self._lease_s = run.settings.lease_s
         self._sides = sides
         self._fleet = fleet
         self._registry = registry
         self._leadership = leadership
-        self._source_key, self._target_key = source_key, target_key
-        self._bounded, self._finish = bounded, finish
-        self._writing = writing
+        self._writing = registry.writing
         self.pauses = Pauses(link.name, registry, self._recall, by_file(link))
-        self._claimer = Claimer(sides, link, wish, leadership, transforms, self.pauses.start_of)
+        self._claimer = Claimer(sides, link, run.wish, leadership, transforms, self.pauses.start_of)
         self._deleted = Deleted(
             sides,
             registry,
             leadership,
             self._claimer,
-            writing=writing,
             revoke=self.revoke,
-            retention_s=run.deleted_topics_retention_s,
+            retention_s=run.settings.deleted_topics_retention_s,
         )
         self._outlets = Outlets(
             link,
             sides,
             registry,
             leadership,
-            writing=writing,
             recall=self._recall,
             revoke=self.revoke,
             assign=self._assign,
@@ -100,7 +100,7 @@ class Intake:
     def settle(self) -> None:
         """Makes sure that both clusters are the ones that the link knows. Raises CausewayError."""
         known = self._leadership.clusters
-        self._leadership.clusters = identity.settle(self._sides, self._link, known)
+        self._leadership.clusters = settle_clusters(self._sides, self._link, known)
 
     def look(self) -> Found:
         """Raises CausewayError; LeadershipLostError where another driver leads."""
@@ -124,13 +124,13 @@ class Intake:
             if self._registry.lacks(TopicPartition(topic.source, partition))
         ]
         led = routing.led_to(self._registry.known().values())
-        left, maps = self._registry.left()
-        for at, progress in left.items():
-            if (reason := bereft(progress, found.lost_led)) is not None:
-                left[at] = progress.replace(state=State.STOPPED, reason=reason)
-        turned = self._turned({topic.source for topic, _ in wanted})
-        taken = self._claimer.take_up(wanted, left, maps, led, found, turned)
-        if self._bounded and not self._finish:
+        left = self._registry.left()
+        for at, progress in left.partitions.items():
+            if (reason := why_without_target(progress, found.lost_led)) is not None:
+                left.partitions[at] = progress.replace(state=State.STOPPED, reason=reason)
+        ended = self._reverse_ended({topic.source for topic, _ in wanted})
+        taken = self._claimer.take_up(wanted, found, left, led, ended)
+        if self._run.bounded and not self._run.finish:
             for row in taken.rows:
                 at = row.progress.source
                 row.stop_at = self._ends.setdefault(at, taken.ends[at])
@@ -234,21 +234,19 @@ class Intake:
         self, rows: Sequence[Row], settled: Mapping[TopicPartition, bool] = MappingProxyType({})
     ) -> None:
         """To lanes, but for those that are paused: of these the fleet only knows."""
-        assignments = {
-            row.progress.source: assignment(
-                row.topic,
-                row.progress,
-                self._link,
-                source_key=self._source_key,
-                target_key=self._target_key,
+        clusters = self._leadership.clusters
+        assignments = {}
+        for row in rows:
+            at, stage = row.progress.source, None if row.transform is None else row.transform.key
+            assignments[at] = claims.assignment(row.topic, row.progress, self._link, stage).replace(
+                source=self._sides.source_key,
+                target=self._sides.target_key,
                 stop_at=row.stop_at,
-                finish=self._finish,
-                settled=settled.get(row.progress.source, row.begun),
-                stage=None if row.transform is None else row.transform.key,
-                clusters=self._leadership.clusters,
+                finish=self._run.finish,
+                settled=settled.get(at, row.begun),
+                source_cluster=clusters.source,
+                target_cluster=clusters.target,
             )
-            for row in rows
-        }
         with self.pauses.deciding:
             held = self.pauses.hold(assignments)
             if held:
@@ -266,7 +264,7 @@ class Intake:
             (row, reason)
             for row in live
             if row.progress.source not in known
-            and (reason := bereft(row.progress, found.lost_led)) is not None
+            and (reason := why_without_target(row.progress, found.lost_led)) is not None
         ]
         self.revoke(row.progress.source for row, _ in reasons)
         self._registry.stop(
@@ -316,9 +314,8 @@ class Intake:
     def _stop_lost(self, found: Found) -> None:
         """What an earlier leader has mirrored to topics that are gone since."""
         with self._writing:
-            left, _ = self._registry.left()
             rows = []
-            for at, progress in left.items():
+            for at, progress in self._registry.left().partitions.items():
                 if (topic := found.lost_targets.get(at.topic)) is not None:
                     known = progress.reason if progress.state is State.STOPPED else None
                     reason = known or claims.target_deleted(progress, topic)
@@ -329,14 +326,14 @@ class Intake:
     def _show_ended(self, found: Found) -> None:
         """What an earlier leader has mirrored and has ended since: known, and left alone."""
         with self._writing:
-            left, maps = self._registry.left()
+            left = self._registry.left()
             rows = []
-            for at, before in left.items():
+            for at, before in left.partitions.items():
                 topic, hold = found.ended.get(at.topic), self.pauses.hold_of(at)
                 if topic is None or hold is None:
                     continue
                 row = Row(topic=topic, progress=before, first=before.position)
-                row.maps = offset_maps_of(before, maps.get(at, {}))
+                row.maps = offset_maps_of(before, left.maps.get(at, {}))
                 if before.state not in ENDED:
                     row.put_on_hold(*hold)
                 rows.append(row)
@@ -344,7 +341,7 @@ class Intake:
         if rows:
             self.pauses.note_held()
 
-    def _turned(self, topics: Collection[str]) -> frozenset[str]:
+    def _reverse_ended(self, topics: Collection[str]) -> frozenset[str]:
         """Those whose mirror from our target to our source has ended, as is recorded on our source:
         their records are the target's, at least in part. Raises CausewayError."""
         if not topics or self._link.group_id is not None:

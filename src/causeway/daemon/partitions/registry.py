@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from causeway.control import Held, OnDataLoss, claim_checks
-from causeway.daemon.lanes.tracked import Key, Standing
+from causeway.daemon.lanes import Key, Standing
 from causeway.daemon.partitions.readings import IDLE, Readings
 from causeway.daemon.partitions.rows import AT_REST, NOT_WRITTEN, Row
-from causeway.link_topics import Deletion, Entry, MapRecords, PartitionProgress, ProgressContents
+from causeway.link_topics import Deletion, Entry, PartitionProgress, ProgressContents
 from causeway.model import ENDED, HELD, Dated, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
@@ -30,6 +30,8 @@ class Registry(Readings):
         self._maps_written_at = 0.0
         self.wanted = threading.Event()  # a transform wants outlets
         self.passing = threading.Event()  # a partition may pass over a loss
+        # Held from taking rows that have to be written until they are written.
+        self.writing = threading.Lock()
 
     # -- its life ---------------------------------------------------------------------------------
 
@@ -44,12 +46,12 @@ class Registry(Readings):
             self._others()
             self._moved.clear()
 
-    def left(
-        self,
-    ) -> tuple[dict[TopicPartition, PartitionProgress], dict[TopicPartition, MapRecords]]:
-        """Progress and offset maps of an earlier leader that no row has taken up yet."""
+    def left(self) -> ProgressContents:
+        """Progress and offset maps of an earlier leader that no row has taken up yet; a copy."""
         with self._lock:
-            return dict(self._left.partitions), dict(self._left.maps)
+            return ProgressContents(
+                partitions=dict(self._left.partitions), maps=dict(self._left.maps)
+            )
 
     def known(self) -> dict[TopicPartition, PartitionProgress]:
         with self._lock:

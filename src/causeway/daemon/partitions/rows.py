@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from causeway.control import Held, MirroredTopic, Transform, claim_checks, open_transactions
-from causeway.daemon.lanes.tracked import Standing
+from causeway.daemon.lanes import Standing
 from causeway.daemon.recent import Recent, with_more
 from causeway.link_topics import (
     Entry,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from causeway.control import Transform, Transforms
-from causeway.daemon.lanes.tracked import plus
+from causeway.daemon.lanes import plus
 from causeway.link_topics import Transformed, TransformRecord
 from causeway.status import TransformStatus
 

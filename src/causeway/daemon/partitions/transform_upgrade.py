@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic
-from causeway.daemon.partitions.assigning import assignment
-from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon.partitions.claims import assignment
+from causeway.daemon.sides import Sides
 from causeway.errors import CausewayError, DivergedError
 from causeway.link_topics import PartitionProgress
 from causeway.model import TopicPartition
@@ -45,15 +45,7 @@ def places_behind(
 
     requests = [
         RecoveryRequest(
-            assignment=assignment(
-                topic,
-                progress,
-                link,
-                source_key="",
-                target_key="",
-                stop_at=None,
-                stage=progress.transform,
-            ),
+            assignment=assignment(topic, progress, link, progress.transform),
             unsettled=True,
             series=as_relayed if progress.transform is None else gone,
             late_by=late_by,

@@ -1,1 +1,7 @@
-"""What keeps up besides the records, each on a schedule of its own, while a link is led."""
+"""The tasks of one link's control plane, each on its own schedule, while this process leads."""
+
+from causeway.daemon.tasks.control_plane import ControlPlane, heartbeat_task
+from causeway.daemon.tasks.groups import Groups
+from causeway.daemon.tasks.schedule import Task, Tasks
+
+__all__ = ["ControlPlane", "Groups", "Task", "Tasks", "heartbeat_task"]

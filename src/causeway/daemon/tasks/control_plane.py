@@ -29,10 +29,9 @@ from causeway.control import (
     mm2_offsets,
     open_transactions,
 )
-from causeway.daemon.lanes.lookups import LookUps
-from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.outlets import led_topics
-from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.lanes import LookUps
+from causeway.daemon.partitions import Registry, led_topics
+from causeway.daemon.sides import Sides
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.schedule import DONE, Outcome, Task
 from causeway.errors import CausewayError

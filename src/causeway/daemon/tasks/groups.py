@@ -20,9 +20,9 @@ from causeway.control import (
     UnreadRecord,
     groups,
 )
-from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.readings import Readings
+from causeway.daemon.partitions import Readings
 from causeway.daemon.recent import Recent
+from causeway.daemon.sides import Sides
 from causeway.daemon.tasks.schedule import Outcome
 from causeway.errors import CausewayError
 from causeway.link_topics import TopicLog

@@ -20,7 +20,7 @@ from typing import Final
 
 from causeway.cluster import LATEST, Cluster, Connect, log_reader, offsets_at, value_of
 from causeway.config import LinkSettings
-from causeway.daemon.leadership import Leadership
+from causeway.daemon import Leadership
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, NobodyLeadsError
 from causeway.link_topics import (
     PROMOTION_HOLD_S,

@@ -18,7 +18,7 @@ from typing import Any, Final
 from causeway.cluster import LATEST, Connect, OffsetAt, clusters
 from causeway.config import ChosenTopics, LinkSettings, Settings, reverse_of
 from causeway.control import CreateTopic, MirroredTopic, collisions, fences, topic_changes, topics
-from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon import Sides
 from causeway.errors import ConfigError
 from causeway.link_topics import BeginDirective, Cut, EndDirective, Scope, cuts_of
 from causeway.model import ENDED, State, TopicPartition

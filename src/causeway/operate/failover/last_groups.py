@@ -21,10 +21,9 @@ from causeway.control import (
     UnreadRecord,
     groups,
 )
-from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import Row
-from causeway.daemon.tasks.groups import Groups
+from causeway.daemon import Sides
+from causeway.daemon.partitions import Registry, Row
+from causeway.daemon.tasks import Groups
 from causeway.errors import CausewayError
 from causeway.link_topics import (
     PartitionProgress,

@@ -17,7 +17,7 @@ from typing import Any, Final
 from causeway.cluster import AclBinding, Connect, clusters
 from causeway.config import LinkSettings, Settings
 from causeway.control import MirroredTopic, acls, collisions, topic_changes, topics
-from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon import Sides
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.link_topics import EndDirective, PartitionProgress, Scope, cuts_of
 from causeway.model import ENDED, State, TopicPartition

@@ -28,9 +28,8 @@ from causeway.cluster import (
 )
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic
-from causeway.daemon.partitions.discovery import Sides
-from causeway.daemon.partitions.others import find_place
-from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
+from causeway.daemon import Sides
+from causeway.daemon.partitions import Behind, find_place, places_behind
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.link_topics import Cut, Outlet, PartitionProgress
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic

@@ -24,9 +24,8 @@ from causeway.control import (
     topic_changes,
     topics,
 )
-from causeway.daemon.partitions import identity
-from causeway.daemon.partitions.claims import transform_change
-from causeway.daemon.partitions.discovery import Sides
+from causeway.daemon import Sides, settle_clusters
+from causeway.daemon.partitions import transform_change
 from causeway.errors import (
     AuthorizationError,
     BrokerError,
@@ -93,7 +92,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     log = ProgressTopic(target, link.progress_topic)
     has_run = log.exists()
     contents = log.read() if has_run else ProgressContents()
-    identity.settle(sides, link, contents.clusters)
+    settle_clusters(sides, link, contents.clusters)
     for client in (link.source_admin, link.target_admin):
         reach(connect, client)  # within seconds, as one that is another cluster's is asked again
     observed = topics.observe(source, target, link)

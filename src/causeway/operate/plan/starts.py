@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 
 from causeway.config import LinkSettings
 from causeway.control import Copied, MirroredTopic, TopicProblem, mm2_offsets
-from causeway.daemon.partitions import claims, discovery
-from causeway.daemon.partitions.decisions import (
+from causeway.daemon import Sides
+from causeway.daemon.partitions import (
     Adopt,
     Begin,
     BeginBehind,
+    Candidate,
     Decision,
+    Found,
     GoByKey,
     GoOn,
     Offsets,
+    OthersHere,
     PassOver,
     Stop,
     Wish,
-    is_new,
+    decide,
+    discovery,
+    routing,
 )
-from causeway.daemon.partitions.discovery import Found, Sides
-from causeway.daemon.partitions.others import OthersHere
-from causeway.daemon.partitions.routing import led_to
 from causeway.errors import AuthorizationError, DivergedError
 from causeway.link_topics import Outlet, ProgressContents
 from causeway.model import TopicPartition
@@ -99,7 +100,7 @@ def plan(
         ).items()
     }
     lost = _progress_lost(sides, link, contents, there)
-    led = led_to(contents.partitions.values())
+    led = routing.led_to(contents.partitions.values())
     others = OthersHere(sides.target, link)
     in_doubt = set()
     taken_over: set[TopicPartition] = set()
@@ -114,17 +115,21 @@ def plan(
         if at not in places:
             continue
         place = places[at]
-        told = topic, number, contents.partitions.get(at), place, link, Wish(), copied.get(at)
-        decide = partial(
-            claims.decide,
-            *told,
+        one = Candidate(
+            topic=topic,
+            partition=number,
+            progress=contents.partitions.get(at),
+            offsets=place,
+            link=link,
+            wish=Wish(),
+            copied=copied.get(at),
+            progress_lost=bool(lost),
             transform=identity_of(topic.source),
             shared=(topic.target, number) in led,
-            others=is_new(contents.partitions.get(at))
-            and others.brought(topic, number, place.target_ends),
         )
-        decision = decide(progress_lost=bool(lost))
-        if lost is None and type(decide(progress_lost=True)) is not type(decision):
+        one = replace(one, others=one.is_new and others.brought(topic, number, place.target_ends))
+        decision = decide(one)
+        if lost is None and type(decide(replace(one, progress_lost=True))) is not type(decision):
             in_doubt.add(topic.target)
         if at in copied or isinstance(decision, Adopt):
             taken_over.add(at)

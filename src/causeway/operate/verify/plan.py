@@ -16,8 +16,7 @@ from causeway.cluster import ConfigEntry, Connect
 from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.control import MirroredTopic, claim_checks, collisions, with_treatments
 from causeway.control import topics as planning
-from causeway.daemon.partitions import routing
-from causeway.daemon.partitions.assigning import assignment, steps_of
+from causeway.daemon.partitions import assignment, routing, steps_of
 from causeway.errors import CausewayError
 from causeway.link_topics import (
     Outlet,
@@ -292,9 +291,7 @@ class _LinkPlanner:
             producer_id=outlet.producer_id,
             read_committed=link.fetch.read_committed,
             alone=alone,
-            split=assignment(topic, progress, link, source_key="", target_key="", stop_at=None)
-            if several
-            else None,
+            split=assignment(topic, progress, link) if several else None,
             outlet=index,
             steps=() if progress.transform is None else steps_of(link, at.topic),
         )

@@ -1,26 +1,45 @@
-"""Checks that a link is between the same two clusters as before, by their ids.
+"""The clusters of one link, and the check that they are the same ones as before, by their ids.
 
-first look           accepts the ids as they are; each lease in the progress topic keeps them
-later looks          raise an error for other clusters: their topics decide nothing
+first look           accepts the ids; each lease in the progress topic keeps them
+later looks          raise an error for other clusters, and do not act on their topics
 causeway.cluster.id  in the file names the cluster, also if it is another one than before
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from causeway.cluster import Cluster, moved_remedy, one_cluster
 from causeway.config import LinkSettings
-from causeway.daemon.partitions.discovery import Sides
 from causeway.errors import ConfigError
 from causeway.link_topics import ClusterIds
 
 _log = logging.getLogger("causeway.link")
 
 
-def settle(sides: Sides, link: LinkSettings, known: ClusterIds) -> ClusterIds:
-    """The ids of the link's clusters; `known`: by its progress. From now on all clients of `sides`
-    refuse brokers of other clusters.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """The clusters of one link: to read and write data, and to administer. `source_key` and
+    `target_key` name them in the messages to lanes; '' outside of a driver."""
+
+    source: Cluster
+    target: Cluster
+    source_admin: Cluster
+    target_admin: Cluster
+    source_key: str = ""
+    target_key: str = ""
+
+    @property
+    def refused_for_minutes(self) -> str | None:
+        """The reason if one of the clusters has refused new connections for minutes."""
+        each = (self.source, self.target, self.source_admin, self.target_admin)
+        return next((why for one in each if (why := one.refused_for_minutes) is not None), None)
+
+
+def settle_clusters(sides: Sides, link: LinkSettings, known: ClusterIds) -> ClusterIds:
+    """The ids of the link's clusters; `known`: their ids by its progress. From now on all clients
+    of `sides` refuse brokers of other clusters.
 
     Raises UnreachableError for addresses that lead to several clusters, ConfigError for a cluster
     that another flow of this process knows by another id.
