@@ -249,7 +249,7 @@ def decide_topic(
     )
     if verdict is Verdict.NOT_INCLUDED and name in chosen:
         verdict, reason, rule = Verdict.MIRRORED, CHOSEN, None
-    heartbeats = verdict is not Verdict.MIRRORED and _is_heartbeats(name, policy)
+    heartbeats = verdict is not Verdict.MIRRORED and is_heartbeats(name, policy)
     if heartbeats:
         rule = DecidingRule(HEARTBEATS_REPLICATION)
         if not heartbeats_replication_enabled:
@@ -285,7 +285,7 @@ def decide_topic(
         return _left_out(Verdict.UNDECIDED, f"{error.cause} ({error.remedy})", DecidingRule(RENAME))
 
 
-def _is_heartbeats(name: str, policy: ReplicationPolicy) -> bool:
+def is_heartbeats(name: str, policy: ReplicationPolicy) -> bool:
     """Of a topic that no pattern includes: the failure of a policy does not matter."""
     try:
         return policy.is_heartbeats_topic(name)

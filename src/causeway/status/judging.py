@@ -14,6 +14,7 @@ from causeway.cluster import OffsetAt
 from causeway.config import LinkSettings, TransformSettings
 from causeway.control import MirroredTopic, ObservedTopics, claim_checks
 from causeway.errors import CausewayError, ConfigError
+from causeway.filters import is_heartbeats
 from causeway.link_topics import (
     Hold,
     LeaseRecord,
@@ -115,7 +116,7 @@ def _by_topic(link: LinkSettings, topic: str) -> dict[str, Any]:
     transform = link.transform_of(topic)
     return {
         "transform": None if transform is None else transform.name,
-        "heartbeats": link.policy.is_heartbeats_topic(topic),
+        "heartbeats": is_heartbeats(topic, link.policy),
     }
 
 

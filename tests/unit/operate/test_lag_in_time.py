@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from causeway.link_topics import (
 )
 from causeway.metrics import text
 from causeway.model import Dated, State, TopicPartition
+from causeway.naming import ReplicationPolicy
 from causeway.operate.failover.missing import SourceAnswer, topics_known
 from causeway.status import lag, topics_of
 from causeway.status.judging import Facts, partition_status, without_source
@@ -275,3 +277,18 @@ def test_a_partition_that_no_lane_looks_at_is_not_said_to_have_been_seen() -> No
     assert task.run().told
     it.wait()
     assert not task.run().told
+
+
+class _Failing:
+    def upstream_topic(self, topic: str) -> str | None:
+        raise LookupError(topic)
+
+
+def test_a_policy_that_fails_does_not_hide_what_is_known_of_a_partition() -> None:
+    policy = ReplicationPolicy(kind="custom", source_alias="A", custom=cast(Any, _Failing()))
+    mirror = dataclasses.replace(settings("127.0.0.1:1", "127.0.0.1:2", ".*"), policy=policy)
+    progress = heard(99, NOW_MS - SECOND)
+    contents = ProgressContents(partitions={progress.source: progress})
+    (one,) = without_source(mirror, contents, LinkDirectives(), NOW_MS)
+    assert one.lag_ms == SECOND
+    assert not one.heartbeats
