@@ -42,6 +42,7 @@ def refusal(directory: Path, text: str) -> str:
 def test_nothing_of_schemas_by_default(tmp_path: Path) -> None:
     assert read(tmp_path, "") is None
     assert read(tmp_path, REGISTRIES) is None
+    assert read(tmp_path, "causeway.schemas.subjects = (") is None
 
 
 def test_both_registries_and_what_is_to_be_done(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from causeway.config.settings import (
 )
 
 REGISTRY = "causeway.registry."
+_SUBJECTS = "causeway.schemas.subjects"
 _CONTEXT = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -31,6 +32,8 @@ def schema_settings(
     """Of the flow between these aliases of the file; `own` are its keys. None if schemas are off,
     or after a problem, which goes to `problems`."""
     before = len(problems.lines)
+    if read(SchemaKeys, own, Problems("")).mode == "off":  # then no pattern of subjects is used
+        own = {name: each for name, each in own.items() if name != _SUBJECTS}
     keys = read(SchemaKeys, own, problems)
     entry = own.get("causeway.schemas")
     if keys.mode == "off" or entry is None:
