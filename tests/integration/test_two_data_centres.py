@@ -1,6 +1,6 @@
-"""causeway_producer under fire: an application is killed in the midst again and again, and so are
-the brokers of either side; in the end both sides have the same records, each once, in the same
-order in the same partition, and every record that was reported as delivered."""
+"""causeway_producer on real brokers: an application is killed again and again, and so are the
+brokers of both sides. In the end both sides have the same records, each once, in the same order in
+the same partition. Each record that was reported as delivered is on both sides."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def told(errors: dict[int, object], number: int, error: object, _: object) -> No
     errors[number] = error
 
 
-def test_a_record_that_one_broker_refuses_takes_none_with_it(
+def test_a_record_that_one_broker_refuses_does_not_lose_other_records(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     source: KafkaTools,
@@ -189,7 +189,7 @@ def test_a_record_that_one_broker_refuses_takes_none_with_it(
 def test_an_application_whose_disk_is_full(
     application: Application, source: KafkaTools, target: KafkaTools
 ) -> None:
-    """It is told of each order that could not be written, and of none else; it goes on where there
+    """Exactly the orders that could not be written are reported. The application goes on when there
     is room again."""
     application.start("--rate", "5000", most_bytes_a_file=150_000)
     application.await_reported(6000)  # more than fit in one file
@@ -200,7 +200,7 @@ def test_an_application_whose_disk_is_full(
     assert "cannot be written" in application.said()
 
 
-def test_a_topic_that_one_side_has_lost_holds_up_no_other(
+def test_a_topic_that_one_side_has_lost_does_not_delay_other_topics(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     source: KafkaTools,
@@ -259,10 +259,10 @@ def test_a_topic_that_one_side_has_lost_holds_up_no_other(
 
 
 @pytest.mark.slow
-def test_a_topic_that_may_not_be_written_to_holds_up_no_other(
+def test_a_topic_without_the_right_to_write_does_not_delay_other_topics(
     source_cluster: LocalCluster, source: KafkaTools, prefix: str, tmp_path: Path
 ) -> None:
-    """A real broker with ACLs: the right is taken away amid the writing, and given back."""
+    """A real broker with ACLs: the right is removed during the writing, and given back."""
     denied, kept = prefix + "denied", prefix + "kept"
     security = Security(
         protocol="SASL_PLAINTEXT", mechanisms=("PLAIN",), users={"app": "pssst"}, acl=True
@@ -339,7 +339,7 @@ def test_a_topic_that_may_not_be_written_to_holds_up_no_other(
         cluster.destroy()
 
 
-def test_beside_a_mirror_nothing_is_doubled(
+def test_next_to_a_mirror_no_record_is_doubled(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     source: KafkaTools,
@@ -354,7 +354,7 @@ def test_beside_a_mirror_nothing_is_doubled(
         side.create_topic(topic)
     file = mm2_file(
         tmp_path,
-        {"west": source_cluster, "east": target_cluster},  # a link that nobody else has
+        {"west": source_cluster, "east": target_cluster},  # a link of no other test
         "west->east.enabled = true",
         f"west->east.topics = {topic}",
         "replication.policy.class = IdentityReplicationPolicy",

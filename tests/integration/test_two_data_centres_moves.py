@@ -77,7 +77,7 @@ def test_answers_are_lost_and_leaders_move(
                 for node in (1, 2):
                     proxies[node].stall("down")
                 before = sum(target.offsets(topic).values())
-                # Those are there, and nobody hears of it.
+                # These records are in the log, and their answers are lost.
                 write_until(lambda: sum(target.offsets(topic).values()) >= before + 40)  # noqa: B023
                 for node in (1, 2):
                     proxies[node].cut()

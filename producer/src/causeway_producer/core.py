@@ -83,12 +83,15 @@ class Core:
     def take(
         self,
         partition: DualPartition,
-        record: tuple[int, bytes | None, bytes | None, list[Header] | None],
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
         size: int,
         callback: Callback,
     ) -> None:
-        """`record`: timestamp, key, value, headers. Raises BufferError if there is no room; with
-        `when_full="refuse"` the callback gets the error."""
+        """Raises BufferError if there is no room; with `when_full="refuse"` the callback gets the
+        error."""
         if self.closed or self.hub.torn or self._amid:
             raise self._not_now()
         journal = self.spool.journal
@@ -98,14 +101,15 @@ class Core:
             or self._full_reason
         ) and (why := self._no_room(size)):
             if self.options.when_full == "refuse" and callback is not None:
-                self._refuse((self._next, partition.number, *record), callback, why)
+                record = (self._next, partition.number, timestamp, key, value, headers)
+                self._refuse(record, callback, why)
                 return
             raise BufferError(why)
         try:
             self._amid = True
             position = self._next
             self._next = position + 1
-            self._fresh.append((position, partition.number, *record))
+            self._fresh.append((position, partition.number, timestamp, key, value, headers))
             self._callbacks.append(callback)
             if not self._fresh_bytes:
                 self._fresh_since = time.monotonic()

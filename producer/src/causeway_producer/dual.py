@@ -125,7 +125,7 @@ class DualProducer:
             raise ValueError(f"timestamp is {timestamp!r}, not ms since 1970")
         callback = on_delivery or callback or self._on_delivery
         with self._hub.lock:
-            self._core.take(partitions[partition], (timestamp, key, value, given), size, callback)
+            self._core.take(partitions[partition], timestamp, key, value, given, size, callback)
 
     def poll(self, timeout: float = -1) -> int:
         """Calls the callbacks that are due, and waits for some up to `timeout` seconds (-1: without

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -155,51 +156,57 @@ class Feed:
         the application may wait for it, or if the record is old: the first refused one has to be
         known (`Side._failed`). Else the last of each partition answers for all."""
         hub, index = self._hub, self._index
-        each = self._each or hub.on_side_delivery is not None
+        each = self._each or client.one_request or hub.on_side_delivery is not None
         each |= chunk.wanted and chunk.first > hub.first and hub.speaks(index)
-        each |= client.one_request
-        some_wait = self._topics.any_wait()
-        calls: list[Call] = []
-        copies: list[tuple[Copy, int]] = []
-        lasts: dict[Copy, tuple[int, list[int]]] = {}
-        identity, answered = hub.spool.identity, client.answered
+        partitions = {number: hub.partitions[number] for number in chunk.numbers()}
+        copies = {number: partition.copies[index] for number, partition in partitions.items()}
+        if self._topics.any_wait() or any(copy.given >= chunk.first for copy in copies.values()):
+            chunk = Chunk([record for record in chunk.records if self._is_due(record)])
+        records = chunk.records
         old_ms = (time.time() - OLD_S) * 1000
         self._some_unknown = False
-        for record, headers in zip(chunk.records, chunk.headers(identity), strict=True):
-            position, number, timestamp, key, value, _ = record
-            partition = hub.partitions[number]
-            copy = partition.copies[index]
-            if position <= copy.given:
-                if copy.heard < position <= copy.there:
-                    self._found(copy, record)
-                continue
-            if some_wait and self._topics.waits(partition):
-                self._skip(position)
-                continue
-            if copy.last_ms <= old_ms and not client.one_request:
+        for copy in () if client.one_request else copies.values():
+            if copy.last_ms <= old_ms:
                 copy.last_ms = 0
-                self._some_unknown = True
-            alone = each or not copy.last_ms
-            callback = partial(answered, copy, (position,)) if alone else None
-            calls.append(
-                (
-                    partition.topic, value, key, partition.partition, callback, None,
-                    timestamp, headers,
-                )
-            )  # fmt: skip
-            copies.append((copy, position))
-            if not alone:
-                _, positions = lasts.get(copy, (0, []))
-                positions.append(position)
-                lasts[copy] = (len(calls) - 1, positions)
-        for copy, (at, positions) in lasts.items():
-            call = calls[at]
-            calls[at] = (*call[:4], partial(answered, copy, positions), *call[5:])
-        self._calls, self._copies = calls, copies
+                self._some_unknown = each = True
+        self._copies = [(copies[record[1]], record[0]) for record in records]
+        callbacks: list[Any]
+        if each:
+            callbacks = [partial(client.answered, copy, (at,)) for copy, at in self._copies]
+        else:
+            callbacks = [None] * len(records)
+            positions: defaultdict[int, list[int]] = defaultdict(list)
+            for record in records:
+                positions[record[1]].append(record[0])
+            lasts = {record[1]: at for at, record in enumerate(records)}
+            for number, at in lasts.items():
+                callbacks[at] = partial(client.answered, copies[number], positions[number])
+        topics = {number: partition.topic for number, partition in partitions.items()}
+        numbers = {number: partition.partition for number, partition in partitions.items()}
+        self._calls = [
+            (topics[number], value, key, numbers[number], callback, None, timestamp, headers)
+            for (_, number, timestamp, key, value, _), callback, headers in zip(
+                records, callbacks, chunk.headers(hub.spool.identity), strict=True
+            )
+        ]
         now = time.monotonic()
-        if calls and min(call[6] for call in calls) <= old_ms:
+        if records and min(record[2] for record in records) <= old_ms:
             self._old_until = now + _OLD_MODE_S
         self.one_request = now < self._old_until
+
+    def _is_due(self, record: Record) -> bool:
+        """Whether the client is to get it: it has not got it, and its topic need not wait."""
+        position = record[0]
+        partition = self._hub.partitions[record[1]]
+        copy = partition.copies[self._index]
+        if position <= copy.given:
+            if copy.heard < position <= copy.there:
+                self._found(copy, record)
+            return False
+        if self._topics.waits(partition):
+            self._skip(position)
+            return False
+        return True
 
     def _found(self, copy: Copy, record: Record) -> None:
         """Its log has the record, and the answer may have been lost with a client."""

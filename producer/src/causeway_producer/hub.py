@@ -166,7 +166,7 @@ class Hub:
                 if len(answer[1]) == 1 and (answer[1][0] > reported or answer[1][0] in undecided)
             }
             if index != self.primary:
-                heard |= partition.answers  # what the primary side, or the first one, has said
+                heard |= partition.answers  # of the primary side, or of the first that answered
             partition.answers.update(heard)
         if self.on_side_delivery is not None:
             for answer in answers:
@@ -275,7 +275,7 @@ class Hub:
             )
 
     def counted(self, index: int, topic: str, count: int) -> None:
-        """A side has so many partitions of it now. New ones are used once both sides have them."""
+        """A side has `count` partitions of it now. New ones are used once both sides have them."""
         self.counts[index][topic] = count
         least = min(counts.get(topic, 0) for counts in self.counts)
         if least > len(self.topics[topic]):

@@ -51,7 +51,7 @@ _REFUSED = {
     "delivery.timeout.ms": _NEVER_GIVEN_UP,
     "message.send.max.retries": _NEVER_GIVEN_UP,
     "retries": _NEVER_GIVEN_UP,
-    "delivery.report.only.error": "the spool must hear of each record that arrives",
+    "delivery.report.only.error": "the spool needs the answer to each record",
     "dr_cb": "it is on_delivery here",
     "dr_msg_cb": "it is on_delivery here",
 }

@@ -51,9 +51,15 @@ class Chunk:
     def last(self) -> int:
         return self.records[-1][0]
 
+    def numbers(self) -> set[int]:
+        """The partitions of its records."""
+        return {record[1] for record in self.records}
+
     def headers(self, identity: str) -> list[list[Header]]:
         """The headers of each record, with its id. Built once for both sides."""
-        if self._marked is None:
+        if self._marked is None and not self.records:
+            self._marked = []
+        elif self._marked is None:
             mark = f"{identity}/{self.first >> _NUMBER_BITS}-".encode()  # a chunk is of one life
             self._marked = [
                 [*(record[5] or ()), (ID_HEADER, mark + b"%d" % (record[0] & _NUMBER_MASK))]

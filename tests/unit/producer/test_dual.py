@@ -116,7 +116,7 @@ def alike(sides: TwoSides) -> dict[tuple[str, int], list[bytes]]:
     ("policy", "east_alone", "west_alone"),
     [("both", False, False), ("primary", True, False), ("any", True, True)],
 )
-def test_a_policy_says_when_a_record_is_delivered(
+def test_the_policy_decides_when_a_record_is_delivered(
     policy: str, east_alone: bool, west_alone: bool, two_sides: TwoSides, opened: Open
 ) -> None:
     reports: list[tuple[int, Any]] = []
@@ -207,10 +207,10 @@ def test_a_client_that_gave_up_is_replaced(two_sides: TwoSides, opened: Open) ->
     )
 
 
-def test_a_record_that_a_side_will_not_have_is_told_and_passed_over(
+def test_a_record_that_a_side_refuses_is_reported_and_skipped(
     two_sides: TwoSides, opened: Open
 ) -> None:
-    """Those beside it in a batch are not lost with it."""
+    """The other records of its batch are not lost."""
     two_sides.west.refuses = frozenset({b"41"})
     heard: list[tuple[str, Any]] = []
     producer = opened(on_side_delivery=lambda side, error, _: heard.append((side, error)))
@@ -230,9 +230,7 @@ def test_a_record_that_a_side_will_not_have_is_told_and_passed_over(
     assert two_sides.west.values()["orders", 1] == [value for value in odd if value != b"41"]
 
 
-def test_what_is_told_of_a_record_is_what_the_primary_side_has_said(
-    two_sides: TwoSides, opened: Open
-) -> None:
+def test_on_delivery_gets_the_answer_of_the_primary_side(two_sides: TwoSides, opened: Open) -> None:
     producer = opened()
     offsets: list[int] = []
     for _ in range(20):
@@ -269,7 +267,9 @@ def test_the_other_side_becomes_the_primary_one_and_back(two_sides: TwoSides, op
 
 
 @pytest.mark.parametrize("when_full", ["back-pressure", "refuse"])
-def test_a_full_spool_is_told_at_once(when_full: str, two_sides: TwoSides, opened: Open) -> None:
+def test_a_full_spool_is_reported_at_once(
+    when_full: str, two_sides: TwoSides, opened: Open
+) -> None:
     producer = opened(policy="any", spool_max_bytes=1 << 20, when_full=when_full)
     reports: list[Any] = []
     producer.produce("orders", b"")
@@ -300,7 +300,7 @@ def test_a_full_spool_is_told_at_once(when_full: str, two_sides: TwoSides, opene
     alike(two_sides)
 
 
-def test_a_full_disk_is_told_at_once(two_sides: TwoSides, opened: Open) -> None:
+def test_a_full_disk_is_reported_at_once(two_sides: TwoSides, opened: Open) -> None:
     producer = opened()
     reports: list[Any] = []
     producer.produce("orders", b"")
@@ -327,7 +327,9 @@ def test_a_full_disk_is_told_at_once(two_sides: TwoSides, opened: Open) -> None:
     assert sum(map(len, alike(two_sides).values())) == 2 + len(kept)
 
 
-def test_too_many_unreported_records_are_told_at_once(two_sides: TwoSides, opened: Open) -> None:
+def test_too_many_unreported_records_are_reported_at_once(
+    two_sides: TwoSides, opened: Open
+) -> None:
     producer = opened(most=10)
     producer.produce("orders", b"")
     settled(producer)
@@ -460,8 +462,8 @@ def test_asyncio_waits_for_each_delivery(two_sides: TwoSides, tmp_path: Path) ->
 
 
 def crash(producer: DualProducer, sides: TwoSides, arrive: tuple[int, int] = (0, 0)) -> None:
-    """As SIGKILL, for what is on the disk: an exception comes amid the work, after which the
-    producer writes nothing. Some of the records that the clients hold still arrive, and it hears
+    """Has the effect of SIGKILL on the disk: an exception interrupts the work, and the producer
+    writes nothing after it. Some of the records that the clients hold still arrive, and it hears
     nothing about them."""
 
     def no_client_left() -> bool:

@@ -1,4 +1,4 @@
-"""`DualProducer` where the application, its surroundings or one side do what nobody wished for."""
+"""`DualProducer` with faults of the application, the spool, the topics or one side."""
 
 from __future__ import annotations
 
@@ -71,10 +71,8 @@ def test_one_cluster_under_two_addresses_gets_each_record_once(
     assert two_sides.west.ids() == []
 
 
-def test_a_cluster_that_has_not_said_who_it_is_gets_nothing_yet(
-    two_sides: TwoSides, opened: Open
-) -> None:
-    """A topic that was deleted holds up no others, once any has said it."""
+def test_a_cluster_whose_id_is_unknown_gets_no_record(two_sides: TwoSides, opened: Open) -> None:
+    """A deleted topic does not delay other topics, once one of these has shown the cluster's id."""
     producer = opened(policy="any")
     for topic in ("gone", "orders"):
         producer.produce(topic, b"")
@@ -123,7 +121,7 @@ def test_spools_with_one_name_do_not_take_each_other_s_records_for_their_own(
     assert {b"2", b"4"} <= set(two_sides.west.values()["orders", 0])
 
 
-def test_an_old_copy_of_a_spool_is_found_out(two_sides: TwoSides, tmp_path: Path) -> None:
+def test_an_old_copy_of_a_spool_is_detected(two_sides: TwoSides, tmp_path: Path) -> None:
     """As of a snapshot: its ids were given to others since."""
     producer = make(tmp_path / "spool", policy="any")
     told(producer, 0, [])
@@ -144,11 +142,11 @@ def test_an_old_copy_of_a_spool_is_found_out(two_sides: TwoSides, tmp_path: Path
     for number in range(60, 80, 2):
         told(producer, number, reports)
     until(producer, lambda: "old copy" in producer.stats()["sides"]["west"]["reason"])
-    assert reports == [], "nothing is told of as delivered that is not there"
+    assert reports == [], "a record that is not there is not reported as delivered"
     producer.close(timeout=0)
 
 
-def test_what_follows_a_damaged_place_of_the_spool_arrives_and_the_rest_is_told(
+def test_records_behind_a_damaged_place_of_the_spool_arrive_and_the_damage_is_reported(
     two_sides: TwoSides, tmp_path: Path
 ) -> None:
     heard: list[str] = []
@@ -221,7 +219,7 @@ def test_a_record_whose_place_in_the_spool_is_damaged_before_a_side_got_it_is_no
 @pytest.mark.parametrize(
     ("kind", "from_the_start"), [("denies", True), ("denies", False), ("lacks", False)]
 )
-def test_a_topic_that_a_side_will_not_have_holds_up_no_other(
+def test_a_topic_that_a_side_refuses_does_not_delay_other_topics(
     kind: str, from_the_start: bool, two_sides: TwoSides, opened: Open
 ) -> None:
     bad: set[str] = getattr(two_sides.west, kind)
@@ -303,9 +301,7 @@ def test_a_refusal_counts_where_the_policy_asks_that_side(
     assert refused == ({"east", "west"} if refuses == "both" else {refuses})
 
 
-def test_an_application_that_may_not_use_a_group_reads_the_logs_all_the_same(
-    two_sides: TwoSides, opened: Open
-) -> None:
+def test_logs_are_read_without_the_right_to_use_a_group(two_sides: TwoSides, opened: Open) -> None:
     """Its consumer asks for its group, and gets an error. Nothing is committed there."""
     producer = opened()
     told(producer, 0, [])
@@ -370,7 +366,7 @@ def test_an_error_in_the_background_thread_is_shown_and_does_not_end_it(
     await_until(lambda: len(two_sides.west.ids()) == 2, 30)
 
 
-def test_deliveries_are_told_of_though_a_callback_raises(
+def test_deliveries_are_reported_although_a_callback_raises(
     two_sides: TwoSides, tmp_path: Path
 ) -> None:
     def raising(side: str, error: Any, message: Any) -> None:
@@ -395,7 +391,7 @@ def test_deliveries_are_told_of_though_a_callback_raises(
 
 
 @pytest.mark.parametrize("what", ["produce", "flush", "close"])
-def test_a_signal_s_handler_amid_a_call_gets_nothing_ahead_of_what_that_has_begun(
+def test_a_signal_handler_within_a_call_cannot_write_ahead_of_the_records_of_the_call(
     what: str, two_sides: TwoSides, opened: Open
 ) -> None:
     reports: list[tuple[int, Any]] = []
@@ -421,7 +417,7 @@ def test_a_signal_s_handler_amid_a_call_gets_nothing_ahead_of_what_that_has_begu
     assert written == list(range(0, 1026, 2))
 
 
-def test_who_waits_for_a_delivery_hears_that_the_producer_was_closed(
+def test_waiting_for_a_delivery_fails_when_the_producer_is_closed(
     two_sides: TwoSides, tmp_path: Path
 ) -> None:
     async def main() -> tuple[Any, ...]:
@@ -475,7 +471,7 @@ def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
     assert last in written
 
 
-def test_a_side_whose_client_is_replaced_has_a_say_in_partitions(
+def test_a_side_whose_client_is_replaced_counts_for_the_number_of_partitions(
     two_sides: TwoSides, opened: Open
 ) -> None:
     two_sides.west.partitions = 1
@@ -496,9 +492,7 @@ def test_a_side_whose_client_is_replaced_has_a_say_in_partitions(
     assert set(alike(two_sides)) == {("orders", 0), ("others", 0)}
 
 
-def test_a_process_that_is_forked_off_leaves_the_spool_alone(
-    two_sides: TwoSides, opened: Open
-) -> None:
+def test_a_forked_process_does_not_touch_the_spool(two_sides: TwoSides, opened: Open) -> None:
     producer = opened()
     producer.produce("orders", b"")
     settled(producer)
