@@ -105,7 +105,7 @@ def test_topics_and_partitions_that_come_and_go(
         def told() -> bool:
             reasons = _stopped(file, doomed, reborn)
             return (
-                "was deleted at the source" in reasons.get(doomed, "")
+                "was deleted on the source" in reasons.get(doomed, "")
                 and "deleted and recreated" in reasons.get(reborn, "")
                 and "--adopt" in reasons[reborn]
             )

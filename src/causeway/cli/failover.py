@@ -16,6 +16,7 @@ from causeway.cli.options import (
     JsonOption,
     LinkOption,
     ReasonOption,
+    TopicOption,
     YesOption,
     seconds,
 )
@@ -29,15 +30,6 @@ if TYPE_CHECKING:
     from causeway.link_topics import Cut
     from causeway.operate.failover import FailedOver, Promoted
 
-TopicOption = Annotated[
-    str | None,
-    typer.Option(
-        "--topic",
-        metavar="TOPIC",
-        help="Only this topic, by its name on the source. Default: the whole link.",
-        show_default=False,
-    ),
-]
 WaitOption = Annotated[
     float,
     typer.Option(

@@ -14,9 +14,7 @@ from causeway.cli.common import console, parse_timestamp, print_json, waiting
 from causeway.cli.geo_output import (
     NameArgument,
     NoWaitOption,
-    ReasonOption,
     SomeArgument,
-    TimeoutOption,
     description,
     destination_table,
     look,
@@ -26,7 +24,7 @@ from causeway.cli.geo_output import (
     show_overview,
     status_table,
 )
-from causeway.cli.options import JsonOption
+from causeway.cli.options import JsonOption, ReasonOption, TimeoutOption
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
 from causeway.errors import ConfigError, UnreachableError
 from causeway.geo import (

@@ -10,7 +10,6 @@ import typer
 
 from causeway.cli.common import console, grid, labelled, print_json, styled
 from causeway.cli.guard import warn
-from causeway.cli.options import TIME, seconds
 from causeway.cli.words import count, duration, moment, number, printable
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError
 
@@ -64,23 +63,8 @@ TopicsArgument = Annotated[
     list[str],
     typer.Argument(metavar="TOPIC…", help="Names of topics on the origin.", show_default=False),
 ]
-ReasonOption = Annotated[
-    str | None,
-    typer.Option(
-        "--reason", metavar="TEXT", help="The reason, shown in the status.", show_default=False
-    ),
-]
 NoWaitOption = Annotated[
     bool, typer.Option("--no-wait", help="Do not wait until a running `causeway geo run` acts.")
-]
-TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar=TIME,
-        parser=seconds,
-        help="Wait no longer than this.",
-    ),
 ]
 
 

@@ -13,15 +13,13 @@ from causeway.cli.common import console, print_json, waiting
 from causeway.cli.geo_output import (
     NameArgument,
     NoWaitOption,
-    ReasonOption,
     SomeArgument,
-    TimeoutOption,
     TopicsArgument,
     look,
     say,
     status_table,
 )
-from causeway.cli.options import JsonOption
+from causeway.cli.options import JsonOption, ReasonOption, TimeoutOption
 
 if TYPE_CHECKING:
     from causeway.geo import Done

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import into, load, parse_timestamp
-from causeway.cli.options import ClustersOption, FileArgument
+from causeway.cli.options import ClustersOption, FileArgument, StartOption
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,16 +33,7 @@ def command(
             "exit. Use it before you replace a transform.",
         ),
     ] = False,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="TIMESTAMP",
-            help="Partitions without progress begin at the first record of this time "
-            "(ISO 8601, UTC unless it names a zone, or ms since 1970).",
-            show_default=False,
-        ),
-    ] = None,
+    start: StartOption = None,
     adopt: Annotated[
         bool,
         typer.Option("--adopt", help="Take over target topics that have records but no progress."),

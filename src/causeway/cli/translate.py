@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import console, grid, load, parse_timestamp, print_json, styled, waiting
-from causeway.cli.options import FileArgument, JsonOption, complete_link
+from causeway.cli.options import FileArgument, JsonOption, LinkOption
 from causeway.cli.words import number, printable
 from causeway.errors import ConfigError
 
@@ -60,15 +60,7 @@ def command(
     back: Annotated[
         bool, typer.Option("--back", help="Translate from the target to the source.")
     ] = False,
-    link: Annotated[
-        str | None,
-        typer.Option(
-            "--link",
-            metavar="A->B",
-            help="Only this flow. Default: all flows with the topic.",
-            autocompletion=complete_link,
-        ),
-    ] = None,
+    link: LinkOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Translate the offsets of a consumer that stores them itself to those on the other cluster.

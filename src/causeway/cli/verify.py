@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import console, load, print_json, styled, waiting
-from causeway.cli.options import FileArgument, JsonOption, complete_link
+from causeway.cli.options import FileArgument, JsonOption, LinkOption
 from causeway.cli.words import count, duration, size
 from causeway.errors import ConfigError
 
@@ -28,16 +28,7 @@ _SHOW_S, _LOG_S = 0.5, 10.0  # between progress lines on a terminal, and elsewhe
 
 def command(
     file: FileArgument,
-    link: Annotated[
-        str | None,
-        typer.Option(
-            "--link",
-            metavar="A->B",
-            help="Only this flow.",
-            show_default=False,
-            autocompletion=complete_link,
-        ),
-    ] = None,
+    link: LinkOption = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(
