@@ -174,7 +174,7 @@ def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
         intake.look()
         (row,) = registry.status()
         assert row.state is State.STOPPED
-        assert "A.orders was deleted at the target" in (row.reason or "")
+        assert "A.orders was deleted on the target" in (row.reason or "")
     (entry,) = registry.take_dirty()[1]
     assert entry == known.replace(state=State.STOPPED, reason=row.reason), "the claim stays"
 
@@ -236,7 +236,7 @@ def test_a_topic_that_a_transform_led_to_and_that_is_gone_stops_the_partition(
     (row,) = registry.status()
     assert row.state is State.STOPPED
     assert (
-        "A.us, to which its transform leads, was deleted at the target (`causeway restart"
+        "A.us, to which its transform leads, was deleted on the target (`causeway restart"
         in str(row.reason)
     )
     (entry,) = registry.take_dirty()[1]

@@ -96,7 +96,7 @@ def stopped(
 
 def deleted(topic: str) -> str:
     """The stop reason of a partition whose source topic is gone; `{}` as in `why_another`."""
-    return f"{topic} was deleted at the source; all before offset {{}} is mirrored"
+    return f"{topic} was deleted on the source; all before offset {{}} is mirrored"
 
 
 def target_deleted(progress: PartitionProgress, topic: MirroredTopic) -> str:
@@ -105,7 +105,7 @@ def target_deleted(progress: PartitionProgress, topic: MirroredTopic) -> str:
         why := claim_checks.why_another(progress, topic)
     ):
         return why.format(progress.position)
-    return f"{topic.target} was deleted at the target ({claim_checks.ACT})"
+    return f"{topic.target} was deleted on the target ({claim_checks.ACT})"
 
 
 def assignment(

@@ -58,7 +58,7 @@ def why_without_target(progress: PartitionProgress, lost: Collection[str]) -> st
     for outlet in progress.outlets:
         if outlet.routed is not None and outlet.topic in lost:
             what = f"{outlet.topic}, to which its transform leads,"
-            return f"{what} was deleted at the target ({claim_checks.ACT})"
+            return f"{what} was deleted on the target ({claim_checks.ACT})"
     return None
 
 
