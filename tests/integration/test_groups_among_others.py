@@ -60,7 +60,7 @@ def test_local_records_are_not_skipped(
         *QUICK,
     )
     planned = causeway("plan", file)
-    assert f"{before} on B has records that {link} did not bring" in planned.out, planned.out
+    assert f"{before} on B has records that {link} did not write" in planned.out, planned.out
     with Running("run", file, directory=tmp_path) as run:
         await_until(lambda: target.offsets(before) == {0: 25}, PATIENCE_S)
         await_until(lambda: target.offsets(among) == {0: 20}, PATIENCE_S)

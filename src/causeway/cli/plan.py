@@ -31,8 +31,8 @@ def command(
     from causeway.operate.plan import plan
 
     settings = into(load(file), clusters)
-    with waiting() as told:
-        whole = plan(settings, told)
+    with waiting() as on_step:
+        whole = plan(settings, on_step)
     if as_json:
         print_json(to_json(whole))
     else:

@@ -59,8 +59,8 @@ def command(
 
     settings = load(file)
     since = None if start is None else parse_timestamp(start)
-    with waiting() as told:
-        trial = try_out(settings, topic, limit=limit, told=told, link=link, start=since)
+    with waiting() as on_step:
+        trial = try_out(settings, topic, limit=limit, on_step=on_step, link=link, start=since)
     if as_json:
         print_json(to_json(trial))
     else:

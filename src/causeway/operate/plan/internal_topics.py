@@ -1,4 +1,4 @@
-"""Topics that a run makes for itself and for MirrorMaker 2's readers, and the mirrors of those."""
+"""Plans the internal topics that a run creates for itself and for readers of MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from causeway.link_topics import TopicLog
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTopic:
     """`there`: whether the topic exists; None if its cluster did not answer, with the reason in
-    `error`. `change`: what a run changes. `problem`: why a run cannot use the topic."""
+    `error`. `change`: the change that a run makes. `problem`: why a run cannot use the topic."""
 
     cluster: str  # alias
     topic: str
@@ -29,8 +29,8 @@ class OwnTopic:
 
 
 class _Wanted(NamedTuple):
-    """`made`: a run creates the topic; otherwise it is checked only if it exists. `compacted`: it
-    must be compacted, and have so many `partitions` (None: any number)."""
+    """`made`: a run creates the topic; otherwise it is checked only if it exists. `compacted`: the
+    topic must be compacted, and have this number of `partitions` (None: any number)."""
 
     client: ClientSettings
     topic: str
@@ -45,8 +45,8 @@ def plan(
     connect: Connect,
     silent: Mapping[str, CausewayError] = MappingProxyType({}),
 ) -> tuple[OwnTopic, ...]:
-    """By cluster and name. `silent`: why clusters do not answer, by alias; they are not asked.
-    Never raises a CausewayError."""
+    """Sorted by cluster and name. `silent`: why clusters do not answer, by alias; they are not
+    asked. Raises no CausewayError."""
     own: dict[tuple[str, str], OwnTopic] = {}
     wanted = [*(each for link in settings.links for each in _of_link(link)), *_heartbeats(settings)]
     for each in wanted:
@@ -59,7 +59,7 @@ def plan(
             continue
         own[key] = asked
         if asked.there is False:
-            wanted += _mirrors(each, settings)  # which makes this loop longer
+            wanted += _mirrors(each, settings)  # extends this loop
     return tuple(own[key] for key in sorted(own))
 
 
@@ -95,7 +95,7 @@ def _heartbeats(settings: Settings) -> Iterator[_Wanted]:
 
 
 def _mirrors(each: _Wanted, settings: Settings) -> Iterator[_Wanted]:
-    """What flows make of it once it is there."""
+    """The mirrors of the topic, after it was created."""
     for link in settings.links:
         mirror = link.decide_topic(each.topic).target_name
         if link.source.alias == each.client.alias and mirror is not None:

@@ -40,7 +40,7 @@ class SchemaPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`own`: topics that a run makes besides the mirrors, on all clusters of the file."""
+    """`own`: topics that a run creates besides the mirrors, on all clusters of the file."""
 
     links: tuple[LinkPlan, ...]
     own: tuple[OwnTopic, ...]
@@ -48,27 +48,25 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlan:
-    """`error`: a cluster of the link does not answer, so that the plan has nothing else."""
+    """`error`: a cluster of the link does not answer; then the plan is empty."""
 
     link: LinkSettings
     topics: TopicPlan
     starts: Starts
-    configs: ConfigPlan  # of mirrors that are there; a new one is created with its configs
+    configs: ConfigPlan  # of existing mirrors; a new mirror is created with its configs
     acls: AclPlan
-    new_progress_topic: str | None  # None: it exists, the link has run before
+    new_progress_topic: str | None  # None: it exists, because the link has run before
     loops: tuple[str, ...] = ()  # topics that flows of other files mirror back
-    lacks: tuple[
-        MissingApi, ...
-    ] = ()  # APIs that brokers lack; if one is required, the plan has nothing else
+    lacks: tuple[MissingApi, ...] = ()  # missing APIs; if one is required, the plan is empty
     transforms: tuple[TransformPlan, ...] = ()  # in the file's order
     schemas: SchemaPlan = field(default_factory=SchemaPlan)
-    # Partitions whose records were treated in another way so far, and what that means to them.
+    # Partitions whose records went through another transform so far, and the consequence.
     changed: tuple[tuple[TopicPartition, str], ...] = ()
     error: CausewayError | None = None
 
     @property
     def internal_in_kafka_3(self) -> tuple[str, ...]:
-        """Topics that are mirrored now, and that a MirrorMaker 2 before Kafka 4.0 left out."""
+        """Mirrored topics that MirrorMaker 2 before Kafka 4.0 left out."""
         internal = self.link.policy.is_internal_in_kafka_3
         return tuple(topic.source for topic in self.topics.mirrored if internal(topic.source))
 
@@ -86,7 +84,7 @@ class LinkPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know before a run."""
+        """Facts that an operator should know before a run."""
         lacks = (str(lack) for lack in self.lacks if not lack.need.required)
         return (*self.starts.notes, *lacks, *self.loops)
 
@@ -96,7 +94,7 @@ def _problem(error: CausewayError) -> TopicProblem:
 
 
 def as_json(whole: Plan) -> dict[str, Any]:
-    """For `--json`: stable keys, no secrets."""
+    """JSON for `--json`: stable keys, no secrets."""
     return {
         "links": [_link_json(each) for each in whole.links],
         "own_topics": [
@@ -115,10 +113,10 @@ def as_json(whole: Plan) -> dict[str, Any]:
 
 
 def _link_json(each: LinkPlan) -> dict[str, Any]:
-    treated_by = {topic: one.settings.name for one in each.transforms for topic in one.topics}
-    taken_up: defaultdict[str, list[Start]] = defaultdict(list)
+    transform_of = {topic: one.settings.name for one in each.transforms for topic in one.topics}
+    starts: defaultdict[str, list[Start]] = defaultdict(list)
     for start in each.starts.partitions:
-        taken_up[start.topic].append(start)
+        starts[start.topic].append(start)
     return {
         "link": each.link.name,
         "source": each.link.source.alias,
@@ -133,8 +131,8 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
                 "topic_id": topic.source_id,
                 "target_topic_id": topic.target_id,
                 "notes": list(topic.notes),
-                "transform": treated_by.get(topic.source),
-                "starts": [_start_json(start) for start in taken_up[topic.source]],
+                "transform": transform_of.get(topic.source),
+                "starts": [_start_json(start) for start in starts[topic.source]],
             }
             for topic in each.topics.mirrored
         ],

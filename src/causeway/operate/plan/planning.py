@@ -1,4 +1,4 @@
-"""The dry run: what `causeway run` would mirror, make and change, by the code that does it."""
+"""Plans a run: what `causeway run` would mirror, create and change, by the code of the driver."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ from causeway.operate.plan import conflicts, internal_topics, starts, transforms
 from causeway.operate.plan.link_plan import LinkPlan, Plan, SchemaPlan
 from causeway.operate.plan.starts import Starts
 from causeway.operate.plan.transforms import Checks
-from causeway.operate.try_transform import Told
+from causeway.operate.try_transform import OnStep
 from causeway.wire import is_unsupported
 
 
-def plan(settings: Settings, told: Told = lambda _: None) -> Plan:
-    """Ask the clusters of every link and decide; writes nothing anywhere. Where there are
-    transforms, a Spark on this machine reads them first; `told` hears what takes time.
+def plan(settings: Settings, on_step: OnStep = lambda _: None) -> Plan:
+    """Asks the clusters of every link and decides; writes nothing. Spark on this machine checks the
+    transforms first. `on_step` is called with each step that takes time.
 
-    Clusters that do not answer are waited for at the same time; the other links have their plans.
-    Raises ConfigError for transforms that cannot be used; UnreachableError if no link can be asked;
-    another CausewayError if a cluster cannot be asked at all. `LinkPlan.problems` tells of single
-    topics, partitions and ACLs.
+    Clusters that do not answer are waited for in parallel; the other links still have their plans.
+    Raises ConfigError for transforms that cannot be used, UnreachableError if no link's clusters
+    answer, another CausewayError if a request to a cluster fails. `LinkPlan.problems` lists
+    problems of single topics, partitions and ACLs.
     """
-    checks = transforms.check(settings, told)
+    checks = transforms.check(settings, on_step)
     with clusters() as connect:
-        told("asking which clusters answer")
+        on_step("asking which clusters answer")
         silent = silent_clusters(settings.links, connect)
         links = []
         for link in settings.links:
-            told(f"asking the clusters of {link.name}")
+            on_step(f"asking the clusters of {link.name}")
             known = Transforms(link, settings.spark)
             try:
                 for client in (link.source_admin, link.target_admin):
@@ -94,7 +94,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     contents = log.read() if has_run else ProgressContents()
     settle_clusters(sides, link, contents.clusters)
     for client in (link.source_admin, link.target_admin):
-        reach(connect, client)  # within seconds, as one that is another cluster's is asked again
+        reach(connect, client)  # fails within seconds if another cluster answers
     observed = topics.observe(source, target, link)
     planned = topics.plan(observed, link, collisions.begun_by(contents.partitions.values()))
     planned = topic_changes.without_changes_if_paused(planned, link)
@@ -125,8 +125,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
 def _nothing(
     link: LinkSettings, *, lacks: tuple[MissingApi, ...] = (), error: CausewayError | None = None
 ) -> LinkPlan:
-    """The plan of a link that would not begin: its brokers lack a required API, or do not
-    answer."""
+    """The plan of a link whose brokers lack a required API, or do not answer."""
     return LinkPlan(
         link=link,
         topics=TopicPlan(mirrored=(), left_out=(), changes=(), problems=()),
@@ -151,7 +150,7 @@ def _plan_configs(
 def _plan_acls(
     source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic], link: LinkSettings
 ) -> AclPlan:
-    """`run` mirrors records where it may not see ACLs: this is a problem beside the others."""
+    """`run` mirrors records without permission to read ACLs, so that is a problem, not an error."""
     if not (link.control.sync_topic_acls_enabled or link.control.read_only_mirrors):
         return AclPlan()
     try:
@@ -167,7 +166,7 @@ def _plan_acls(
 def _lost(
     planned: TopicPlan, contents: ProgressContents, link: LinkSettings
 ) -> dict[Change, CausewayError]:
-    """Target topics that had records of the mirror and are gone: `run` does not make them again."""
+    """Missing target topics that had records of the mirror: `run` does not create them again."""
     begun = {
         outlet.topic for progress in contents.partitions.values() for outlet in progress.outlets
     }
@@ -175,7 +174,7 @@ def _lost(
         change: DivergedError(
             "mirror to",
             f"{change.topic} on {link.target.alias}",
-            "the topic was mirrored before and is gone",
+            "the topic was mirrored before and no longer exists",
             remedy=claim_checks.ACT,
         )
         for change in planned.changes
@@ -184,7 +183,7 @@ def _lost(
 
 
 def _plan_schemas(link: LinkSettings, mirrored: Iterable[MirroredTopic]) -> SchemaPlan:
-    """Asks both registries; writes nothing. One that does not answer is a problem."""
+    """Asks both registries; writes nothing. A registry that does not answer is a problem."""
     if link.schemas is None:
         return SchemaPlan()
     from causeway.schemas import LinkSchemas

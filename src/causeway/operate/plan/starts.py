@@ -1,4 +1,4 @@
-"""Where a run would take up each partition, by the code that decides it."""
+"""Finds where a run would start each partition, by the code of the driver."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from causeway.errors import AuthorizationError, DivergedError
 from causeway.link_topics import Outlet, ProgressContents
 from causeway.model import TopicPartition
 
-GROUP_RULE = "a group gets no offset past a record that it has not read there"
+GROUP_RULE = "a group gets no offset after a record that it has not read there"
 _IDS = "__transaction_state"
 
 
@@ -44,8 +44,8 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """`offset`: of the first source record that would be mirrored, None where only a search, or a
-    person, can tell. `first` and `end` are the source's."""
+    """`offset`: the first source record that would be mirrored; None if only a search or an
+    operator can decide. `first` and `end`: of the source log."""
 
     topic: str
     partition: int
@@ -56,14 +56,14 @@ class Start:
 
     @property
     def left_out(self) -> int:
-        """Offsets that are there and that the mirror would not have."""
+        """The number of existing offsets that the mirror would not have."""
         return self.offset - self.first if self.how is How.BEGIN and self.offset else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """Partitions that could not be asked about, and those that would stop, are in `problems`.
-    `notes`: what cannot be told before a run."""
+    """`problems`: partitions that could not be read, and those that would stop. `notes`: facts that
+    are not known before a run."""
 
     partitions: tuple[Start, ...] = ()
     problems: tuple[TopicProblem, ...] = ()
@@ -78,9 +78,9 @@ def plan(
     there: Mapping[str, int],
     identity_of: Callable[[str], str | None] = lambda _: None,
 ) -> Starts:
-    """`there`: how many partitions each target topic has by now; `identity_of`: what the records of
-    a topic go through, see control.transforms. Raises CausewayError where a
-    cluster cannot be asked at all."""
+    """`there`: the number of partitions of each existing target topic. `identity_of`: the identity
+    of a topic's transform, see control.transforms. Raises CausewayError if a cluster does not
+    answer."""
     wanted = [(topic, number) for topic in topics for number in range(topic.partitions)]
     if not wanted:
         return Starts()
@@ -88,7 +88,7 @@ def plan(
         copied = _copied(sides, link)
     except AuthorizationError as error:
         return Starts(problems=(TopicProblem(topic=error.subject, error=error),))
-    # What the target has yet to get is empty, and would not answer.
+    # Partitions that the target does not have yet are empty, and would not answer.
     new = [(topic, number) for topic, number in wanted if number >= there.get(topic.target, 0)]
     old = [(topic, number) for topic, number in wanted if number < there.get(topic.target, 0)]
     found, created = Found(), Found(created={topic.target for topic, _ in new})
@@ -102,7 +102,7 @@ def plan(
     lost = _progress_lost(sides, link, contents, there)
     led = routing.led_to(contents.partitions.values())
     others = OthersHere(sides.target, link)
-    in_doubt = set()
+    uncertain = set()
     taken_over: set[TopicPartition] = set()
     starts: list[Start] = []
     problems = [
@@ -130,10 +130,10 @@ def plan(
         one = replace(one, others=one.is_new and others.brought(topic, number, place.target_ends))
         decision = decide(one)
         if lost is None and type(decide(replace(one, progress_lost=True))) is not type(decision):
-            in_doubt.add(topic.target)
+            uncertain.add(topic.target)
         if at in copied or isinstance(decision, Adopt):
             taken_over.add(at)
-        how, offset = _taken_up(decision)
+        how, offset = _start_of(decision)
         starts.append(
             Start(
                 topic=topic.source,
@@ -150,21 +150,21 @@ def plan(
                     topic=topic.source, error=DivergedError("mirror", str(at), decision.reason)
                 )
             )
-    notes = _notes(link, sorted(in_doubt))
+    notes = _notes(link, sorted(uncertain))
     notes += _foreign_before(link, wanted, places, contents, taken_over)
     return Starts(partitions=tuple(starts), problems=tuple(problems), notes=notes)
 
 
-def _notes(link: LinkSettings, in_doubt: Sequence[str]) -> tuple[str, ...]:
-    if not in_doubt:
+def _notes(link: LinkSettings, uncertain: Sequence[str]) -> tuple[str, ...]:
+    if not uncertain:
         return ()
     return (
         f"if {link.name} has mirrored before, its progress topic {link.progress_topic} is lost: "
-        f"then a run stops what has data on the target already ({', '.join(in_doubt)})",
+        f"then a run stops what has data on the target already ({', '.join(uncertain)})",
     )
 
 
-def _taken_up(decision: Decision) -> tuple[How, int | None]:
+def _start_of(decision: Decision) -> tuple[How, int | None]:
     match decision:
         case Begin(start=start):
             return How.BEGIN, start
@@ -187,14 +187,14 @@ def _copied(sides: Sides, link: LinkSettings) -> Mapping[TopicPartition, Copied]
 def _progress_lost(
     sides: Sides, link: LinkSettings, contents: ProgressContents, there: Collection[str]
 ) -> bool | None:
-    """As the last driver has found it, or the first will, see daemon.leadership; None where only a
-    run can tell."""
-    told = [lease.progress_lost for lease in contents.leases if lease.progress_lost is not None]
-    if told:
-        return told[-1]
+    """Whether the progress topic was lost, as the last driver found or the first one will find (see
+    daemon.leadership); None if only a run can find out."""
+    noted = [lease.progress_lost for lease in contents.leases if lease.progress_lost is not None]
+    if noted:
+        return noted[-1]
     if link.delivery != "exactly-once":
         return False
-    # To ask for an id makes the topic of all ids, where there is none yet.
+    # Asking for an id creates the topic of all ids if it does not exist.
     return sides.target.knows_transactional_id(link.transactional_id) if _IDS in there else None
 
 
@@ -205,8 +205,8 @@ def _foreign_before(
     contents: ProgressContents,
     taken_over: set[TopicPartition],
 ) -> tuple[str, ...]:
-    """A note for each target topic that had records before the mirror. `taken_over`: by source
-    partition, if another tool has copied them from the source."""
+    """A note for each target topic that had records before the mirror. `taken_over`: source
+    partitions whose records another tool has copied."""
     if link.sole_writer or not link.control.sync_group_offsets_enabled:
         return ()
     topics: dict[str, None] = {}
@@ -223,6 +223,6 @@ def _foreign_before(
         ):
             topics[topic.target] = None
     return tuple(
-        f"{topic} on {link.target.alias} has records that {link.name} did not bring: {GROUP_RULE}"
+        f"{topic} on {link.target.alias} has records that {link.name} did not write: {GROUP_RULE}"
         for topic in topics
     )

@@ -1,4 +1,4 @@
-"""What a file's transforms are once Spark has read them."""
+"""Checks the transforms of a file by Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from causeway.config import LinkSettings, Settings, TransformSettings
 from causeway.errors import ConfigError
-from causeway.operate.try_transform import Told, local_spark, prepared
+from causeway.operate.try_transform import OnStep, local_spark, prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,18 +26,18 @@ class CheckedTransform:
 Checks = Mapping[tuple[str, str], CheckedTransform]
 
 
-def check(settings: Settings, told: Told) -> Checks:
-    """Has Spark read every transform of the file, with what it says to `told` while that takes its
-    time; without transforms nothing is started. Raises one ConfigError for all that is wrong."""
+def check(settings: Settings, on_step: OnStep) -> Checks:
+    """Spark parses every transform of the file. `on_step` is called with each step. Without
+    transforms, Spark is not started. Raises one ConfigError for all errors."""
     wanted = [(link.name, each) for link in settings.links for each in link.transforms]
     if not wanted:
         return {}
-    told("starting Spark to check the transforms")
+    on_step("starting Spark to check the transforms")
     checks: dict[tuple[str, str], CheckedTransform] = {}
     wrong: list[ConfigError] = []
     with local_spark(settings.spark) as session:
         for link, transform in wanted:
-            told(f"checking {transform.name} of {link}")
+            on_step(f"checking {transform.name} of {link}")
             try:
                 found = prepared(session, transform)
             except ConfigError as error:
@@ -55,23 +55,22 @@ def check(settings: Settings, told: Told) -> Checks:
 
 
 def together(errors: list[ConfigError]) -> ConfigError:
-    """One for all of them, each on its lines and told once."""
-    texts = list(dict.fromkeys(map(_told, errors)))
+    """One error for all, each text once."""
+    texts = list(dict.fromkeys(map(_text, errors)))
     if len(texts) == 1:
         return errors[0]
     listed = "".join(f"\n  {text.replace(chr(10), chr(10) + '  ')}" for text in texts)
     return ConfigError("use", "the transforms", f"{len(texts)} cannot be used{listed}")
 
 
-def _told(error: ConfigError) -> str:
+def _text(error: ConfigError) -> str:
     remedy = f" ({error.remedy})" if error.remedy else ""
     return f"{error.subject}: {error.cause}{remedy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformPlan:
-    """`topics`: those of the source that are mirrored through it; none matches where it is
-    empty."""
+    """`topics`: the source topics that are mirrored through the transform."""
 
     settings: TransformSettings
     topics: tuple[str, ...]
@@ -79,7 +78,7 @@ class TransformPlan:
 
 
 def plan(link: LinkSettings, checks: Checks, mirrored: Iterable[str]) -> tuple[TransformPlan, ...]:
-    """What the transforms of `link` are for, of the topics that it mirrors."""
+    """The transforms of `link`, each with its topics among `mirrored`."""
     if not link.transforms:
         return ()
     topics: dict[str, list[str]] = {each.name: [] for each in link.transforms}
@@ -97,7 +96,7 @@ def plan(link: LinkSettings, checks: Checks, mirrored: Iterable[str]) -> tuple[T
 
 
 def as_json(planned: TransformPlan) -> dict[str, Any]:
-    """For `--json`: no secrets, as a text has none."""
+    """JSON for `--json`. It has no secrets, because the text of a transform has none."""
     settings = planned.settings
     return {
         "transform": settings.name,

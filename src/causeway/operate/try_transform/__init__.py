@@ -9,7 +9,7 @@ from causeway.operate.try_transform.records import Read, Trials
 from causeway.operate.try_transform.result import (
     Content,
     Decoded,
-    Told,
+    OnStep,
     Trial,
     TrialOutcome,
     Tried,
@@ -21,8 +21,8 @@ from causeway.operate.try_transform.try_transform import local_spark, prepared, 
 __all__ = [
     "Content",
     "Decoded",
+    "OnStep",
     "Read",
-    "Told",
     "Trial",
     "TrialOutcome",
     "Trials",

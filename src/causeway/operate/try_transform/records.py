@@ -1,4 +1,4 @@
-"""Records taken through a transform, by a Spark on this machine, as a stage would take them."""
+"""Takes records through a transform by Spark on this machine, as a stage does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from causeway.config import Routes, TransformSettings
 from causeway.model import TopicPartition
-from causeway.operate.try_transform.result import Content, Decoded, Told, TrialOutcome, Tried
+from causeway.operate.try_transform.result import Content, Decoded, OnStep, TrialOutcome, Tried
 from causeway.records import Batch
 
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ class Read:
 
 
 class Trials:
-    """`told`: what it waits for, if its registry does not answer; `routes`: where records may be
-    led."""
+    """`on_step` is called while the registry does not answer. `routes`: the topics and partitions
+    to which records may go."""
 
     def __init__(
         self,
         session: Any,
         query: Any,
         transform: TransformSettings,
-        told: Told,
+        on_step: OnStep,
         routes: Routes,
     ) -> None:
         from causeway.transform.stage import quiet
@@ -47,12 +47,13 @@ class Trials:
         self._query = query
         self._routes = routes
         self._secrets = {name: value.reveal() for name, value in transform.secrets.items()}
-        self._registry = _registry(transform, told)
+        self._registry = _registry(transform, on_step)
         self._decoder = self._schemas(_formats(transform))
         self._explained = 0
 
     def of(self, records: Sequence[Read]) -> tuple[Tried, ...]:
-        """All at once; where the query throws, half of them each, down to those that it is for."""
+        """Tries all records at once; if the query throws, each half, down to the failing
+        records."""
         from causeway.transform.stage import explain
 
         if not records:
@@ -84,8 +85,8 @@ class Trials:
         )
 
     def _why(self, one: Read) -> str | None:
-        """The class of the error that the query throws on it: of the first few, as each costs a job
-        of its own."""
+        """The class of the error that the query throws on the record. Only for the first records,
+        because each costs one Spark job."""
         from causeway.transform.stage import explain
 
         self._explained += 1
@@ -114,7 +115,7 @@ class Trials:
         )
 
     def _decoded(self, content: Content) -> Content:
-        """With what its parts hold by their schemas."""
+        """`content` with key and value decoded by their schemas."""
         if self._decoder is None:
             return content
         found: dict[str, Decoded] = {}
@@ -128,8 +129,7 @@ class Trials:
     def _apply(
         self, records: Sequence[Read], *, throws: bool = False
     ) -> defaultdict[tuple[TopicPartition, int], list[Any]]:
-        """The rows that come out, by the record that they come from. With `throws` it raises what
-        the query throws on them."""
+        """The output rows by input record. With `throws`, raises the query's error."""
         import pyarrow as pa
 
         from causeway.transform import staying
@@ -137,7 +137,7 @@ class Trials:
 
         batches = list(self._batches(records))
 
-        # As a stage does: what is secret reaches a worker in its closure, never a plan.
+        # As in a stage: secrets reach a worker in the closure, never in a plan.
         def given(start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for _ in start:
                 pass
@@ -151,9 +151,9 @@ class Trials:
             left = [encoded(batch, schemas, topic) for batch in left]
         made = pa.Table.from_batches(left, made.schema)
         after: defaultdict[tuple[TopicPartition, int], list[Any]] = defaultdict(list)
-        # A chunk is a partition here: what comes out may have lost its own.
+        # A chunk is a partition here, because an output row may have lost its partition.
         partitions = {one.at.partition: one.at for one in records}
-        at = made.schema.get_field_index("timestamp")  # which no datetime can express, may be
+        at = made.schema.get_field_index("timestamp")  # may be outside of the range of datetime
         made = made.set_column(at, "timestamp", made.column(at).cast(pa.int64()))
         for row in made.to_pylist():
             if row["offset"] is not None:
@@ -161,7 +161,7 @@ class Trials:
         return after
 
     def _schemas(self, formats: Mapping[str, str], rules: Sequence[Any] = ()) -> Schemas | None:
-        """For the parts whose formats these are."""
+        """The schemas for the parts with these formats."""
         from causeway.transform.schema_formats import Schemas
 
         if not formats or self._registry is None:
@@ -192,19 +192,19 @@ class Trials:
                     yield kept
 
 
-def _registry(transform: TransformSettings, told: Told) -> WorkerRegistry | None:
+def _registry(transform: TransformSettings, on_step: OnStep) -> WorkerRegistry | None:
     if transform.registry is None:
         return None
     from causeway.transform.schema_formats import WorkerRegistry
 
     def waiting(reason: str) -> None:
-        told(f"waiting for the schema registry: {reason}")
+        on_step(f"waiting for the schema registry: {reason}")
 
     return WorkerRegistry(transform.registry.as_json(), waiting)
 
 
 def _formats(transform: TransformSettings) -> dict[str, str]:
-    """Of the parts in a registry's wire format."""
+    """The formats of the parts in a registry's wire format."""
     from causeway.transform import SCHEMA_FORMATS
 
     both = {"key": transform.key_format, "value": transform.value_format}

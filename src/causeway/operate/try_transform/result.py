@@ -1,4 +1,4 @@
-"""What a trial of a transform has shown, as values, and as JSON."""
+"""The result of a trial of a transform: values and JSON."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from causeway.config import LinkSettings, TransformSettings
 from causeway.model import TopicPartition
 
 # Called with the text of a step that takes time.
-Told = Callable[[str], None]
+OnStep = Callable[[str], None]
 
 
 class TrialOutcome(StrEnum):
-    SAME = "same"  # byte for byte
-    CHANGED = "changed"  # or several, or to another topic or partition
+    SAME = "same"  # the same bytes
+    CHANGED = "changed"  # other bytes, several records, or another topic or partition
     DROPPED = "dropped"
-    REFUSED = "refused"  # it would stop its partition, or go to the dead letters
-    FAILS = "fails"  # the query throws, with the same effect
+    REFUSED = "refused"  # would stop its partition, or go to the dead-letter topic
+    FAILS = "fails"  # the query throws; same effect
 
 
 class Decoded(NamedTuple):
-    """What a part in a registry's wire format holds; `schema`: the id that it bears."""
+    """The content of a part in a registry's wire format; `schema`: the id in the data."""
 
     schema: int
     json: str
@@ -33,9 +33,9 @@ class Decoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A record's own. `topic`, `partition`: where it is led to, None: where all go; the topic's
-    name is one as on the source. `decoded`: of key and value, those that can be read by a schema;
-    the bytes alone tell whether two are the same."""
+    """The content of a record. `topic`, `partition`: where the transform sends it, None: to the
+    mirror; `topic` is a name on the source. `decoded`: key and value that a schema can decode; only
+    the bytes decide whether two contents are equal."""
 
     timestamp: int  # ms
     key: bytes | None
@@ -48,8 +48,8 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """`before` is None where the record cannot be decoded; `reason`: why it is refused, or the
-    class of the error that the query fails with."""
+    """`before` None: the record cannot be decoded. `reason`: why it is refused, or the class of the
+    query's error."""
 
     at: TopicPartition
     offset: int
@@ -61,7 +61,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """`transform` None: the link relays `topic` as it is, and nothing was tried."""
+    """`transform` None: the link relays `topic` unchanged, and nothing was tried."""
 
     link: LinkSettings
     topic: str
@@ -71,8 +71,8 @@ class Trial:
 
 
 def as_json(trial: Trial) -> dict[str, Any]:
-    """For `--json`: what a schema is known of is `{"schema_id": …, "json": …}`, else what is not
-    UTF-8 `{"base64": …}`."""
+    """JSON for `--json`. Data with a known schema is `{"schema_id": …, "json": …}`; other data that
+    is not UTF-8 is `{"base64": …}`."""
     transform = trial.transform
     return {
         "link": trial.link.name,
@@ -102,7 +102,7 @@ def as_json(trial: Trial) -> dict[str, Any]:
 
 
 def target_topic(trial: Trial, made: Content) -> str:
-    """On the target, by the link's policy."""
+    """The topic on the target, by the policy of the link."""
     policy, alias = trial.link.policy, trial.link.source.alias
     return policy.format_remote_topic(alias, made.topic or trial.topic)
 

@@ -1,5 +1,5 @@
-"""What a transform makes of records that are there: read from the source, treated by a Spark on
-this machine. Writes nothing; the target is not asked."""
+"""Tries a transform on existing records: reads them from the source, and runs Spark on this
+machine. Writes nothing, and does not need the target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from causeway.config import (
 from causeway.errors import CausewayError, ConfigError, ProtocolError
 from causeway.model import TopicPartition
 from causeway.operate.try_transform.records import Read, Trials
-from causeway.operate.try_transform.result import Content, Told, Trial
+from causeway.operate.try_transform.result import Content, OnStep, Trial
 from causeway.records import records_of
 from causeway.relay import new_secret
 
@@ -30,25 +30,25 @@ def try_out(
     topic: str,
     *,
     limit: int,
-    told: Told,
+    on_step: OnStep,
     link: str | None = None,
     start: int | None = None,
 ) -> Trial:
-    """Tries the transform that `link` (or the only link that has one for `topic`) has for it on the
-    newest `limit` records of the topic; with `start`, on the first since then (ms). Raises
-    CausewayError; ConfigError also for what is wrong with the transform."""
+    """Tries the transform of `link` (default: the only link with a transform for `topic`) on the
+    newest `limit` records of the topic, or on the first ones since `start` (ms). Raises
+    CausewayError; ConfigError for an invalid transform."""
     chosen = _choose(settings, topic, link)
     transform = chosen.transform_of(topic)
     if transform is None:
         return Trial(link=chosen, topic=topic, transform=None, sql=None, records=())
-    told(f"reading {topic} of {chosen.source.alias}")
+    on_step(f"reading {topic} of {chosen.source.alias}")
     with clusters() as connect:
         records = _read(connect(chosen.source), chosen, topic, limit, start)
-    told("starting Spark")
+    on_step("starting Spark")
     with local_spark(settings.spark) as session:
         query = prepared(session, transform)
-        told(f"trying {transform.name}")
-        tried = Trials(session, query, transform, told, Routes.of(chosen)).of(records)
+        on_step(f"trying {transform.name}")
+        tried = Trials(session, query, transform, on_step, Routes.of(chosen)).of(records)
     return Trial(link=chosen, topic=topic, transform=transform, sql=query.sql, records=tried)
 
 
@@ -71,7 +71,7 @@ def _choose(settings: Settings, topic: str, name: str | None) -> LinkSettings:
 def _read(
     source: Cluster, link: LinkSettings, topic: str, limit: int, start: int | None
 ) -> list[Read]:
-    """In the order of timestamps; of one partition, of offsets."""
+    """The records, by timestamp and offset."""
     found = source.metadata([topic]).topics.get(topic)
     if found is None or not found.partitions:
         error = found.error if found is not None else None
@@ -106,7 +106,7 @@ def _time(one: Read) -> int:
 def _newest(
     source: Cluster, at: TopicPartition, first: int, end: int, limit: int, committed: bool
 ) -> list[Read]:
-    """Looks further back where markers and gaps leave fewer records than offsets."""
+    """Reads further back if markers and gaps leave fewer records than offsets."""
     back = limit
     while True:
         position = max(first, end - back)
@@ -157,10 +157,10 @@ _OWN = {
 
 @contextmanager
 def local_spark(conf: Conf) -> Iterator[Any]:
-    """A SparkSession, whose JVM ends with the block. Of `conf`, the file's, counts what decides
-    what a query means or may use, not where it would run; what Spark puts on disk, as it does with
-    a closure of more than 1 MB, is encrypted, and what it says of its own, which quotes records, is
-    neither logged nor shown. Raises PrerequisiteError."""
+    """A SparkSession on this machine; its JVM ends with the block. From `conf` (the file's) only
+    the settings count that change the meaning of a query or the classes that it may use. Spark
+    encrypts its files (closures above 1 MB are written to disk), and its log, which quotes records,
+    is off. Raises PrerequisiteError."""
     from causeway.daemon.spark import Spark, archive_option
 
     local = is_local(conf)
@@ -174,7 +174,7 @@ def local_spark(conf: Conf) -> Iterator[Any]:
         None,
         new_secret(),
         on_lane_ended=lambda *_: None,
-        # What a stage's JVM compiles well, for weeks, is over here before it is compiled.
+        # This JVM ends before optimised compilation would pay.
         java_options=f" -XX:TieredStopAtLevel=1{archive_option()}",
         staged=1,
     )
@@ -186,8 +186,8 @@ def local_spark(conf: Conf) -> Iterator[Any]:
 
 
 def prepared(session: Any, transform: TransformSettings) -> Any:
-    """An `analysis.Prepared`. Raises ConfigError with all that is wrong with the text, and for a
-    schema registry that does not answer."""
+    """The prepared query (transform.plan). Raises ConfigError with all errors of the text, and if
+    the schema registry does not answer."""
     from causeway.schemas import check_registry
     from causeway.transform.plan import prepare
 

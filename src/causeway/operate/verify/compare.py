@@ -1,10 +1,10 @@
-"""Both sides of one range walked in step.
+"""Compares one range: reads both sides in step.
 
-    source  [ a ][  b  ][c][d]…        whole batches that are the same bytes are not unpacked
-    target  [ a ][  b  ][ c d ]…       else records are compared, until both sides stand at the
-                                       end of a batch again
+    source  [ a ][  b  ][c][d]…        whole batches with the same bytes are not unpacked
+    target  [ a ][  b  ][ c d ]…       otherwise records are compared, until both sides are at
+                                       the end of a batch again
 
-Where a record differs and the range is to be looked into, `differ` finds where both fit again.
+If a record differs and differences are looked into, `differ` finds where both sides fit again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from causeway.cluster import Cluster, Content
 from causeway.errors import BrokerError, ProtocolError
 from causeway.operate.verify import differ
 from causeway.operate.verify.differ import Odd, Stretch
-from causeway.operate.verify.logs import Piece, Seen, Spent, of_source, of_target
+from causeway.operate.verify.logs import Piece, Spent, of_source, of_target
 from causeway.operate.verify.outcome import Difference, DifferenceKind, Range, RangeOutcome
 from causeway.operate.verify.sides import LogSide, size_of, without_times
 from causeway.records import SEQUENCE_SPACE, distance
 from causeway.wire import codes
 
-MOST_DIFFERENCES = 1_000  # of one range that are told; the rest is counted
-_MOST_ODD = 20_000  # then it is not worth while to look on
-_REMEMBERED_BYTES = 16 * 1024 * 1024  # of what agreed last, to recognise what comes once more
+MOST_DIFFERENCES = 1_000  # listed per range; the others are counted
+_MOST_ODD = 20_000  # after so many the search ends
+_REMEMBERED_BYTES = 16 * 1024 * 1024  # of the last records that agreed, to recognise copies
 _REMEMBERED = 200_000  # records
-_WINDOWS = (64, 1_024, 16_384)  # records looked through for where both sides fit again
+_WINDOWS = (64, 1_024, 16_384)  # records searched for the place where both sides fit again
 _WINDOW_BYTES = 32 * 1024 * 1024
 _CHECKSUM = 1 << 64
 
@@ -43,29 +43,30 @@ def compare(
     look_into: bool,
     spent: Spent = lambda _: None,
 ) -> RangeOutcome:
-    """Compares one range. `look_into`: to its end, and tells each difference; else only whether
-    there is one. `spent` is called with the bytes of each answer, of either side.
+    """Compares one range. `look_into`: to the end, with each difference; otherwise only whether
+    there is a difference. `spent` is called with the bytes of each answer of either side.
 
-    Raises CausewayError where a cluster does not answer. That a log no longer holds what is to be
-    compared is an outcome.
+    Raises CausewayError if a cluster does not answer. A log that has deleted records of the range
+    is a result (`ended`), not an error.
     """
-    seen = Seen()
-    walk = _Walk(part, seen, look_into=look_into)
+    found = RangeOutcome(range=part, begun=-1)
+    walk = _Walk(part, found, look_into=look_into)
     try:
-        walk.run(*_aligned(part, source, target, seen, spent))
+        walk.run(*_aligned(part, source, target, found, spent))
     except BrokerError as error:
         if error.code != codes.OFFSET_OUT_OF_RANGE:
             raise
-        walk.ended = "a log has deleted it meanwhile"
+        found.ended = "a log has deleted these records in the meantime"
     except ProtocolError as error:
-        walk.ended = str(error)
-    return walk.outcome()
+        found.ended = str(error)
+    walk.finish()
+    return found
 
 
 def _aligned(
-    part: Range, source: Cluster, target: Cluster, seen: Seen, spent: Spent
+    part: Range, source: Cluster, target: Cluster, found: RangeOutcome, spent: Spent
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
-    """Both sides from the first record that both are to have."""
+    """Both sides, from the first record that both must have."""
     feed, end = part.feed, part.end
     ours = of_target(
         target,
@@ -73,7 +74,7 @@ def _aligned(
         part.target_from,
         part.target_to,
         part.offset_bytes,
-        seen,
+        found,
         spent,
         part.others_to,
     )
@@ -82,7 +83,7 @@ def _aligned(
         return of_source(source, feed, part.source_from, end.source, part.offset_bytes, spent)
 
     if feed.earlier:
-        return _from_the_end(part, theirs, target, seen, spent)
+        return _from_the_end(part, theirs, target, found, spent)
     if part.start is not None and not part.cut:
         return theirs(), ours
     if part.start is not None:
@@ -91,12 +92,12 @@ def _aligned(
         counted = sum(piece.count for piece in theirs())
         first = (end.sequence - counted) % SEQUENCE_SPACE
         if counted > end.sequence and end.target < SEQUENCE_SPACE:
-            # More than were ever relayed: the first of them lie before the mirror's beginning.
-            seen.skipped = counted - end.sequence
+            # More records than were ever relayed: the first ones are from before the mirror.
+            found.skipped = counted - end.sequence
             return _without(theirs(), counted - end.sequence), ours
     head = next(ours, None)
     if head is None:
-        # The target has deleted all of it, or lost it.
+        # The target has deleted all records of the range, or lost them.
         return (iter(()) if part.cut else theirs()), ours
     ours = chain([head], ours)
     ahead = distance(first, head.sequence)
@@ -109,10 +110,10 @@ def _from_the_end(
     part: Range,
     theirs: Callable[[], Iterator[Piece]],
     target: Cluster,
-    seen: Seen,
+    found: RangeOutcome,
     spent: Spent,
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
-    """As many records of both sides, the last ones, whoever wrote them."""
+    """The same number of last records of both sides, of any producer."""
 
     def there() -> Iterator[Piece]:
         as_source = replace(part.feed, source=part.feed.target)
@@ -122,7 +123,7 @@ def _from_the_end(
 
     one, other = (sum(piece.count for piece in pieces()) for pieces in (theirs, there))
     both = min(one, other)
-    seen.skipped = max(one, other) - both
+    found.skipped = max(one, other) - both
     return _without(theirs(), one - both), _without(there(), other - both)
 
 
@@ -139,26 +140,22 @@ def _without(pieces: Iterator[Piece], count: int) -> Iterator[Piece]:
 
 
 class _Walk:
-    def __init__(self, part: Range, seen: Seen, *, look_into: bool) -> None:
-        self._part, self._seen, self._look_into = part, seen, look_into
-        self._begun = -1
-        self._records = self._size = self._as_they_are = self._checksum = 0
-        self._differs = False
+    def __init__(self, part: Range, found: RangeOutcome, *, look_into: bool) -> None:
+        self._part, self._found, self._look_into = part, found, look_into
         self._odd: list[Odd] = []
         self._more: list[Difference] = []
-        # What agreed last: batches of both sides as they are, and records by hash.
+        # The last records that agreed: whole batches of both sides, and records by hash.
         self._batches: deque[tuple[Piece, Piece]] = deque()
         self._batch_bytes = 0
         self._known: dict[int, tuple[int, int]] = {}
-        self.ended: str | None = None
 
     def run(self, ones: Iterator[Piece], others: Iterator[Piece]) -> None:
         source, target = LogSide(ones, "source"), LogSide(others, "target")
         going = True
         while going:
             one, other = source.piece(), target.piece()
-            if self._begun < 0 and one is not None:
-                self._begun = one.offsets[0]
+            if self._found.begun < 0 and one is not None:
+                self._found.begun = one.offsets[0]
             if one is None and other is None:
                 return
             if one is not None and other is not None and one.same_bytes(other):
@@ -170,40 +167,19 @@ class _Walk:
             target.back(other)
             going = self._by_records(source, target)
 
-    def outcome(self) -> RangeOutcome:
-        told = differ.resolve(self._odd) + self._more
-        told += [
-            Difference(
-                kind=DifferenceKind.CORRUPT,
-                source=-1,
-                target=base,
-                detail="the CRC of the target's batch is wrong: consumers refuse it",
-            )
-            for base in self._seen.corrupt
-        ]
-        return RangeOutcome(
-            range=self._part,
-            begun=self._begun,
-            records=self._records,
-            size=self._size,
-            as_they_are=self._as_they_are,
-            checksum=self._checksum,
-            others=self._seen.others,
-            others_at=self._seen.others_at,
-            timeless=self._seen.timeless,
-            differs=self._differs or bool(self._seen.corrupt),
-            differences=tuple(told[:MOST_DIFFERENCES]),
-            different=sum(one.records for one in told),
-            ended=self.ended,
-            skipped=self._seen.skipped,
-        )
+    def finish(self) -> None:
+        """Completes the outcome: sorts what does not fit, and counts it."""
+        found = self._found
+        differences = differ.resolve(self._odd) + self._more + list(found.differences)
+        found.differences = tuple(differences[:MOST_DIFFERENCES])
+        found.different = sum(one.records for one in differences)
 
     def _same_bytes(self, one: Piece, other: Piece) -> None:
         payload = one.payload or b""
-        self._records += one.count
-        self._as_they_are += one.count
-        self._size += len(payload)
-        self._checksum = (self._checksum + crc32c(payload)) % _CHECKSUM
+        self._found.records += one.count
+        self._found.as_they_are += one.count
+        self._found.size += len(payload)
+        self._found.checksum = (self._found.checksum + crc32c(payload)) % _CHECKSUM
         if self._look_into:
             self._batches.append((one, other))
             self._batch_bytes += len(payload)
@@ -211,7 +187,8 @@ class _Walk:
                 self._batch_bytes -= len(self._batches.popleft()[0].payload or b"")
 
     def _by_records(self, source: LogSide, target: LogSide) -> bool:
-        """Until both sides stand at the end of a batch; false where it is not to go on."""
+        """Compares until both sides are at the end of a batch; False if the comparison ends
+        here."""
         while True:
             if not source.contents:
                 source.more(1, _WINDOW_BYTES)
@@ -227,7 +204,7 @@ class _Walk:
                     continue
                 if not target.contents and not target.ended:
                     continue
-                self._differs = True
+                self._found.differs = True
                 if not self._look_into or not self._differ(source, target):
                     return False
 
@@ -241,16 +218,16 @@ class _Walk:
 
     def _comparable(self, side: LogSide, count: int) -> Sequence[Content]:
         contents = side.contents if count == len(side.contents) else side.contents[:count]
-        return without_times(contents) if self._seen.timeless else contents
+        return without_times(contents) if self._found.timeless else contents
 
     def _pass(self, source: LogSide, target: LogSide, count: int) -> None:
-        """So many records agree."""
-        self._records += count
+        """Counts `count` records that agree, and drops them."""
+        self._found.records += count
         for place in range(count):
             content = source.contents[place]
-            self._size += size_of(content)
-            self._checksum += crc32c((content[1] or b"") + (content[2] or b""))
-        self._checksum %= _CHECKSUM
+            self._found.size += size_of(content)
+            self._found.checksum += crc32c((content[1] or b"") + (content[2] or b""))
+        self._found.checksum %= _CHECKSUM
         if self._look_into and count:
             if len(self._known) > _REMEMBERED:
                 self._known.clear()
@@ -261,7 +238,7 @@ class _Walk:
         target.drop(count)
 
     def _differ(self, source: LogSide, target: LogSide) -> bool:
-        """Passes what does not fit; false where nothing fits any more."""
+        """Passes the records that do not fit; False if no later records fit."""
         for side, other, kind in (
             (target, source, DifferenceKind.MISSING),
             (source, target, DifferenceKind.UNKNOWN),
@@ -285,7 +262,7 @@ class _Walk:
                     kind=DifferenceKind.DIFFERENT,
                     source=_offset(source, self._part.end.source),
                     target=_offset(target, self._part.target_to),
-                    detail="from here on nothing fits; it was not looked into any further",
+                    detail="no record fits from here on; the rest was not looked into",
                 )
             )
             return False
@@ -302,7 +279,7 @@ class _Walk:
     def _rest(
         self, source: LogSide, target: LogSide, longer: LogSide, kind: DifferenceKind
     ) -> None:
-        """One side is at its end, the other is not. The last few may be known, or lie elsewhere."""
+        """One side has ended, the other has not. Its last records may be copies, or moved."""
         longer.more(_WINDOWS[-1], _WINDOW_BYTES)
         ones = self._comparable(source, len(source.contents))
         others = self._comparable(target, len(target.contents))
@@ -319,14 +296,14 @@ class _Walk:
             self._more.append(Difference(kind=kind, source=at[0], target=at[1], records=count))
 
     def _known_as(self, digest: int) -> tuple[int, int] | None:
-        """The offsets of a record that has just agreed, and is the same."""
+        """The offsets of a recent record that agreed and has this hash."""
         while self._batches:
             one, other = self._batches.popleft()
             try:
                 contents = one.contents()
             except ProtocolError:  # too large to be unpacked
                 continue
-            if self._seen.timeless:
+            if self._found.timeless:
                 contents = without_times(contents)
             for place, content in enumerate(contents):
                 self._known[hash(content)] = one.offsets[place], other.offsets[place]

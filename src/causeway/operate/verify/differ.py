@@ -1,4 +1,4 @@
-"""What a difference is: where both sides fit again, and what became of the records in between.
+"""Explains differences: where both sides fit again, and what happened to the records in between.
 
 source  … a b c d e …        source  … a b c d …          source  … a b c d …
 target  … a x c d e …        target  … a c d …            target  … a b b c d …
@@ -16,15 +16,16 @@ from causeway.operate.verify.outcome import Difference, DifferenceKind
 from causeway.operate.verify.sides import UNREADABLE
 
 FIT = 3  # so many records in a row must be equal for both sides to fit again
-_MOST_SORTED_OUT = 2_000  # records of a stretch that are compared each with each
+_MOST_SORTED_OUT = 2_000  # records that are compared pairwise
 
-Known = Callable[[int], "tuple[int, int] | None"]  # by hash: offsets of a record that agreed
+# By hash: the offsets of a record that agreed.
+KnownRecords = Callable[[int], "tuple[int, int] | None"]
 
 
 class Odd(NamedTuple):
-    """A record that does not fit. `source`, `target`: hashes, None where that side has none.
+    """A record that does not fit. `source`, `target`: hashes, None if that side has no record.
     `source_at` and `target_at` are offsets, `source_index` and `target_index` count records.
-    `copy_of`: the offsets of a record that agreed and is the same as the one of the target."""
+    `copy_of`: the offsets of a record that agreed and equals the target's record."""
 
     source: int | None
     target: int | None
@@ -51,8 +52,8 @@ class Stretch(NamedTuple):
 def realign(
     source: Sequence[Content], target: Sequence[Content], *, whole: bool
 ) -> tuple[int, int] | None:
-    """How many records of each side do not fit, before both do again; None where they don't within
-    what is given. `whole`: there is nothing behind it, so both may end."""
+    """The number of records of each side before both sides fit again; None if they do not fit
+    within the given records. `whole`: no records follow, so both sides may end."""
     ones, others = [hash(one) for one in source], [hash(other) for other in target]
     first: dict[tuple[int, ...], int] = {}
     for place, run in _runs(others, whole):
@@ -68,15 +69,15 @@ def realign(
 
 
 def _runs(hashes: list[int], whole: bool) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Each place with the records from there on; where there is nothing behind, the end counts as
-    records that are equal on both sides."""
+    """Each place with the next FIT hashes. If no records follow, the end counts as records that are
+    equal on both sides."""
     padded: list[int] = [*hashes, *range(FIT)] if whole else hashes
     for place in range(len(padded) - FIT + 1):
         yield place, tuple(padded[place : place + FIT])
 
 
-def odd_ones(source: Stretch, target: Stretch, known: Known) -> list[Odd]:
-    """What became of records that do not fit, one by one."""
+def odd_ones(source: Stretch, target: Stretch, known: KnownRecords) -> list[Odd]:
+    """Pairs the records that do not fit, one by one."""
     ones, others = [hash(one) for one in source.contents], [hash(one) for one in target.contents]
     pairs = _pairs(ones, others)
     found = []
@@ -99,12 +100,11 @@ def odd_ones(source: Stretch, target: Stretch, known: Known) -> list[Odd]:
     return found
 
 
-_Place = tuple[int, bool]  # and whether the side has a record for it
+_Place = tuple[int, bool]  # an index, and whether the side has a record for it
 
 
 def _pairs(ones: list[int], others: list[int]) -> list[tuple[_Place, _Place]]:
-    """Record against record where that explains it with fewer words than records that came or
-    went."""
+    """Pairs record with record if that gives fewer differences than insertions and deletions."""
     side_by_side = None
     if len(ones) == len(others):
         side_by_side = [
@@ -132,20 +132,20 @@ def _replaced(a: int, b: int, c: int, d: int) -> Iterator[tuple[_Place, _Place]]
 
 
 def detail(one: Content, other: Content) -> str:
-    """What differs between two records; nothing of what they hold."""
+    """The parts in which two records differ, without content."""
     if other[3] is UNREADABLE["target"]:
         return "the target's batch cannot be read"
     if one[3] is UNREADABLE["source"]:
         return "the source's batch cannot be unpacked"
-    said = []
+    parts = []
     if one[0] != other[0]:
-        said.append("timestamp")
+        parts.append("timestamp")
     for name, here, there in (("key", one[1], other[1]), ("value", one[2], other[2])):
         if here != there:
-            said.append(_bytes(name, here, there))
+            parts.append(_bytes(name, here, there))
     if one[3] != other[3]:
-        said.append("headers")
-    return ", ".join(said)
+        parts.append("headers")
+    return ", ".join(parts)
 
 
 def _bytes(name: str, here: bytes | None, there: bytes | None) -> str:
@@ -158,7 +158,8 @@ def _bytes(name: str, here: bytes | None, there: bytes | None) -> str:
 
 
 def resolve(odd: Sequence[Odd]) -> list[Difference]:
-    """All that does not fit, in words: what lies elsewhere, or twice, is told from what is gone."""
+    """Differences for all records that do not fit: swapped, moved and doubled ones are
+    recognised."""
     taken: set[int] = set()
     found: list[tuple[int, Difference]] = []
     changed = {
@@ -198,7 +199,7 @@ def _swapped(one: Odd, other: tuple[int, int]) -> Difference:
 
 
 def _moved(gone: Odd, there: Odd) -> Difference:
-    """By one place it is the same as a swap of neighbours."""
+    """A move by one place is a swap of neighbours."""
     late = there.target_index - gone.target_index
     if late == 1:
         return Difference(
@@ -234,7 +235,7 @@ def _single(one: Odd) -> Difference:
 
 
 def _joined(odd: Sequence[Odd], found: Iterable[tuple[int, Difference]]) -> Iterator[Difference]:
-    """Runs of one kind as one."""
+    """Joins runs of one kind."""
     run: list[tuple[int, Difference]] = []
     for item in found:
         if run and not _follows(odd, run[-1], item):

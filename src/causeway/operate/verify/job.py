@@ -1,5 +1,5 @@
-"""Runs ranges: here where they are few, else as Spark jobs of one task each, as many at once as
-there are lanes."""
+"""Runs comparisons of ranges: few in this process, many as Spark jobs of one task each, as many at
+once as there are lanes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from causeway.operate.verify.compare import compare
 from causeway.operate.verify.outcome import Range, RangeOutcome
 from causeway.relay import SECRET_VARIABLE
 
-HERE_BYTES = 64 * 1024 * 1024  # of the source: so much is compared before Spark would be up
+HERE_BYTES = 64 * 1024 * 1024  # of the source; compared before Spark would have started
 _TASK_BYTES = 192 * 1024 * 1024
 _TASK_RANGES = 500
 _ATTEMPTS = 3
@@ -35,37 +35,37 @@ Answer = RangeOutcome | CausewayError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A range, and whose it is. `owner` is the caller's."""
+    """A range to compare. `owner`: an index of the caller."""
 
     owner: int
     link: LinkSettings
     range: Range
 
 
-# With each part's answer: it agrees, differs, or could not be compared.
-Told = Callable[[Part, Answer], None]
+# Called with the answer for each part.
+OnAnswer = Callable[[Part, Answer], None]
 Tick = Callable[[], None]
 
 
 class Runner(Protocol):
-    def run(self, parts: Sequence[Part], *, look_into: bool, told: Told) -> None:
-        """Calls `told` from the caller's thread as answers come."""
+    def run(self, parts: Sequence[Part], *, look_into: bool, on_answer: OnAnswer) -> None:
+        """Calls `on_answer` from the caller's thread as answers arrive."""
 
 
 class Here:
-    """In this process."""
+    """Compares in this process."""
 
     def __init__(self, connect: Connect, bytes_per_s: float | None, tick: Tick) -> None:
         self._connect, self._pace, self._tick = connect, Pace(bytes_per_s), tick
 
-    def run(self, parts: Sequence[Part], *, look_into: bool, told: Told) -> None:
+    def run(self, parts: Sequence[Part], *, look_into: bool, on_answer: OnAnswer) -> None:
         for part in parts:
-            told(part, self._answer(part, look_into))
+            on_answer(part, self._answer(part, look_into))
             self._tick()
 
     def _answer(self, part: Part, look_into: bool) -> Answer:
-        """What a broker answers with may pass, such as of a leader that was just elected. One that
-        does not answer has been waited for."""
+        """Retries temporary errors of a broker, for example after an election of a leader. A broker
+        that does not answer was already waited for."""
         source, target = self._connect(part.link.source), self._connect(part.link.target)
         attempts = 0
         while True:
@@ -93,11 +93,11 @@ class OnSpark:
         self._spark, self._secret, self._tick = spark, secret, tick
         self._bytes_per_s = bytes_per_s
         self._sealed: dict[str, bytes] = {}
-        self._worked = False  # whether any task has come to its end
+        self._worked = False  # whether a task has completed
 
-    def run(self, parts: Sequence[Part], *, look_into: bool, told: Told) -> None:
-        """Raises CausewayError where Spark cannot run what it is given."""
-        # A throttled task is over as soon as a range: nobody waits for minutes to hear of it.
+    def run(self, parts: Sequence[Part], *, look_into: bool, on_answer: OnAnswer) -> None:
+        """Raises CausewayError if Spark cannot run the tasks."""
+        # A throttled task has one range: otherwise progress would be reported every few minutes.
         most = _TASK_BYTES if self._bytes_per_s is None else 1
         waiting = deque(_groups(parts, most))
         lanes = self._spark.lanes
@@ -111,7 +111,7 @@ class OnSpark:
                     under_way[pool.submit(self._compute, task, group.attempts)] = group
                 ended, _ = wait(under_way, _TELL_S, FIRST_COMPLETED)
                 for each in ended:
-                    waiting += self._take(under_way.pop(each), each, told)
+                    waiting += self._take(under_way.pop(each), each, on_answer)
                 self._tick()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -131,8 +131,10 @@ class OnSpark:
         found: list[list[Answer]] = self._spark.compute(task, "verify")
         return found[0]
 
-    def _take(self, group: _TaskGroup, ended: Future[list[Answer]], told: Told) -> list[_TaskGroup]:
-        """Tells what is known; what is worth another attempt."""
+    def _take(
+        self, group: _TaskGroup, ended: Future[list[Answer]], on_answer: OnAnswer
+    ) -> list[_TaskGroup]:
+        """Reports the answers, and returns the groups to try again."""
         last = group.attempts + 1 >= _ATTEMPTS
         error = ended.exception()
         if error is not None:
@@ -142,9 +144,9 @@ class OnSpark:
                 return [_TaskGroup(group.parts, group.attempts + 1)]
             if not self._worked:
                 raise error
-            if len(group.parts) > 1:  # one may end whoever compares it: that is none of the others'
+            if len(group.parts) > 1:  # one range may end its worker: run each alone
                 return [_TaskGroup([part], group.attempts) for part in group.parts]
-            told(group.parts[0], error)
+            on_answer(group.parts[0], error)
             return []
         self._worked = True
         again = []
@@ -152,7 +154,7 @@ class OnSpark:
             if isinstance(found, CausewayError) and found.retriable and not last:
                 again.append(part)
             else:
-                told(part, found)
+                on_answer(part, found)
         return [_TaskGroup(again, group.attempts + 1)] if again else []
 
 
@@ -164,7 +166,7 @@ class _Computes(Protocol):
 
 
 def _groups(parts: Sequence[Part], most_bytes: int) -> Iterator[_TaskGroup]:
-    """Of one link each, and large enough that what Spark adds to a task counts for little."""
+    """Groups of one link each, large enough that the overhead of a Spark task is small."""
     group = _TaskGroup([])
     for part in parts:
         full = group.size >= most_bytes or len(group.parts) >= _TASK_RANGES
@@ -185,7 +187,7 @@ def runner(
     bytes_per_s: float | None,
     tick: Tick,
 ) -> Iterator[Runner]:
-    """For about `size` bytes of the source. Raises PrerequisiteError."""
+    """A runner for about `size` bytes of the source. Raises PrerequisiteError."""
     from causeway.daemon.spark import Spark, cores_of
     from causeway.relay import new_secret
 
@@ -201,7 +203,7 @@ def runner(
     )
     spark.start()
     try:
-        spark.rehearse()  # so that the first tasks find a worker that has loaded what they need
+        spark.rehearse()  # starts workers that have loaded the modules of the first tasks
         yield OnSpark(spark, secret, bytes_per_s, tick)
     finally:
         spark.stop()
@@ -209,8 +211,9 @@ def runner(
 
 @dataclass(frozen=True, slots=True)
 class CompareTask:
-    """`clusters`: how to reach both, sealed: the key is in the executor's environment, never in
-    what Spark sends or shows. `bytes_per_s`: None for as fast as it goes."""
+    """Runs on an executor: compares a few ranges of one link, one after the other. `clusters`: the
+    encrypted settings of both clusters; the key is in the executor's environment, never in data
+    that Spark sends or shows. `bytes_per_s` None: no limit."""
 
     clusters: bytes
     ranges: Sequence[Range]
@@ -224,7 +227,7 @@ class CompareTask:
 
 
 def answer(part: Range, source: Cluster, target: Cluster, look_into: bool, pace: Pace) -> Answer:
-    """An error of one range holds up no other."""
+    """Compares one range. An error is an answer, so that it does not stop the other ranges."""
     try:
         return compare(part, source, target, look_into=look_into, spent=pace.spent)
     except CausewayError as error:
@@ -232,7 +235,7 @@ def answer(part: Range, source: Cluster, target: Cluster, look_into: bool, pace:
 
 
 class Pace:
-    """Makes whoever reads wait: no more than so many bytes a second are read in the mean."""
+    """Limits the average number of bytes read per second: the reader waits."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
         self._rate = bytes_per_s
@@ -242,7 +245,7 @@ class Pace:
         if self._rate is None:
             return
         now = time.monotonic()
-        # What was not used is not saved up.
+        # An unused rate is not saved for later.
         self._due = max(self._due, now - 1.0) + size / self._rate
         if self._due > now:
             time.sleep(self._due - now)
@@ -254,7 +257,7 @@ def seal(secret: str, source: ClientSettings, target: ClientSettings) -> bytes:
 
 @lru_cache(maxsize=1)
 def _opened(clusters: bytes) -> tuple[Cluster, Cluster]:
-    """Connections stay for the next task of the same worker."""
+    """The clusters of a task. Connections stay open for the next task of the same worker."""
     key = os.environ[SECRET_VARIABLE]
     source, target = json.loads(Fernet(key).decrypt(clusters))
     return Cluster(from_wire(source)), Cluster(from_wire(target))

@@ -1,17 +1,21 @@
-"""Both sides of a range as pieces: whole batches that can be compared byte by byte, or parts."""
+"""Reads both logs of a range as pieces: whole batches that are compared byte by byte, or parts."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 from causeway.cluster import Cluster, Content, FetchedPartition, content_of
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
-from causeway.operate.verify.outcome import PartitionFeed
+from causeway.operate.verify.outcome import (
+    Difference,
+    DifferenceKind,
+    PartitionFeed,
+    RangeOutcome,
+)
 from causeway.records import (
     CODEC_MASK,
     CONTROL,
@@ -33,7 +37,8 @@ from causeway.relay import Topics, shares, treat_batch, treatment_of
 
 
 class Piece:
-    """Neighbouring records of one batch. `payload`: of a whole, dense batch, else None."""
+    """Neighbouring records of one batch. `payload`: the bytes of a whole, dense batch, else
+    None."""
 
     __slots__ = ("_load", "base_timestamp", "codec", "count", "offsets", "payload", "sequence")
 
@@ -56,7 +61,7 @@ class Piece:
         self.sequence = sequence
 
     def contents(self) -> list[Content]:
-        """Raises ProtocolError for what cannot be read."""
+        """Raises ProtocolError if the batch cannot be read."""
         return self._load()
 
     def same_bytes(self, other: Piece) -> bool:
@@ -69,29 +74,18 @@ class Piece:
         )
 
     def part(self, start: int, stop: int | None = None) -> Piece:
-        """Its records from index `start` up to `stop`."""
+        """The records from index `start` up to `stop`."""
         load = self._load
         return Piece(
             lambda: load()[start:stop], self.offsets[start:stop], sequence=self.sequence + start
         )
 
 
-@dataclass(slots=True)
-class Seen:
-    """What was noticed on the target in passing. `corrupt`: where batches with a wrong CRC lie."""
-
-    others: int = 0
-    others_at: int = -1
-    timeless: bool = False
-    skipped: int = 0
-    corrupt: list[int] = field(default_factory=list)
-
-
 def of_source(
     cluster: Cluster, feed: PartitionFeed, start: int, end: int, offset_bytes: float, spent: Spent
 ) -> Iterator[Piece]:
-    """The part of the series that comes from source offsets `start` to `end` - 1. `spent` is called
-    with the bytes of each answer. Raises CausewayError."""
+    """The series from source offsets `start` to `end` - 1. `spent` is called with the bytes of each
+    answer. Raises CausewayError."""
     for batch in _relayed(cluster, feed, start, end, offset_bytes, spent):
         inside = batch.records
         if batch.next > end:
@@ -152,19 +146,19 @@ def of_target(
     start: int,
     end: int,
     offset_bytes: float,
-    seen: Seen,
+    found: RangeOutcome,
     spent: Spent,
     others_to: int = 0,
 ) -> Iterator[Piece]:
-    """What was written by the feed's producer at target offsets `start` to `end` - 1; what others
-    wrote, also up to `others_to`, is counted in `seen`. Raises CausewayError."""
+    """The records of the feed's producer at target offsets `start` to `end` - 1. Records of other
+    producers, also up to `others_to`, are counted in `found`. Raises CausewayError."""
     at, position = feed.target, start
     last_of_all = max(end, others_to)
     with Fetching(cluster, at, last_of_all, offset_bytes, spent, read_committed=False) as fetching:
         while position < last_of_all:
             before = position
             records = fetching.get(position).records
-            for base, last, whole in _pieces(records, position, last_of_all, feed, seen):
+            for base, last, whole in _pieces(records, position, last_of_all, feed, found):
                 position = last + 1
                 if whole is None or base >= end:
                     continue
@@ -181,10 +175,10 @@ def _inside(piece: Piece, start: int, end: int) -> Piece:
 
 
 def _pieces(
-    records: bytes, position: int, end: int, feed: PartitionFeed, seen: Seen
+    records: bytes, position: int, end: int, feed: PartitionFeed, found: RangeOutcome
 ) -> Iterator[tuple[int, int, Piece | None]]:
-    """The first and last offsets of each whole batch from `position` on, and what is ours of it, up
-    to the first that begins at `end` or later."""
+    """The first and last offset of each whole batch from `position` on, with its piece if the
+    feed's producer wrote it, up to the first batch that begins at `end` or later."""
     data, at = memoryview(records), 0
     while len(data) - at > MAGIC_AT:
         stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
@@ -193,34 +187,42 @@ def _pieces(
         raw, at = data[at:stop], stop
         base = int.from_bytes(raw[:8])
         if base >= end:
-            yield base, base, None  # compaction may have removed what lay right before
+            yield base, base, None  # compaction may have removed the batches right before
             return
         if raw[MAGIC_AT] != MAGIC:
-            seen.others += 1
-            seen.others_at = base if seen.others_at < 0 else seen.others_at
+            found.others += 1
+            found.others_at = base if found.others_at < 0 else found.others_at
             yield base, base, None
             continue
         fields = HEADER.unpack_from(raw)
         last = base + fields[6]
         if last >= position:
-            yield base, last, _piece(raw, fields, feed, seen)
+            yield base, last, _piece(raw, fields, feed, found)
 
 
 def _piece(
-    raw: memoryview, fields: tuple[Any, ...], feed: PartitionFeed, seen: Seen
+    raw: memoryview, fields: tuple[Any, ...], feed: PartitionFeed, found: RangeOutcome
 ) -> Piece | None:
     base, attributes, last_delta, count = fields[0], fields[5], fields[6], fields[12]
     if attributes & CONTROL or not count:
         return None
     if fields[9] != feed.producer_id:
-        seen.others += count
-        seen.others_at = base if seen.others_at < 0 else seen.others_at
+        found.others += count
+        found.others_at = base if found.others_at < 0 else found.others_at
         return None
     payload = bytes(raw[HEADER_SIZE:])
     if checksum(bytes(raw[CRC_START:HEADER_SIZE]), payload) != fields[4]:
-        seen.corrupt.append(base)
+        found.differs = True
+        found.differences += (
+            Difference(
+                kind=DifferenceKind.CORRUPT,
+                source=-1,
+                target=base,
+                detail="the CRC of the target's batch is wrong: consumers refuse it",
+            ),
+        )
     timeless = bool(attributes & LOG_APPEND_TIME)
-    seen.timeless |= timeless
+    found.timeless |= timeless
     dense = count == last_delta + 1
 
     def load() -> list[Content]:
@@ -240,7 +242,7 @@ def _behind(at: TopicPartition, end: int, shown: int) -> BrokerError:
     return BrokerError(
         "compare",
         str(at),
-        f"its leader shows it up to offset {shown} only, though it had reached {end}",
+        f"its leader shows offsets up to {shown} only, but it had reached {end}",
         code=-1,
         name="BEHIND",
         retriable=True,
@@ -249,13 +251,14 @@ def _behind(at: TopicPartition, end: int, shown: int) -> BrokerError:
 
 _MOST_BYTES = 4 * 1024 * 1024
 _LEAST_BYTES = 64 * 1024
-_MORE = 1.05  # than it takes by what was read so far
-_TO_LAST_DELTA = 27  # bytes of a batch
+_MORE = 1.05  # times the estimate from the bytes read so far
+_TO_LAST_DELTA = 27  # bytes of a batch up to the end of its last offset delta
 Spent = Callable[[int], None]
 
 
 class Fetching:
-    """Of offsets up to `end`; `offset_bytes`: about how much one takes. `spent` is called with the
+    """Fetches offsets up to `end`, one answer ahead: the broker prepares the next answer while the
+    current one is compared. `offset_bytes`: estimated bytes per offset. `spent` is called with the
     bytes of each answer. A context manager."""
 
     def __init__(
@@ -282,7 +285,7 @@ class Fetching:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def get(self, position: int) -> FetchedPartition:
-        """An answer from `position` on. Raises CausewayError."""
+        """The answer from `position` on. Raises CausewayError."""
         waiting, self._next = self._next, None
         if waiting is not None and waiting[0] == position:
             fetched = waiting[1].result()
@@ -299,7 +302,7 @@ class Fetching:
         return fetched
 
     def _fetch(self, position: int) -> FetchedPartition:
-        # So much that little is read that lies behind the end.
+        # Limits how much is read beyond the end.
         wanted = (self._end - position) * self._each * _MORE
         return self._cluster.fetch(
             self._at,
@@ -311,7 +314,7 @@ class Fetching:
 
 
 def _following(data: memoryview, position: int) -> int:
-    """The offset after the last whole batch."""
+    """The offset after the last whole batch; `position` if there is none."""
     at, end = 0, len(data)
     last = -1
     while end - at >= _TO_LAST_DELTA:

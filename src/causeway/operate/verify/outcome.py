@@ -1,4 +1,5 @@
-"""What a comparison has found, as plain values."""
+"""Values of a comparison: the ranges to compare, and the result of each. They travel to
+executors."""
 
 from __future__ import annotations
 
@@ -10,23 +11,23 @@ from causeway.relay import Assignment, TreatmentStep
 
 
 class DifferenceKind(StrEnum):
-    CHANGED = "changed"  # the record is there, and is not the same
-    MISSING = "missing"  # the target lacks it
-    DOUBLED = "doubled"  # the target has it once more
-    SWAPPED = "swapped"  # two have changed places
-    MOVED = "moved"  # it lies elsewhere
-    UNKNOWN = "unknown"  # the target has one that the source has not
+    CHANGED = "changed"  # the target has the record with other content
+    MISSING = "missing"  # the target lacks the record
+    DOUBLED = "doubled"  # the target has the record twice
+    SWAPPED = "swapped"  # two records have changed places
+    MOVED = "moved"  # the record is at another place
+    UNKNOWN = "unknown"  # the target has a record that the source has not
     CORRUPT = "corrupt"  # a batch that no consumer can read
-    DIFFERENT = "different"  # from here on nothing fits
+    DIFFERENT = "different"  # no record fits from here on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One place, or a run of `records` of one kind. `source`: offset of the (first) record on the
-    source; of one that is unknown there, the offset that it comes before. `target`: its offset; of
-    one that is missing, where it should be. `other`: the offsets of the record that it has changed
-    places with; of one that is doubled, the target offset of the first copy. `detail` says what
-    differs, never a record's content."""
+    """One record, or a run of `records` of one kind. `source`: the (first) source offset; for an
+    unknown record, the source offset before which it appears. `target`: the target offset; for a
+    missing record, where it should be. `other`: the offsets of the record with which it changed
+    places, or of the first copy of a doubled record. `detail`: which parts differ, never
+    content."""
 
     kind: DifferenceKind
     source: int
@@ -36,18 +37,19 @@ class Difference:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RangeOutcome:
-    """Of one range. `records`, `size` (bytes on the source, without headers) and `checksum` (sum of
-    the CRC-32C of what was compared, modulo 2**64) are of what agrees; `as_they_are`: how many of
-    the records were compared as whole batches, byte by byte. `begun`: the first source offset
-    compared, -1 where there was none. `others`: records in between that others wrote, and the
-    target offset of the first. `timeless`: the target gives times of its own, which are not
-    compared. `different`: how many records differ, also those that `differences` has no room for;
-    a range that is not looked into stops at the first and tells none. `ended`: why it was not
-    compared to its end. `skipped`: records at the beginning of what the
-    source has that were never relayed; of what is earlier, of either side that the other has
-    not."""
+    """The result for one range; the comparison fills it in step by step.
+
+    `records`, `size` (bytes on the source, without headers) and `checksum` (sum of the CRC-32C of
+    the compared bytes, modulo 2**64) count what agrees. `as_they_are`: the records among them that
+    were compared as whole batches, byte by byte. `begun`: the first source offset compared, -1:
+    none. `others`: records of other producers in between, and `others_at`: the target offset of the
+    first. `timeless`: the target sets its own timestamps, so timestamps are not compared.
+    `different`: the number of records that differ, including those for which `differences` has no
+    room; a comparison that does not look into differences stops at the first and lists none.
+    `ended`: why the comparison stopped before the end. `skipped`: records at the beginning of the
+    source that were never relayed; for an `earlier` range, of the side that has more."""
 
     range: Range
     begun: int
@@ -67,11 +69,12 @@ class RangeOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFeed:
-    """One source partition and one target partition that it feeds. `alone`: nobody else may write
-    there. `split`: where keys decide, how the series is divided, and `outlet`, which part of it is
-    meant. `steps`: what becomes of each record on the way, without secrets. `earlier`: what lies
-    before the mirror's beginning, whoever wrote it to the target. Ids are the topics': what was
-    compared is not taken for that of a topic made anew."""
+    """One source partition and one target partition that it feeds.
+
+    `alone`: no other producer may write to the target partition. `split` and `outlet`: if keys
+    decide the target partition, how the series is divided and which part is meant. `steps`: the
+    treatment of each record, without secrets. `earlier`: the records before the mirror began, of
+    any producer. The topic ids keep results of a deleted topic apart from its successor."""
 
     link: str
     source: TopicPartition
@@ -89,13 +92,13 @@ class PartitionFeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The series of `feed` from `start` up to `end`; both pairs are true by the progress topic.
+    """The series of `feed` from `start` up to `end`; the progress topic proves both pairs.
 
-    `start` None: counted back from `end`, for what the map of offsets does not tell. `source_from`
-    and `target_from`: what the logs still hold. `cut`: the target has deleted what came before, so
-    that the sequence of its first record tells where to begin. `target_to`: where the target ends,
-    if that is before `end`. `others_to`: so far it is looked for records of others, if that is
-    further on.
+    `start` None: the start is counted back from `end`, because the offset map does not reach it.
+    `source_from` and `target_from`: the first offsets that the logs still hold. `cut`: the target
+    has deleted earlier records, so the sequence of its first record decides the start. `target_to`:
+    the end of the target log if that is before `end`. `others_to`: the search for records of other
+    producers ends here if that is after `end`.
     """
 
     feed: PartitionFeed
@@ -106,9 +109,9 @@ class Range:
     target_to: int
     others_to: int = 0
     cut: bool = False
-    offset_bytes: float = 1000.0  # about how many one source offset takes
+    offset_bytes: float = 1000.0  # estimated bytes per source offset
 
     @property
     def size(self) -> int:
-        """About how many bytes it has on the source."""
+        """Estimated bytes on the source."""
         return int(max(0, self.end.source - self.source_from) * self.offset_bytes)

@@ -1,4 +1,4 @@
-"""What of a link can be compared, and what cannot, and why. Read off both clusters alone.
+"""Plans a comparison: the ranges that can be compared, and the reasons for the others.
 
 source  ├─ deleted ─┤├────── compared ──────┤├─ not mirrored yet ─┤
 target  ├─ there before ─┤├── compared ─────┤
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from causeway.cluster import ConfigEntry, Connect
 from causeway.config import LinkSettings, Settings, links_of, unknown
@@ -29,15 +28,15 @@ from causeway.link_topics import (
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
 from causeway.operate.verify.outcome import PartitionFeed, Range
 from causeway.operate.verify.state import Agreed
-from causeway.operate.verify.stretches import Ends, Logs, behind_all, cut, earlier
+from causeway.operate.verify.stretches import Ends, Logs, after_mirrored, cut, earlier
 from causeway.status import driver_of
 
-_NOBODY = -2  # a producer id that no record has
+_NO_PRODUCER = -2  # an id that no record has
 _POLICY = "cleanup.policy"
 
 
 class Why(StrEnum):
-    """Why something was not compared."""
+    """Reasons for records that were not compared."""
 
     NOT_MIRRORED = "not-mirrored-yet"
     SOURCE_DELETED = "deleted-on-the-source"
@@ -48,13 +47,13 @@ class Why(StrEnum):
     REPEATS = "at-least-once"
     OTHERS = "written-by-others"
     TIMES = "append-times"
-    TOPIC = "topic"  # it is not there, was made anew, or cannot be mirrored
+    TOPIC = "topic"  # the topic is missing, was recreated, or cannot be mirrored
     UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotCompared:
-    """What was not compared, in words."""
+    """A part that was not compared, and the reason."""
 
     why: Why
     text: str
@@ -62,9 +61,9 @@ class NotCompared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """Of one source partition, what one target partition has. `feed` None where nothing can be
-    compared; `earlier`: what both sides held before the mirror began; `compacted`: records may be
-    missing on one side, and rightly."""
+    """What to compare of one source partition and one target partition. `feed` None: nothing can be
+    compared. `earlier`: the records of both sides from before the mirror. `compacted`: compaction
+    may have removed records on one side."""
 
     link: LinkSettings
     source: TopicPartition
@@ -86,10 +85,9 @@ def plan(
     agreed: Callable[[PartitionFeed], Agreed | None] = lambda _: None,
     range_bytes: int | None = None,
 ) -> list[PartitionPlan]:
-    """All that the links mirror, or of `topics` (as named on the source) of the link, or of all
-    that have them. `agreed`: what was found to agree before, which is left out; `range_bytes`: see
-    cut. Raises ConfigError for names that are not there, CausewayError where a cluster does not
-    answer."""
+    """Plans for all partitions of the links, or of `topics` (names on the source) only. `agreed`:
+    the ranges that agreed before, which are left out. `range_bytes`: see `cut`. Raises ConfigError
+    for unknown names, CausewayError if a cluster does not answer."""
     links = links_of(settings, link, "verify")
     known: set[str] = set()
     found = [
@@ -130,7 +128,7 @@ class _LinkPlanner:
         self._runs = driver is not None and driver.running
 
     def shares(self, topics: Collection[str] | None, known: set[str]) -> Iterator[PartitionPlan]:
-        """Adds the names that there are to `known`."""
+        """Plans by topic. Adds the names of all topics to `known`."""
         mirrored = {topic.source: topic for topic in self._planned.mirrored}
         problems = {each.topic: each for each in self._planned.problems}
         gone = {at.topic for at in self._contents.partitions} - self._observed.source_topics.keys()
@@ -159,10 +157,11 @@ class _LinkPlanner:
             for there in beyond[name]:
                 yield from self._unfed(topic, there, logs)
 
-    def _nothing(self, at: TopicPartition, target: str, why: Why, text: str) -> PartitionPlan:
-        return PartitionPlan(
-            link=self._link, source=at, target_topic=target, left=(NotCompared(why=why, text=text),)
-        )
+    def _nothing(
+        self, at: TopicPartition, target: str, why: Why, text: str, *more: NotCompared
+    ) -> PartitionPlan:
+        left = (NotCompared(why=why, text=text), *more)
+        return PartitionPlan(link=self._link, source=at, target_topic=target, left=left)
 
     def _partition(
         self, topic: MirroredTopic, at: TopicPartition, logs: Ends
@@ -170,41 +169,39 @@ class _LinkPlanner:
         progress = self._contents.partitions.get(at)
         if progress is None or not progress.outlets:
             why = progress.reason if progress is not None else None
-            text = f"nothing of it is mirrored yet{f': {why}' if why else ''}"
+            text = f"no record is mirrored yet{f': {why}' if why else ''}"
             yield self._nothing(at, topic.target, Why.NOT_MIRRORED, text)
             return
-        anew = claim_checks.why_another(progress, topic)
-        if anew is not None or topic.target_id is None:
-            text = anew.format(progress.position) if anew else "the target topic does not exist"
+        recreated = claim_checks.why_another(progress, topic)
+        if recreated is not None or topic.target_id is None:
+            text = "the target topic does not exist"
+            if recreated is not None:
+                text = recreated.format(progress.position)
             yield self._nothing(at, topic.target, Why.TOPIC, text)
             return
         beats = self._runs and self._link.policy.is_heartbeats_topic(at.topic)
         behind = _behind(progress, logs, beats=beats)
         if progress.transform is not None and not self._can_treat(progress):
-            left = NotCompared(why=Why.TRANSFORMED, text=self._tally(topic))
-            yield PartitionPlan(
-                link=self._link, source=at, target_topic=topic.target, left=(left, *behind)
+            yield self._nothing(
+                at, topic.target, Why.TRANSFORMED, self._transformed(topic), *behind
             )
             return
         if any(outlet.producer_id < 0 for outlet in progress.outlets):
-            text = "it is mirrored at least once: repeats are no difference, and cannot be told"
-            left = NotCompared(why=Why.REPEATS, text=text)
-            yield PartitionPlan(
-                link=self._link, source=at, target_topic=topic.target, left=(left, *behind)
-            )
+            text = "at-least-once delivery may repeat records, so they are not compared"
+            yield self._nothing(at, topic.target, Why.REPEATS, text, *behind)
             return
         for index in range(len(progress.outlets)):
             yield self._share(topic, progress, index, logs, behind if not index else ())
 
     def _beyond(self, topic: MirroredTopic) -> Sequence[TopicPartition]:
-        """Partitions of a mirror that is ours alone, into which nothing is mirrored."""
+        """Partitions of a mirror with a sole writer that no source partition feeds."""
         known = self._contents.partitions
         places = (TopicPartition(topic.source, number) for number in range(topic.partitions))
         of_topic = [one for at in places if (one := known.get(at)) is not None and one.outlets]
         if topic.target_id is None or not self._link.sole_writer or not of_topic:
             return ()
-        anew = any(claim_checks.why_another(one, topic) is not None for one in of_topic)
-        if anew or any(one.transform is not None or one.state in ENDED for one in of_topic):
+        recreated = any(claim_checks.why_another(one, topic) is not None for one in of_topic)
+        if recreated or any(one.transform is not None or one.state in ENDED for one in of_topic):
             return ()
         numbers = self._observed.target_topics[topic.target].partitions
         there = (TopicPartition(topic.target, each) for each in sorted(numbers))
@@ -213,12 +210,12 @@ class _LinkPlanner:
     def _unfed(
         self, topic: MirroredTopic, there: TopicPartition, logs: Ends
     ) -> Iterator[PartitionPlan]:
-        """What lies there is not the source's, whoever reads it."""
+        """A plan for a target partition without a source: all its records are foreign."""
         at = TopicPartition(topic.source, there.partition)
         share = PartitionPlan(link=self._link, source=at, target_topic=there.topic, target=there)
         found = logs.there(there)
         if isinstance(found, CausewayError):
-            yield _with(share, left=(NotCompared(why=Why.UNREADABLE, text=str(found)),))
+            yield replace(share, left=(NotCompared(why=Why.UNREADABLE, text=str(found)),))
             return
         start, end = found
         if start >= end:
@@ -229,7 +226,7 @@ class _LinkPlanner:
             target=there,
             source_id=topic.source_id,
             target_id=topic.target_id or "",
-            producer_id=_NOBODY,
+            producer_id=_NO_PRODUCER,
         )
         nothing = Pair(0, start, 0)
         part = Range(
@@ -241,30 +238,30 @@ class _LinkPlanner:
             target_to=start,
             others_to=end,
         )
-        yield _with(share, feed=feed, ranges=(part,))
+        yield replace(share, feed=feed, ranges=(part,))
 
     def _can_treat(self, progress: PartitionProgress) -> bool:
-        """Whether what the file says of each record is what became of them, and needs nothing but
-        the file."""
+        """Whether the treatments of the file are those of the mirrored records, and need no other
+        data."""
         steps = self._link.treatments_of(progress.topic)
         if self._link.transform_of(progress.topic) or any(step.needs for step in steps):
             return False
         return bool(steps) and with_treatments(None, steps) == progress.transform
 
-    def _tally(self, topic: MirroredTopic) -> str:
+    def _transformed(self, topic: MirroredTopic) -> str:
         transform = self._link.transform_of(topic.source)
         if transform is None and (steps := self._link.treatments_of(topic.source)):
             does = "; ".join(step.text for step in steps)
-            return f"its records are not the source's, and cannot be made anew here: each is {does}"
+            return f"its records are changed, and cannot be recreated here: each is {does}"
         if transform is None:
-            return "it went through a transform or treatment that the file no longer has"
+            return "its records went through a transform or treatment that the file no longer has"
         record = self._contents.transforms.get(transform.name)
-        text = f"its records go through transform {transform.name}, so they are not the source's"
+        text = f"its records go through transform {transform.name}, so they differ from the source"
         if record is None:
             return text
         counts = record.counts
         return (
-            f"{text}; of all its topics {counts.records_in:,} went in since it was last changed,"
+            f"{text}; over all its topics since its last change, {counts.records_in:,} went in,"
             f" {counts.records_out:,} came out, {counts.dropped:,} were dropped,"
             f" {counts.refused:,} refused"
         )
@@ -301,7 +298,7 @@ class _LinkPlanner:
         ends = logs.of(at, target)
         if isinstance(ends, CausewayError):
             left = NotCompared(why=Why.UNREADABLE, text=str(ends))
-            return _with(share, left=(left, *behind))
+            return replace(share, left=(left, *behind))
         points, since = self._points(progress, outlet)
         first = points[0]
         begun = first.sequence == 0
@@ -312,8 +309,8 @@ class _LinkPlanner:
         ranges = cut(feed, points, ends, from_first=begun, done=done, range_bytes=self._range_bytes)
         last = points[-1]
         if alone and progress.state not in ENDED and ends.target_end > last.target:
-            ranges.append(behind_all(feed, last, ends))
-        return _with(
+            ranges.append(after_mirrored(feed, last, ends))
+        return replace(
             share,
             ranges=tuple(ranges),
             earlier=earlier(feed, first, ends) if begun and not (several or feed.steps) else None,
@@ -322,7 +319,8 @@ class _LinkPlanner:
         )
 
     def _points(self, progress: PartitionProgress, outlet: Outlet) -> tuple[list[Pair], int | None]:
-        """What is known of where its records went, up to where all of them are there."""
+        """The known points of the offset map, up to the last mirrored record, and its first
+        offset."""
         records = self._contents.maps.get(progress.source, {})
         known = offset_maps_of(progress, records, multiplied=False).get(outlet.at)
         if known is None:
@@ -343,19 +341,15 @@ class _LinkPlanner:
         )
 
 
-def _with(share: PartitionPlan, **more: Any) -> PartitionPlan:
-    return replace(share, **more)
-
-
 def _behind(
     progress: PartitionProgress, logs: Ends, *, beats: bool = False
 ) -> tuple[NotCompared, ...]:
-    """What the source has, and the mirror not yet. `beats`: it is a topic of heartbeats, and its
-    mirror runs; drivers write there all the time, so the last ones are always missing."""
+    """The source records that are not mirrored yet. `beats`: a heartbeats topic whose mirror runs;
+    drivers write there all the time, so its last records are always missing."""
     end, written = logs.end(progress.source), logs.written(progress.source)
     for one in (end, written):
         if isinstance(one, CausewayError):
-            text = f"what the source has from offset {progress.position} on is not known: {one}"
+            text = f"source offsets from {progress.position} on cannot be read: {one}"
             return (NotCompared(why=Why.UNREADABLE, text=text),)
     assert isinstance(end, int)
     assert isinstance(written, int)
@@ -367,7 +361,7 @@ def _behind(
             text += f", {progress.reason}" if progress.reason else ""
         found.append(NotCompared(why=Why.NOT_MIRRORED, text=text))
     if written > (held := max(end, progress.position)):
-        text = f"an open transaction holds source offsets {held} to {written - 1} back"
+        text = f"an open transaction holds back source offsets {held} to {written - 1}"
         found.append(NotCompared(why=Why.NOT_MIRRORED, text=text))
     return tuple(found)
 
@@ -375,7 +369,7 @@ def _behind(
 def _before(first: Pair, logs: Logs, *, begun: bool) -> Iterator[NotCompared]:
     if begun and first.source > logs.source_start:
         text = (
-            f"source offsets {logs.source_start} to {first.source - 1} lie before the mirror's"
+            f"source offsets {logs.source_start} to {first.source - 1} are from before the mirror's"
             " beginning"
         )
         yield NotCompared(why=Why.BEFORE, text=text)

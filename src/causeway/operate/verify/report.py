@@ -1,4 +1,4 @@
-"""What `verify` says, as plain values."""
+"""The report of `verify`: values, JSON, and an HTML page without external resources."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from causeway.operate.verify.plan import NotCompared
 
 class Agreement(StrEnum):
     AGREES = "agrees"
-    IN_PART = "agrees in part"  # all that was compared agrees; something was not compared
+    IN_PART = "agrees in part"  # all compared records agree; some were not compared
     NOT_COMPARED = "not compared"
     DIFFERS = "differs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """Of one source partition, and one target partition that it feeds (None where there is none).
+    """The result for one source partition and one target partition that it feeds (None: none).
 
-    Compared were source offsets `source_from` to `source_to` - 1 and the target's `target_from` to
-    `target_to` - 1 (-1: none). `records`, `size` (bytes on the source) and `checksum` are of what
-    agrees, `as_they_are` those of its records that were compared byte by byte, in whole batches;
-    `before`: those that an earlier call found to agree, which is in them. `different`: how many
-    records differ; `differences` may have room for fewer."""
+    Compared were source offsets `source_from` to `source_to` - 1 and target offsets `target_from`
+    to `target_to` - 1 (-1: none). `records`, `size` (bytes on the source) and `checksum` count what
+    agrees, including `before`: records that agreed in an earlier call. `as_they_are`: the records
+    compared byte by byte, in whole batches. `different`: the number of records that differ;
+    `differences` may list fewer.
+    """
 
     link: str
     topic: str
@@ -55,8 +56,8 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`began` in ms since 1970; `seconds` in all, `comparing_s` of them from when the lanes were
-    up."""
+    """`began`: ms since 1970. `seconds`: total duration, of which `comparing_s` after the lanes
+    started."""
 
     partitions: tuple[PartitionReport, ...]
     began: int
@@ -70,8 +71,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether all was compared, and nothing had to be left out; not so where there was nothing
-        to compare."""
+        """Whether there was something to compare, and all of it was compared."""
         return bool(self.partitions) and not any(one.left for one in self.partitions)
 
     @property
@@ -100,7 +100,7 @@ def verdict_of(*, compared: bool, differs: bool, left: Iterable[NotCompared]) ->
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """For `--json`: stable keys; null where there is nothing to say."""
+    """JSON for `--json`. The keys are stable; null means that there is no value."""
     return {
         "agrees": report.agrees,
         "differs": report.differs,
@@ -166,7 +166,7 @@ Cell = str | tuple[str, str]  # text, or text and class
 
 
 def render(report: Report) -> str:
-    """The whole page. Every name in it is escaped; it holds no record's content."""
+    """The page as HTML. All names are escaped; it contains no content of records."""
     headline, style = _headline(report)
     template = Template((files("causeway.operate.verify") / "page.html").read_text("utf-8"))
     began = datetime.fromtimestamp(report.began / 1000, UTC)
@@ -174,7 +174,7 @@ def render(report: Report) -> str:
         title=escape(f"verify: {headline}"),
         headline=escape(headline),
         style=style,
-        when=escape(f"begun {began:%Y-%m-%d %H:%M:%S} UTC, done in {report.seconds:,.1f} s"),
+        when=escape(f"started {began:%Y-%m-%d %H:%M:%S} UTC, took {report.seconds:,.1f} s"),
         body="\n".join(_body(report)),
     )
 
@@ -187,7 +187,7 @@ def _headline(report: Report) -> tuple[str, str]:
     if not report.partitions:
         return "Nothing is mirrored, so nothing was compared", "odd"
     if not report.complete:
-        return "What was compared agrees; not all could be compared", "odd"
+        return "All compared records agree; not all could be compared", "odd"
     return "Source and target agree", "good"
 
 
@@ -244,7 +244,7 @@ def _places(each: Difference) -> tuple[Cell, ...]:
     if each.other is not None and each.kind.value == "swapped":
         detail = f"with source offset {each.other[0]:,}, at target offset {each.other[1]:,}"
     elif each.other is not None:
-        detail = f"it is at target offset {each.other[1]:,} already"
+        detail = f"the first copy is at target offset {each.other[1]:,}"
     return source, f"{each.target:,}", f"{each.records:,}", detail
 
 
@@ -300,7 +300,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -
         f'<th scope="col" class="{kind}">{escape(name)}</th>'
         for name, kind in zip(columns, kinds, strict=True)
     )
-    # So that who has no mouse can move it sideways.
+    # Focusable, so that the keyboard can scroll it.
     label = escape(title or "Each partition", quote=True)
     yield f'<div class="wide" tabindex="0" role="region" aria-label="{label}">'
     yield f"<table><thead><tr>{heads}</tr></thead><tbody>"

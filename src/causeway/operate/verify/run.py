@@ -1,5 +1,4 @@
-"""Source and target compared, partition by partition: first whether each range agrees, then, of
-those that do not, where."""
+"""Compares source and target: first whether each range agrees, then where the others differ."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class Progress:
     records: int
     differ: int
     seconds: float
-    looking: bool = False  # all is compared; where it differs is looked for
+    looking: bool = False  # all is compared; differing ranges are looked into
 
     @property
     def bytes_per_s(self) -> float:
@@ -41,7 +40,7 @@ class Progress:
 
     @property
     def eta_s(self) -> float | None:
-        """None while nothing is known."""
+        """None before the first result."""
         if not self.done:
             return None
         return max(0, self.size - self.done) / self.bytes_per_s
@@ -56,14 +55,13 @@ def verify(
     bytes_per_s: float | None = None,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Report:
-    """Compares what is mirrored by now with its source: of all flows, or of `link`, all topics, or
-    `topics` as they are named on the source. Neither cluster is written to, no driver needs to run.
+    """Compares the records mirrored so far with their source: of all flows or of `link`, of all
+    topics or of `topics` (names on the source). Writes to neither cluster; needs no driver.
 
-    `state`: file that remembers what agreed, so that a later call goes on from there.
-    `bytes_per_s`: at most so much is read, from both clusters together. `on_progress` is called
-    every now and then from this thread. Raises ConfigError for names that are not there, and
-    CausewayError where a cluster as a whole cannot be asked; what cannot be compared of a partition
-    stands in the report.
+    `state`: a file that keeps what agreed, so that a later call continues from there.
+    `bytes_per_s`: the limit for reads from both clusters together. `on_progress` is called from
+    this thread. Raises ConfigError for unknown names, and CausewayError if a cluster does not
+    answer at all; partitions that cannot be compared are in the report.
     """
     began, started = int(time.time() * 1000), time.monotonic()
     memory = AgreedFile(state)
@@ -84,10 +82,10 @@ def verify(
             if work.parts:
                 with runner(settings, connect, size, bytes_per_s, work.tick) as run:
                     work.begin()
-                    run.run(work.parts, look_into=False, told=work.told)
+                    run.run(work.parts, look_into=False, on_answer=work.take)
                     closer = work.closer()
                     if closer:
-                        run.run(closer, look_into=True, told=work.looked_into)
+                        run.run(closer, look_into=True, on_answer=work.take_closer)
                     comparing_s = work.seconds
             partitions = work.report()
     finally:
@@ -97,18 +95,19 @@ def verify(
 
 
 def _throttled_range(bytes_per_s: float) -> int:
-    """What takes a few seconds, as a lane reads both sides at its share of that."""
+    """Bytes that take a few seconds, because a lane reads both sides at its share of the rate."""
     return int(min(RANGE_BYTES, max(_LEAST_RANGE, bytes_per_s)))
 
 
 @dataclass(slots=True)
 class _Found:
-    """Of one share: outcomes by the place of their ranges, the last one that each covers."""
+    """The results of one partition plan: `outcomes` by the index of the last range that each
+    covers."""
 
     outcomes: dict[int, RangeOutcome] = field(default_factory=dict)
     suspects: list[int] = field(default_factory=list)
     left: list[NotCompared] = field(default_factory=list)
-    # Of ranges that differ: what is known besides what was found when they were looked into.
+    # Differences that are known without a closer look.
     certain: list[Difference] = field(default_factory=list)
     earlier: RangeOutcome | None = None
 
@@ -138,7 +137,7 @@ class _Comparison:
         self._looking = False
 
     def begin(self) -> None:
-        """From now on it is compared."""
+        """Starts the clock of the comparison."""
         self._started = time.monotonic()
         self.tick()
 
@@ -160,7 +159,7 @@ class _Comparison:
             )
         )
 
-    def told(self, part: Part, found: Answer) -> None:
+    def take(self, part: Part, found: Answer) -> None:
         self._done += part.range.size
         self._ranges_done += 1
         into = self._found[part.owner]
@@ -176,21 +175,21 @@ class _Comparison:
             self._differ += 1
             into.suspects.append(place)
             if self._shares[part.owner].compacted:
-                # No broker makes such a batch, whatever it has removed.
+                # Compaction never produces such a batch.
                 into.certain += (
                     one for one in found.differences if one.kind is DifferenceKind.CORRUPT
                 )
             return
         into.outcomes[place] = found
         start, end = part.range.start, part.range.end
-        # What others wrote there is told again by each call.
+        # Records of other producers are reported by each call.
         whole = found.ended is None and not found.others and not part.range.cut
         if start not in (None, end) and whole:
             assert start is not None
             self._memory.add(part.range.feed, start, end, found)
 
     def _usable(self, part: Part, found: Answer) -> bool:
-        """Whether it was compared; why not, is left to the report."""
+        """Whether the range was compared; if not, the reason goes to the report."""
         into = self._found[part.owner]
         ended = str(found) if isinstance(found, CausewayError) else found.ended
         if ended is not None:
@@ -201,8 +200,8 @@ class _Comparison:
         return isinstance(found, RangeOutcome)
 
     def closer(self) -> list[Part]:
-        """What is to be looked into: differing neighbours together, with the one before, in which
-        records may lie that come twice."""
+        """The ranges to look into: differing neighbours together, with the range before them, which
+        may hold the first copy of a doubled record."""
         self._looking = True
         parts = []
         for owner, (share, found) in enumerate(zip(self._shares, self._found, strict=True)):
@@ -217,14 +216,14 @@ class _Comparison:
                 parts.append(Part(owner=owner, link=share.link, range=whole))
         return parts
 
-    def looked_into(self, part: Part, found: Answer) -> None:
+    def take_closer(self, part: Part, found: Answer) -> None:
         into = self._found[part.owner]
         if self._usable(part, found):
             assert isinstance(found, RangeOutcome)
             into.outcomes[self._places[part.owner, id(part.range)]] = found
         if isinstance(found, CausewayError) or (found.ended is not None and not found.differs):
-            # That it differs is known: what it takes to say where has gone since.
-            detail = "somewhere from here on both differ, and it could not be looked into"
+            # It differs, but the records that show where are gone by now.
+            detail = "both sides differ after this offset; the place could not be determined"
             one = part.range
             into.certain.append(
                 Difference(
@@ -254,7 +253,7 @@ def _runs(ranges: Sequence[Range], suspects: Sequence[int]) -> list[tuple[int, i
 
 
 def _agreed_before(found: RangeOutcome | None) -> RangeOutcome | None:
-    """Of what lay there before the mirror began: only that it is the same can be said."""
+    """Records from before the mirror: a result only if they agree."""
     if found is None or found.differs or found.ended is not None or not found.records:
         return None
     return found
@@ -282,7 +281,7 @@ def _report(share: PartitionPlan, found: _Found, agreed: Agreed | None) -> Parti
     others = sum(one.others for one in outcomes)
     if others and share.feed is not None:
         at = next(one.others_at for one in outcomes if one.others)
-        text = f"{others} records of others lie in it, from target offset {at} on"
+        text = f"{others} records of other producers are in between, from target offset {at} on"
         if share.feed.alone:
             differences.append(
                 Difference(
@@ -293,18 +292,17 @@ def _report(share: PartitionPlan, found: _Found, agreed: Agreed | None) -> Parti
         else:
             left.append(NotCompared(why=Why.OTHERS, text=text))
     if before.timeless or any(one.timeless for one in outcomes):
-        text = "the target gives records times of its own, so times were not compared"
+        text = "the target sets its own timestamps, so timestamps were not compared"
         left.append(NotCompared(why=Why.TIMES, text=text))
     if share.compacted and found.suspects:
         spans = [share.ranges[place] for place in found.suspects]
         text = (
-            f"source offsets {spans[0].source_from} to {spans[-1].end.source - 1} are not on both"
-            " sides alike, and one of the topics is compacted: nothing tells what was removed from"
-            " what was never there"
+            f"source offsets {spans[0].source_from} to {spans[-1].end.source - 1} differ, and one"
+            " of the topics is compacted: whether compaction removed the records is not known"
         )
         left.append(NotCompared(why=Why.COMPACTED, text=text))
     differs = any(one.differs for one in outcomes) or bool(different)
-    # A range of which no answer came was not compared.
+    # A range without an answer was not compared.
     ranges = [one.range for one in outcomes if not one.range.feed.earlier]
     if share.compacted:
         ranges += (share.ranges[place] for place in found.suspects)

@@ -1,4 +1,4 @@
-"""One side of a walk while records are compared: those that are unpacked and not passed yet."""
+"""One side of a comparison: the records that are unpacked and not passed yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from causeway.cluster import Content
 from causeway.errors import ProtocolError
 from causeway.operate.verify.logs import Piece
 
-# In place of a record's headers: a batch that cannot be unpacked. Equal to no other record's.
+# Replaces the headers of records in a batch that cannot be unpacked. Equal to no other headers.
 UNREADABLE: dict[str, tuple[tuple[str, bytes | None], ...]] = {
     "source": (("of the source", None),),
     "target": (("of the target", None),),
@@ -16,8 +16,8 @@ UNREADABLE: dict[str, tuple[tuple[str, bytes | None], ...]] = {
 
 
 class LogSide:
-    """`contents` and `offsets` of the records at hand; `index`: how many were dropped before.
-    `unreadable` stands for the records of a batch that cannot be unpacked, equal to no other."""
+    """`contents` and `offsets` of the unpacked records; `index`: the number dropped before them.
+    `unreadable` replaces each record of a batch that cannot be unpacked."""
 
     __slots__ = ("_next", "_pieces", "contents", "ended", "index", "offsets", "unreadable")
 
@@ -31,7 +31,7 @@ class LogSide:
         self.ended = False
 
     def piece(self) -> Piece | None:
-        """The next whole piece, None at the end; only while no record is at hand."""
+        """The next whole piece, None at the end. Only while no unpacked record is left."""
         piece, self._next = self._next, None
         if piece is None:
             piece = next(self._pieces, None)
@@ -39,7 +39,7 @@ class LogSide:
         return piece
 
     def back(self, piece: Piece | None) -> None:
-        """Of `piece()`: to be unpacked."""
+        """Returns a piece from `piece()`, to be unpacked."""
         self._next = piece
         self.ended = piece is None
 
@@ -47,7 +47,7 @@ class LogSide:
         self.index += piece.count
 
     def more(self, count: int, most_bytes: int) -> bool:
-        """Until `count` records are at hand, or so many bytes; whether there were any more."""
+        """Unpacks until `count` records or `most_bytes` are there; False if there were no more."""
         before = len(self.contents)
         size = 0
         while len(self.contents) < count and size < most_bytes:
@@ -67,7 +67,7 @@ class LogSide:
         return sum(map(_memory_of, contents))
 
     def rest(self) -> int:
-        """Passes all that is left; how many records that were."""
+        """Passes all remaining records, and returns their number."""
         count = len(self.contents) + sum(piece.count for piece in self._pieces)
         self.drop(len(self.contents))
         self.ended = True
@@ -80,12 +80,12 @@ class LogSide:
 
 
 def size_of(content: Content) -> int:
-    """Of key and value."""
+    """Bytes of key and value."""
     return len(content[1] or b"") + len(content[2] or b"")
 
 
 def _memory_of(content: Content) -> int:
-    """With headers, which may be the larger part."""
+    """Bytes with headers, which may be the larger part."""
     return size_of(content) + sum(len(name) + len(value or b"") for name, value in content[3])
 
 

@@ -1,7 +1,7 @@
-"""What was found to agree, on disk: a later call leaves it out, whatever ended the one before.
+"""Keeps on disk which ranges agreed, so that a later call leaves them out.
 
-A JSON object a line, appended as ranges are done; the last line may be broken off. What agreed once
-is not looked at again: whoever goes on with the file does not see what a disk does to it later.
+One JSON object per line, appended when a range is done; the last line may be incomplete. Ranges
+that agreed once are not read again, so later damage on a disk is not found with the same file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Key = tuple[str, TopicPartition, TopicPartition, int, str, str]
 
 @dataclass(slots=True)
 class Agreed:
-    """Of one feed, what agreed, by `stretches` of the series, and the sums of it. `timeless`: times
-    were not compared everywhere."""
+    """The stretches of one feed that agreed, and their sums. `timeless`: some timestamps were not
+    compared."""
 
     stretches: list[tuple[Pair, Pair]] = field(default_factory=list)
     records: int = 0
@@ -39,7 +39,7 @@ class Agreed:
 
 
 class AgreedFile:
-    """`path` None: nothing is remembered."""
+    """The ranges that agreed. `path` None: they are not kept."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -47,7 +47,7 @@ class AgreedFile:
         self._known: dict[Key, Agreed] = {}
 
     def open(self) -> None:
-        """Raises ConfigError for a file that cannot be used, is something else, or is in use."""
+        """Raises ConfigError if the file cannot be used, has another content, or is in use."""
         if self._path is None:
             return
         try:
@@ -63,18 +63,18 @@ class AgreedFile:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            cause = "another verify is at work with it"
+            cause = "another verify uses it"
             raise ConfigError("use", f"--state {path}", cause) from error
-        except OSError as error:  # not every file system has locks
+        except OSError as error:  # not every file system supports locks
             _log.debug("lock %s: %s", path, error)
         try:
             content = path.read_bytes()
             whole = content[: content.rfind(b"\n") + 1]
             lines = whole.decode().splitlines()
             if content and not lines:
-                lines = [content.decode()]  # ours has one line at the least
+                lines = [content.decode()]  # a file of verify has at least one line
             self._read(lines)
-            file.truncate(len(whole))  # a line that was broken off
+            file.truncate(len(whole))  # an incomplete line
             if not lines:
                 self._write(_FORMAT)
         except (OSError, UnicodeDecodeError) as error:
@@ -125,7 +125,7 @@ class AgreedFile:
                     "use",
                     f"--state {self._path}",
                     f"line {number + 1} is not what verify writes ({error})",
-                    remedy="name a file of its own, which need not be there yet",
+                    remedy="name a new file",
                 ) from error
 
     def _take(self, fields: dict[str, Any]) -> None:

@@ -1,10 +1,10 @@
-"""Cuts what is mirrored of one feed into ranges that can be compared by themselves.
+"""Cuts the mirrored records of one feed into ranges that can be compared independently.
 
     map of offsets   ●──straight──────────────●──gaps──●─●──●──straight──────────●  pair
     ranges           [       ][       ][      ][             ][        ][        ]
 
-Within a straight span any offset can be the start of a range, since one difference holds for all of
-it; elsewhere only the points of the map can.
+In a straight span, every offset can start a range, because target minus source offset is constant.
+Elsewhere only the points of the offset map can.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from causeway.model import Pair, TopicPartition
 from causeway.operate.verify.outcome import PartitionFeed, Range
 from causeway.records import advance
 
-RANGE_BYTES = 64 * 1024 * 1024  # of the source, about
+RANGE_BYTES = 64 * 1024 * 1024  # of the source, estimated
 
 Stretch = tuple[Pair, Pair]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Where the source's log starts, and where the target's starts and ends."""
+    """Start of the source log, start and end of the target log, estimated bytes per offset."""
 
     source_start: int
     target_start: int
@@ -47,10 +47,9 @@ def cut(
     done: Sequence[Stretch] = (),
     range_bytes: int | None = None,
 ) -> list[Range]:
-    """What is left to be compared. `points`: of the map, ascending, the last one the pair up to
-    which all is mirrored. `from_first`: nothing was mirrored before the first of them. `done`: what
-    was found to agree before, in order; it is left out. `range_bytes`: about how long, if not
-    RANGE_BYTES."""
+    """The ranges to compare. `points`: of the offset map, ascending; all records are mirrored up to
+    the last one. `from_first`: nothing was mirrored before the first point. `done`: stretches that
+    agreed before, in order; they are left out. `range_bytes`: estimated size of a range."""
     most = max(1, int((range_bytes or RANGE_BYTES) / logs.offset_bytes))
     known = sorted({*points, *(pair for stretch in done for pair in stretch)})
     stretches = [
@@ -61,7 +60,7 @@ def cut(
     found: list[Range] = []
     if not from_first:
         found += _range(feed, None, known[0], logs)
-    # A gap between what is left makes a new range.
+    # A gap between the stretches starts a new range.
     for group in _neighbours(stretches):
         for start, end in _sized(group, most):
             found += _range(feed, start, end, logs)
@@ -80,7 +79,7 @@ def _neighbours(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
 
 
 def _sized(stretches: Sequence[Stretch], most: int) -> Iterator[Stretch]:
-    """About `most` source offsets each."""
+    """Stretches of about `most` source offsets."""
     begin = stretches[0][0]
     for start, end in stretches:
         if Span(start, end).straight:
@@ -101,7 +100,7 @@ def _sized(stretches: Sequence[Stretch], most: int) -> Iterator[Stretch]:
 
 
 def _range(feed: PartitionFeed, start: Pair | None, end: Pair, logs: Logs) -> Iterator[Range]:
-    """None where a log holds nothing of it any more."""
+    """The range of a stretch; none if a log has deleted all its records."""
     if end.source <= logs.source_start or 0 < logs.target_start >= end.target:
         return
     begin = start or Pair(0, 0, 0)
@@ -126,7 +125,7 @@ def _range(feed: PartitionFeed, start: Pair | None, end: Pair, logs: Logs) -> It
 
 
 def earlier(feed: PartitionFeed, first: Pair, logs: Logs) -> Range | None:
-    """What another tool has mirrored before may be the same, if it lies there without gaps."""
+    """A range for records that another tool mirrored before; None if a log has deleted them."""
     if first.source <= logs.source_start or first.target <= logs.target_start:
         return None
     return Range(
@@ -140,8 +139,8 @@ def earlier(feed: PartitionFeed, first: Pair, logs: Logs) -> Range | None:
     )
 
 
-def behind_all(feed: PartitionFeed, last: Pair, logs: Logs) -> Range:
-    """Nothing to compare: who else wrote to the target, behind what is mirrored?"""
+def after_mirrored(feed: PartitionFeed, last: Pair, logs: Logs) -> Range:
+    """A range without own records: it finds records of other producers after the mirrored ones."""
     return Range(
         feed=feed,
         start=last,
@@ -153,13 +152,13 @@ def behind_all(feed: PartitionFeed, last: Pair, logs: Logs) -> Range:
     )
 
 
-_MANY = 20_000  # offsets, from which on it is worth while to know how much one takes
+_MANY = 20_000  # offsets; from here on the bytes per offset are measured
 _SAMPLED_AT_ONCE = 8
 _USUAL_BYTES = 1_000.0
 
 
 class Ends:
-    """Starts and ends of all logs, asked in bulk. `beyond`: of the target, what nothing feeds."""
+    """Starts and ends of all logs, asked in bulk. `beyond`: target partitions without a source."""
 
     def __init__(
         self,
@@ -199,11 +198,11 @@ class Ends:
             self._bytes = {at: size for (at, _), size in zip(many, sizes, strict=True)}
 
     def end(self, at: TopicPartition) -> int | CausewayError:
-        """Of the source, as the link reads it."""
+        """The end of the source log, as the link reads it."""
         return _offset_of(self._ends[at])
 
     def written(self, at: TopicPartition) -> int | CausewayError:
-        """Of the source, with what open transactions hold back."""
+        """The end of the source log, including open transactions."""
         return _offset_of(self._written[at])
 
     def of(self, at: TopicPartition, target: TopicPartition) -> Logs | CausewayError:
@@ -221,7 +220,7 @@ class Ends:
         )
 
     def there(self, target: TopicPartition) -> tuple[int, int] | CausewayError:
-        """Where a log of the target starts, and where it ends."""
+        """Start and end of a target log."""
         target_start, target_end = self._target_starts[target], self._target_ends[target]
         if isinstance(target_start, CausewayError):
             return target_start

@@ -43,7 +43,7 @@ def _run(
     parts = [Part(owner=0, link=link, range=each) for each in RANGES]
     told: dict[Range, Answer] = {}
     OnSpark(cast(Any, spark), "", None, lambda: None).run(
-        parts, look_into=False, told=lambda part, found: told.update({part.range: found})
+        parts, look_into=False, on_answer=lambda part, found: told.update({part.range: found})
     )
     return told
 

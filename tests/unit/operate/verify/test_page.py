@@ -68,7 +68,7 @@ def _report(*partitions: PartitionReport) -> Report:
     ("partitions", "headline"),
     [
         ([GOOD], "Source and target agree"),
-        ([GOOD, LEFT], "What was compared agrees; not all could be compared"),
+        ([GOOD, LEFT], "All compared records agree; not all could be compared"),
         ([GOOD, BAD, LEFT], "Source and target differ: 3 records differ"),
     ],
 )

@@ -23,7 +23,7 @@ from causeway.operate.verify import (
     run,
     verify,
 )
-from causeway.operate.verify.job import Answer, Part, Told
+from causeway.operate.verify.job import Answer, OnAnswer, Part
 from causeway.operate.verify.outcome import Range, RangeOutcome
 from causeway.operate.verify.plan import PartitionPlan
 from causeway.operate.verify.state import Agreed
@@ -79,9 +79,9 @@ def _verified(
         ]
 
     class Here:
-        def run(self, parts: Sequence[Part], *, look_into: bool, told: Told) -> None:
+        def run(self, parts: Sequence[Part], *, look_into: bool, on_answer: OnAnswer) -> None:
             for part in parts:
-                told(part, answers(part.range, look_into))
+                on_answer(part, answers(part.range, look_into))
 
     @contextmanager
     def runner(*_: object) -> Iterator[Here]:

@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 def test_two_at_once_do_not_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "state"
     one = _opened(path)
-    with pytest.raises(ConfigError, match="another verify is at work"):
+    with pytest.raises(ConfigError, match="another verify uses it"):
         _opened(path)
     one.close()
     _opened(path).close()
