@@ -302,7 +302,7 @@ def test_a_restore_that_is_ended_at_any_moment_goes_on(
     assert contents(target, behind) == contents(source, behind)
     assert any(line.startswith(f"restore {topic}-0: records differ") for line in archived.said)
     archived.restore()
-    assert any("goes on at chunk 1 of 3" in line for line in archived.said)
+    assert any("continues at chunk 1 of 3" in line for line in archived.said)
     assert contents(target, topic) == contents(source, topic)
     assert target.topic_config(topic)["retention.bytes"] == "1000000000"
 

@@ -70,7 +70,7 @@ def test_what_a_name_is_and_what_becomes_of_it(
     wrong = causeway("explain", file, prefix + "order")
     assert wrong.code == 2
     assert f"like it: {orders}" in wrong.err
-    assert f"if it came: on {prefix}a->{prefix}b it would go to" in wrong.err
+    assert f"if it existed: on {prefix}a->{prefix}b it would go to" in wrong.err
 
     early = causeway("wait", file, "--timeout", "0", "--json")
     assert early.code == 11, early.err

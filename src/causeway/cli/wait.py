@@ -74,7 +74,7 @@ def command(
             link=link,
             topic=topic,
             timeout_s=timeout,
-            told=told,
+            on_look=told,
         )
     if as_json:
         print_json(wait.as_json(waited))

@@ -1,12 +1,13 @@
-"""Consumer groups that are further on the target than on the source: after a move they would skip
-the records in between.
+"""Finds consumer groups that are further on the target than on the source: after a move they would
+skip the records in between.
 
     source  ── commit ──────── S ──     S: the source offset of the group's place on the target
                  └─ skipped ─┘
 
-This uses only the progress topic and its offset maps; it reads no log. Each point of a map says how
-many records were mirrored before it, so the number is exact at a point and on a straight stretch.
-On a stretch with gaps, or with records of others, it is the least possible number.
+This uses only the progress topic and its offset maps; it reads no log. Each point of a map shows
+how many records were mirrored before it, so the number is exact at a point and on a straight
+stretch. On a stretch with gaps, or with records of other producers, it is the least possible
+number.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _TARGET: Final = attrgetter("target")
 
 
 class Ahead:
-    """By one reading of a link's progress topic."""
+    """Counts skipped records from one read of a link's progress topic."""
 
     def __init__(self, contents: ProgressContents, partitions: Iterable[TopicPartition]) -> None:
-        """`partitions`: of the source, those that are asked for."""
+        """`partitions`: of the source."""
         self._feeds: defaultdict[TopicPartition, list[tuple[TopicPartition, Sequence[Pair]]]]
         self._feeds = defaultdict(list)
         for at in partitions:
@@ -43,8 +44,8 @@ class Ahead:
                 self._feeds[target].append((at, found.points))
 
     def records(self, commits: Commits, there: Commits | CausewayError | None) -> int:
-        """How many records, at least, a group would skip that has committed `commits` on the source
-        and `there` on the target; 0 if none, or not known."""
+        """The least number of records that a group would skip that has committed `commits` on the
+        source and `there` on the target; 0 if none, or not known."""
         if there is None or isinstance(there, CausewayError):
             return 0
         return sum(
@@ -56,7 +57,7 @@ class Ahead:
 
 
 def _skipped(points: Sequence[Pair], commit: int, own: int) -> int:
-    """The fewest records before `own` on the target, less the most before `commit` on the
+    """The fewest records before `own` on the target, minus the most records before `commit` on the
     source."""
     read = bisect_right(points, commit, key=_SOURCE) - 1
     reached = bisect_right(points, own, key=_TARGET) - 1
@@ -82,8 +83,8 @@ def of_all(
     there: Mapping[str, Commits | CausewayError],
     ended: Collection[TopicPartition] = (),
 ) -> dict[str, int]:
-    """The groups that are ahead, with how many records each would skip, at least. Partitions whose
-    mirror has `ended` do not count: groups have moved, and read on."""
+    """The groups that are ahead, with the least number of records that each would skip. Partitions
+    whose mirror has `ended` do not count: groups have moved and continue there."""
     known = {name: own for name, own in commits.items() if not isinstance(own, CausewayError)}
     ahead = Ahead(contents, {at for own in known.values() for at in own} - set(ended))
     found = {name: ahead.records(own, there.get(name)) for name, own in known.items()}

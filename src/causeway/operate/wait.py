@@ -1,7 +1,7 @@
-"""Are we done? Waits, by looking at the clusters alone, until partitions are where they are wanted.
+"""Waits until partitions have a wanted lag or state. Asks only the clusters.
 
-The lag is against the source's ends at the moment of each look: where records keep coming, lag 0
-means that at that moment nothing was left, not that nothing has come since.
+The lag is relative to the ends of the source when they are read. If records keep arriving, lag 0
+means that no record was left at that moment.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from causeway.status import (
     word,
 )
 
-_PATIENCE_S: Final = 60.0  # with what fails and may go on by itself
-UNDRIVEN_S: Final = 600.0  # for a driver, where nobody says how long to wait
-_LOOK_S: Final = 0.5  # between two looks, at the least
-_REST: Final = 2.0  # times what a look took, so that waiting costs the brokers little
-_RATE_S: Final = 30.0  # over which the pace is measured
+_PATIENCE_S: Final = 60.0  # for failures that are retried
+UNDRIVEN_S: Final = 600.0  # for a driver, if there is no timeout
+_LOOK_S: Final = 0.5  # between two reads, at least
+_REST: Final = 2.0  # pause in durations of a read, to limit the load of the brokers
+_RATE_S: Final = 30.0  # for the measurement of the rate
 _TROUBLE: Final = ENDED | {State.STOPPED, State.FAILED}
 _STATES: Final = frozenset({*RANKING, MIRRORING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """`lag`: records a partition may lack at the most, None: any number; `state`: in which all are
-    to be, None: in any."""
+    """The goal. `lag`: the most records that a partition may lack, None: any number. `state`: the
+    state of all partitions, None: any state."""
 
     lag: int | None = 0
     state: str | None = None
@@ -54,9 +54,10 @@ class Want:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One look. `behind`: partitions that are not where they are wanted; `lag_records`: of all, as
-    far as known; `held_records`: behind open transactions, which no lag counts; `stuck`: what does
-    not go on by itself, and why; `eta_s` None: not known, or the lag does not shrink."""
+    """The progress at one time. `behind`: partitions that have not reached the goal. `lag_records`:
+    the sum of the known lags. `held_records`: records after open transactions, which no lag counts.
+    `stuck`: partitions and topics that need an action, and why. `eta_s` None: not known, or the lag
+    does not shrink."""
 
     at_ms: int
     partitions: int
@@ -65,16 +66,16 @@ class Waiting:
     held_records: int
     stuck: tuple[str, ...]
     reached: bool
-    stopped: bool  # some of what is stuck waits for a person
-    driven: bool  # by a running driver, each link
+    stopped: bool  # some of `stuck` needs an operator
+    driven: bool  # each link has a running driver
     records_per_s: float | None = None
     eta_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waited:
-    """How it ended. `code`: 0 reached, 7 stopped or failed, 9 no driver came, 11 not in time;
-    `last`: the last look; `reason`: why it was not reached."""
+    """The result. `code`: 0 reached, 7 stopped or failed, 9 no driver, 11 timeout. `reason`: why
+    the goal was not reached."""
 
     code: int
     last: Waiting
@@ -89,15 +90,14 @@ def wait(
     link: str | None = None,
     topic: str | None = None,
     timeout_s: float | None = None,
-    told: Callable[[Waiting | CausewayError], None] = lambda _: None,
+    on_look: Callable[[Waiting | CausewayError], None] = lambda _: None,
 ) -> Waited:
-    """Looks until all partitions (of `link`, `topic`) are as wanted, one of them does not go on by
-    itself, or `timeout_s` are over; without, until no driver has run for UNDRIVEN_S. `told` hears
-    each look, and each that failed.
+    """Waits until all partitions (of `link`, `topic`) have reached the goal, one of them needs an
+    operator, or `timeout_s` is over. Without a timeout it ends when no driver has run for
+    UNDRIVEN_S. `on_look` is called with the progress or error of each read.
 
-    What fails is waited for a minute: it is tried again by itself. Raises ConfigError for a name
-    that is unknown, or where nothing is mirrored; CausewayError where a cluster cannot be asked at
-    the first look, or at the last.
+    Failures that are retried are waited for one minute. Raises ConfigError for an unknown name, or
+    if nothing is mirrored; CausewayError if the first or the last read fails.
     """
     if want.state is not None and want.state not in _STATES:
         raise unknown("wait", "state", want.state, _STATES, fixed=True)
@@ -121,7 +121,7 @@ def wait(
             now = time.monotonic()
             if last.reached and failure is None:
                 return Waited(code=0, last=last, waited_s=now - begun)
-            told(failure or last)
+            on_look(failure or last)
             troubled_since = (troubled_since or now) if last.stuck else None
             undriven_since = None if last.driven else undriven_since or now
             if deadline is None and now - (undriven_since or now) >= UNDRIVEN_S:
@@ -163,7 +163,7 @@ def _look(
         if isinstance(each, CausewayError):
             raise each
         if each.unavailable is not None and want.lag is not None:
-            # Its ends are as the last driver saw them: a lag of 0 by those proves nothing.
+            # The known ends are those of the last driver: a lag of 0 proves nothing.
             where = f"{each.source} for {each.name}"
             cause = f"it does not answer: {each.unavailable}"
             raise UnreachableError("wait for the lag of", where, cause, retriable=True)
@@ -172,8 +172,8 @@ def _look(
 
 
 def judge(links: Sequence[LinkStatus], want: Want, now_ms: int) -> Waiting:
-    """What is seen, against what is wanted; heartbeats never end, so they are not waited for beside
-    other topics. Raises ConfigError where nothing is mirrored."""
+    """Compares the status with the goal. Heartbeats topics never end, so they count only if there
+    are no other topics. Raises ConfigError if nothing is mirrored."""
     seen = [(each.name, one) for each in links for one in that_end(each) if one.gone_ms is None]
     there = {(name, one.topic) for name, one in seen}
     missing = [
@@ -212,18 +212,18 @@ def _is_there(one: PartitionStatus, want: Want) -> bool:
     if want.lag is None:
         return True
     if one.state == State.STOPPED and want.state is None:
-        return False  # it may lack records that its lag does not tell of
+        return False  # it may lack records that the lag does not count
     return one.lag_records is not None and one.lag_records <= want.lag
 
 
 class _Pace:
-    """How fast the lag shrinks, over the last looks."""
+    """Measures how fast the lag shrinks."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque()
 
     def of(self, seen: Waiting) -> Waiting:
-        """`seen`, with the pace and what is left by it."""
+        """`seen` with the rate and the remaining time."""
         now = time.monotonic()
         self._looks.append((now, seen.lag_records))
         while now - self._looks[0][0] > _RATE_S and len(self._looks) > 2:
@@ -237,7 +237,7 @@ class _Pace:
 
 
 def as_json(waited: Waited) -> dict[str, Any]:
-    """For `--json`: stable keys."""
+    """JSON for `--json`: stable keys."""
     last = waited.last
     return {
         "reached": waited.code == 0,

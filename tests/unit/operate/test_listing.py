@@ -133,9 +133,9 @@ def test_a_driver_of_another_file_or_without_a_right_tells_nothing() -> None:
 
 
 def test_where_no_driver_answers_it_is_said_where_to_ask(port: int) -> None:
-    with pytest.raises(NobodyLeadsError, match="run this where it runs"):
+    with pytest.raises(NobodyLeadsError, match="run this command on its machine"):
         driver.items(settings(port), "lanes")
-    with pytest.raises(NobodyLeadsError, match="served nowhere"):
+    with pytest.raises(NobodyLeadsError, match="configures no HTTP server"):
         driver.items(settings(None), "lanes")
 
 

@@ -142,7 +142,7 @@ def run(
         return seen
 
     monkeypatch.setattr(waits, "status_of", look)
-    return wait(SETTINGS, Want(), told=told.append, **more), told
+    return wait(SETTINGS, Want(), on_look=told.append, **more), told
 
 
 def test_it_ends_when_it_is_done_and_tells_pace_and_time_left(

@@ -1,4 +1,4 @@
-"""Topics to Parquet, by day, each record once; and, in restoring.py, back."""
+"""Archives topics as Parquet files by day, each record once; restoring.py writes them back."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from causeway.patterns import Pattern
 Say = Callable[[str], None]
 _OFFSETS_A_TASK = 2_000_000
 _HADOOP_UMASK = 0o022
-# Read back, to be compared with what was written.
+# Computed while writing and from the files; both must agree.
 _CONTENT = "unix_micros(timestamp), key IS NULL, key, value IS NULL, value, headers"
 DIGEST = f"sum(cast(xxhash64(`offset`, {_CONTENT}) AS DECIMAL(38, 0)))"
-# The same of the n-th record of a partition, wherever it lies.
+# The same with the index of the record in its partition instead of its offset.
 ORDER_DIGEST = f"sum(cast(xxhash64(n, {_CONTENT}) AS DECIMAL(38, 0)))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archived:
-    """What one run has added. `number`: None where there was nothing new."""
+    """The additions of one run. `number` None: there was nothing new."""
 
     number: int | None
     records: int
@@ -39,13 +39,13 @@ class Archived:
 
 
 def cluster_of(settings: Settings, alias: str | None) -> ClientSettings:
-    """Who is read: cluster `alias`, or the file's source if it has one. Raises ConfigError."""
+    """The cluster to read: `alias`, or the file's source if it has only one. Raises ConfigError."""
     sources = {link.source.alias: link.source for link in settings.links}
     readers = {link.target.alias: link.target for link in settings.links} | sources
     if alias is None and len(sources) == 1:
         return next(iter(sources.values()))
     if alias is None:
-        raise ConfigError("use", "--cluster", f"say which one: {', '.join(sorted(readers))}")
+        raise ConfigError("use", "--cluster", f"name one of {', '.join(sorted(readers))}")
     if alias not in readers:
         cause = f"the file names no cluster {alias}, only {', '.join(sorted(readers))}"
         raise ConfigError("use", f"--cluster {alias}", cause)
@@ -54,7 +54,7 @@ def cluster_of(settings: Settings, alias: str | None) -> ClientSettings:
 
 @contextmanager
 def spark_session(settings: Settings) -> Iterator[Any]:
-    """With the file's `spark.*`, and the causeway source. Raises PrerequisiteError."""
+    """A session with the file's `spark.*` and the causeway source. Raises PrerequisiteError."""
     from causeway.daemon.spark import Spark, cores_of
     from causeway.relay import new_secret
 
@@ -88,8 +88,8 @@ def spark_session(settings: Settings) -> Iterator[Any]:
 
 
 def _file_modes() -> dict[str, str]:
-    """Hadoop's file systems ask their own setting, not the process: where its umask is stricter,
-    what is written is for no more to read than whatever else the user writes."""
+    """Settings that give the umask of the process to Hadoop, if it is stricter than Hadoop's:
+    archived files must not be readable by more users than other files of this user."""
     mask = os.umask(0o077)
     os.umask(mask)
     strict = mask & ~_HADOOP_UMASK
@@ -109,10 +109,10 @@ def archive(
     allow_loss: bool = False,
     say: Say = lambda _: None,
 ) -> Archived:
-    """Adds to the archive at `path` what its topics hold beyond it. Committed records only.
+    """Adds new committed records of the topics to the archive at `path`.
 
-    `patterns`: of topics; none: those that the flow mirrors. `allow_loss`: go on where records were
-    deleted before they were archived. Raises CausewayError; the archive is then as it was before.
+    `patterns`: of topics; none: the topics that the flow mirrors. `allow_loss`: continue if records
+    were deleted before they were archived. Raises CausewayError; then the archive is unchanged.
     """
     client = cluster_of(settings, _alias(settings, alias, link))
     if link is not None:
@@ -161,7 +161,7 @@ def _topics(
 def _plan(
     cluster: Cluster, topics: Collection[TopicMetadata], done: list[Manifest], allow_loss: bool
 ) -> dict[str, ArchivedTopic]:
-    """What the run is to hold. Raises DivergedError where that would not follow what is there."""
+    """The topics and offsets of the run. Raises DivergedError if they do not follow the archive."""
     tps = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
     starts = _looked_up(cluster, tps, EARLIEST)
     stops = _looked_up(cluster, tps, LATEST)
@@ -186,9 +186,9 @@ def _plan(
                 raise DivergedError(
                     "archive",
                     str(tp),
-                    f"it is archived up to offset {start}, and its log goes from {first} to"
-                    f" {stops[tp]} by now: records are missing in between",
-                    remedy="--allow-loss goes on without them",
+                    f"it is archived up to offset {start}, and its log now goes from {first} to"
+                    f" {stops[tp]}: records are missing in between",
+                    remedy="--allow-loss continues without them",
                 )
             begin = first if start is None else max(start, first)
             shares[index] = ArchivedRange(start=begin, end=max(begin, stops[tp]))
@@ -229,7 +229,7 @@ def _run(
     done: list[Manifest],
     say: Say,
 ) -> Archived:
-    """Stage, compare, and only then have it count."""
+    """Stages the files, compares them with the records that were read, and then adds the run."""
     new = {
         TopicPartition(name, index): share
         for name, topic in planned.items()
@@ -253,7 +253,7 @@ def _run(
                 "archive",
                 store.path,
                 f"{seen[0]} records were read and {together[0]} are in the files, or their"
-                " digests differ: nothing of this run counts",
+                " digests differ: this run is not added",
                 remedy="run it again",
             )
     topics = {
@@ -286,7 +286,7 @@ def _counted(
 def _stage(
     spark: Any, file: Path, alias: str, new: Mapping[TopicPartition, ArchivedRange], where: str
 ) -> tuple[int, int]:
-    """Writes the shares' records; how many there were, and their digest, as they were read."""
+    """Writes the records; returns their number and digest, as they were read."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -316,7 +316,7 @@ def _stage(
     (
         frame.observe(seen, f.count(f.lit(1)).alias("records"), f.expr(DIGEST).alias("digest"))
         .withColumn("day", f.date_format("timestamp", "yyyy-MM-dd"))
-        # As the writer wants it, and by offset, so that a range can be read without the rest.
+        # In the order of the writer, and by offset, so that a range can be read alone.
         .sortWithinPartitions("topic", "day", "partition", "offset")
         .write.partitionBy("topic", "day")
         .option("compression", "zstd")
@@ -347,7 +347,7 @@ def _totals() -> list[Any]:
     return [f.count(f.lit(1)).alias("records"), f.expr(DIGEST).alias("digest")]
 
 
-# Of each file; what else it has is for those who look.
+# The columns that a restore reads.
 COLUMNS = (
     "key BINARY, value BINARY, partition INT, offset LONG, timestamp TIMESTAMP,"
     " timestampType INT, headers ARRAY<STRUCT<key: BINARY, value: BINARY>>"

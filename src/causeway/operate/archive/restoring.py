@@ -1,9 +1,10 @@
-"""An archive's topics back to a cluster: key, value, headers, time, partition, in order, once.
+"""Restores the topics of an archive to a cluster: key, value, headers, timestamp and partition, in
+order, each record once.
 
-Records go in chunks, each one batch of the causeway sink under a name made of the archive and the
-topic: a restore that was ended, however, goes on at the chunk that it was at, and what of that is
-there is not written again (spark/ledger.py). Chunks are cut by source offsets, run by run, so the
-same archive always gives the same ones.
+Records are written in chunks. Each chunk is one batch of the causeway sink under a name made of the
+archive and the topic, so an interrupted restore continues at its last chunk, and records that are
+already there are not written again (spark/ledger.py). Chunks are cut by source offsets, run by run,
+so the same archive always gives the same chunks.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ from causeway.wire import codes
 
 CHUNK_OFFSETS = 2_000_000  # of all partitions of a topic; a chunk is one transaction a task
 _LEAST_OFFSETS = 20_000  # of one partition
-_WHILE = {  # the topic's own settings come back at the end
+_WHILE = {  # during a restore; the topic's own settings are set at the end
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
-    # Records may be larger than the limit: it was another one once, or the source's brokers' own.
+    # Records may be larger than the topic's limit, which may have changed or been a broker's.
     "max.message.bytes": str(2**31 - 1),
-    # Records keep their times, also if the source's or the target's brokers set them on arrival.
+    # Records keep their timestamps, even if the source or target uses LogAppendTime.
     topic_configs.TIMESTAMP_TYPE: "CreateTime",
 }
-# An error in one of Spark's tasks is text by the time that it arrives here.
+# An error of a Spark task arrives as text.
 _IN_A_TASK = re.compile(r"^causeway\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """`compared`: counts and digests of each partition agree; False: the topic held other records
+    """`compared`: counts and digests of each partition agree. False: the topic had other records
     before, so they were not compared."""
 
     topic: str
@@ -61,7 +62,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreChunk:
-    """The records of some source offsets, `start` up to `end` of each partition."""
+    """The records of source offsets `start` up to `end` of each partition."""
 
     number: int
     run: int
@@ -69,7 +70,7 @@ class RestoreChunk:
 
 
 def target_of(settings: Settings, alias: str | None) -> ClientSettings:
-    """Who is written to: the cluster `alias`. Raises ConfigError."""
+    """The cluster to write to. Raises ConfigError."""
     clients = {link.source.alias: link.source for link in settings.links}
     clients |= {link.target.alias: link.target for link in settings.links}
     if alias not in clients:
@@ -89,12 +90,12 @@ def restore(
     replication_factor: int = -1,
     say: Say = lambda _: None,
 ) -> list[Restored]:
-    """Each topic of the archive at `path` that `patterns` name (none: all) to cluster `alias`.
+    """Restores the topics of the archive at `path` that match `patterns` (none: all) to cluster
+    `alias`.
 
-    Makes topics that are not there. One that holds records which this archive did not put there is
-    refused, before anything is written, unless `into_existing`. If one topic fails, those behind it
-    are restored all the same, and PartitionsFailedError names each that failed. Raises
-    CausewayError.
+    Creates missing topics. Without `into_existing`, topics with records from elsewhere are refused
+    before anything is written. If one topic fails, the next ones are still restored, and
+    PartitionsFailedError names all that failed. Raises CausewayError.
     """
     client = target_of(settings, alias)
     with Cluster(client) as cluster, spark_session(settings) as spark:
@@ -112,14 +113,14 @@ def restore(
             raise DivergedError(
                 "restore",
                 ", ".join(sorted(foreign)),
-                f"already on {alias}, with records that this archive did not put there",
+                f"already on {alias}, with records that are not from this archive",
                 remedy="delete or rename them, or add to what is there with --into-existing",
             )
         return work.restore_all(names, replication_factor, foreign)
 
 
 def chunks_of(manifests: Collection[Manifest], topic: str) -> Iterator[RestoreChunk]:
-    """In the order in which they are to be written."""
+    """The chunks in the order of writing."""
     number = 0
     for manifest in manifests:
         found = manifest.topics.get(topic)
@@ -155,12 +156,12 @@ class _Restore:
         self._archive_id, self._say = archive_id, say
 
     def _name(self, topic: str, foreign: bool) -> str:
-        """Of the write; as long as an id may be, whatever the topic's name."""
+        """The name of the write; its length does not depend on the topic's name."""
         named = hashlib.sha256(f"{self._archive_id} {topic}".encode()).hexdigest()[:32]
         return f"{'add' if foreign else 'restore'}-{named}"
 
     def _begun(self, topic: str, foreign: bool) -> int | None:
-        """The chunk that was being committed last."""
+        """The number of the chunk that was committed last."""
         from causeway.spark import marks, write_name
 
         name = write_name(self._name(topic, foreign))
@@ -168,7 +169,7 @@ class _Restore:
         return None if mark is None else mark.batch
 
     def holds_others(self, topic: str) -> bool:
-        """Whether the topic is there, with records that were no restore's of this archive."""
+        """Whether the topic exists and has records that are not from this archive."""
         found = self._cluster.metadata([topic]).topics[topic]
         if found.error is not None:
             if isinstance(found.error, BrokerError) and (
@@ -181,7 +182,7 @@ class _Restore:
             raise DivergedError(
                 "restore",
                 topic,
-                f"it has {len(found.partitions)} partitions on {self._alias}, and had {wanted}",
+                f"{len(found.partitions)} partitions on {self._alias}, {wanted} in the archive",
             )
         if self._begun(topic, foreign=True) is not None:
             return True
@@ -192,7 +193,7 @@ class _Restore:
         stops = self._cluster.list_offsets(tps, LATEST)
         if all(_offset(starts[tp]) == _offset(stops[tp]) for tp in tps):
             return False
-        # An attempt that was rolled back leaves offsets, and no records.
+        # A rolled-back attempt leaves offsets without records.
         return bool(self._reading(topic).limit(1).count())
 
     def _latest(self, topic: str) -> ArchivedTopic:
@@ -201,8 +202,8 @@ class _Restore:
     def restore_all(
         self, topics: Collection[str], replication_factor: int, foreign: Collection[str]
     ) -> list[Restored]:
-        """Raises PartitionsFailedError once each topic had its turn, and at once an error that all
-        topics would have: no broker answers, or the login is refused."""
+        """Raises PartitionsFailedError after all topics were tried; raises immediately if no broker
+        answers or the login is refused, because all topics would fail."""
         from pyspark.errors import PySparkException
 
         done, failed = [], []
@@ -223,7 +224,7 @@ class _Restore:
                 "restore",
                 f"{len(failed)} of {len(topics)} topics",
                 f"{'; '.join(failed)}; {len(done)} of {len(topics)} topics are on {self._alias}",
-                remedy="run it again once the cause is gone: what is there is not written again",
+                remedy="correct the cause and run it again: restored records are not written again",
             )
         return done
 
@@ -234,7 +235,7 @@ class _Restore:
             self._make(topic, replication_factor)
         left = [chunk for chunk in chunks if begun is None or chunk.number >= begun]
         if begun is not None:
-            self._say(f"{topic}: goes on at chunk {begun + 1} of {len(chunks)}")
+            self._say(f"{topic}: continues at chunk {begun + 1} of {len(chunks)}")
         for chunk in left:
             self._write(topic, chunk, foreign)
             self._say(f"{topic}: {chunk.number + 1} of {len(chunks)} chunks")
@@ -250,7 +251,8 @@ class _Restore:
         return Restored(topic=topic, records=records, chunks=len(left), compared=not foreign)
 
     def _make(self, topic: str, replication_factor: int) -> None:
-        """The topic, so that it takes every record and keeps it until all have been compared."""
+        """Creates or changes the topic, so that it accepts every record and keeps it until the
+        end."""
         archived = self._latest(topic)
         configs = {**archived.configs, **self._while(archived)}
         new = NewTopic(
@@ -269,8 +271,8 @@ class _Restore:
             raise error
 
     def _while(self, archived: ArchivedTopic) -> dict[str, str]:
-        """Settings that take each record as it is archived: the same ones on each attempt, since
-        the last one sets them back."""
+        """The settings during a restore. They are the same for each attempt, because the last
+        attempt replaces them."""
         metadata = self._cluster.metadata([])
         broker = self._cluster.broker_configs(min(metadata.brokers))
         defaults = topic_configs.topic_defaults(broker)
@@ -279,7 +281,7 @@ class _Restore:
         return {**needed, **dict.fromkeys(known, str(topic_configs.LONG_MAX)), **_WHILE}
 
     def _settle(self, topic: str) -> None:
-        """The topic's own settings, now that all is there."""
+        """Sets the topic's own settings."""
         archived = self._latest(topic)
         names = self._while(archived)
         changes = {name: archived.configs.get(name) for name in names}
@@ -298,7 +300,7 @@ class _Restore:
     def _write(self, topic: str, chunk: RestoreChunk, foreign: bool) -> None:
         from pyspark.sql import functions as f
 
-        # Two bounds for all partitions, which Parquet's statistics know; then each one's own.
+        # First bounds for all partitions, for Parquet's statistics; then the range of each.
         frame = self._archived(topic, chunk.run).where(
             f.col("offset").between(
                 min(start for start, _ in chunk.ranges.values()),
@@ -340,7 +342,7 @@ class _Restore:
         )
 
     def _compare(self, topic: str, records: int) -> None:
-        """Raises DivergedError where a partition does not hold what the archive does."""
+        """Raises DivergedError if a partition differs from the archive."""
         if not records:
             return
         runs = [m.number for m in self._manifests if topic in m.topics]
@@ -362,7 +364,7 @@ class _Restore:
 
 
 def _in_words(error: Exception) -> str:
-    """The error of Spark's task, or else the first line of Spark's exception."""
+    """The error of the Spark task, or the first line of Spark's exception."""
     found = _IN_A_TASK.findall(str(error))
     return str(found[-1] if found else str(error).partition("\n")[0])
 
@@ -374,7 +376,7 @@ def _offset(answer: Any) -> int:
 
 
 def _by_partition(frame: Any) -> dict[int, tuple[int, int]]:
-    """How many records, and a digest of them and their order."""
+    """The number of records by partition, and a digest of the records and their order."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

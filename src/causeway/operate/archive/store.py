@@ -1,15 +1,15 @@
-"""An archive on a file system that Spark knows: what lies where, and what counts.
+"""The files of an archive on a file system that Spark supports.
 
     PATH/topic=orders/day=2026-11-22/00000001-….parquet    records, day by their time (UTC)
     PATH/_causeway/archive.json                             the archive's id
     PATH/_causeway/manifests/00000001.json                  what run 1 added: offsets, files, …
     PATH/_causeway/staging/00000001-…/topic=…/day=…/…       its files, until the manifest is there
 
-A run is part of the archive once its manifest is there, which appears whole or not at all. Its
-files are moved to their places after that, by whoever opens the archive next if need be. Spark
-passes over what begins with `_`, so who reads PATH as Parquet sees whole runs, but for moments.
-One process at a time may add to an archive; where two do, the first one's run counts and the other
-is told. Nobody takes away what another stages.
+A run belongs to the archive once its manifest exists; a manifest is created atomically. The files
+are moved to their places after that, if necessary by the next process that opens the archive. Spark
+ignores names that begin with `_`, so a reader of PATH sees whole runs, except while files are
+moved. One process at a time may add to an archive; if two do, the first run counts and the other
+process fails. No process deletes the staged files of another run.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _STAGING = f"{_META}/staging"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedRange:
-    """What a run holds of a partition: the records of source offsets `start` up to `end`. `digest`:
-    of their offset, time, key, value, headers."""
+    """The records of source offsets `start` up to `end` of a partition. `digest`: of their offset,
+    timestamp, key, value and headers."""
 
     start: int
     end: int
@@ -41,7 +41,7 @@ class ArchivedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedTopic:
-    """As it was when the run began. `configs`: those that its owners had set."""
+    """A topic when the run began. `configs`: the topic's own configs."""
 
     topic_id: str
     partitions: int
@@ -51,7 +51,7 @@ class ArchivedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """`files`: paths below the archive's, in their final places."""
+    """A run. `files`: paths in the archive, in their final places."""
 
     number: int
     cluster_id: str | None
@@ -63,7 +63,7 @@ class Manifest:
 
     @classmethod
     def loads(cls, text: str) -> Manifest:
-        """Raises ValueError, KeyError or TypeError for what is none."""
+        """Raises ValueError, KeyError or TypeError if `text` is not a manifest."""
         data = json.loads(text)
         if data.pop("version") != _VERSION:
             raise ValueError("a newer Causeway wrote it")
@@ -82,10 +82,10 @@ class Manifest:
 
 
 class Store:
-    """The files below one path, by Spark's JVM: whatever file systems it knows."""
+    """Files under one path, on any file system of Spark's JVM."""
 
     def __init__(self, spark: Any, path: str) -> None:
-        """Raises PrerequisiteError where no file system knows such a path."""
+        """Raises PrerequisiteError if no file system supports the path."""
         self._jvm = spark._jvm
         self._own = uuid.uuid4().hex
         self.path = path.rstrip("/")
@@ -105,7 +105,7 @@ class Store:
     # -- the archive
 
     def id(self, *, create: bool) -> str:
-        """Raises PrerequisiteError where there is no archive and none is to be made."""
+        """The id of the archive. Raises PrerequisiteError if it does not exist, unless `create`."""
         text = self._read(f"{_META}/archive.json")
         if text is None:
             if not create:
@@ -115,7 +115,7 @@ class Store:
         return str(json.loads(text)["id"])
 
     def manifests(self) -> list[Manifest]:
-        """In order. Raises PrerequisiteError for one that cannot be read."""
+        """The manifests in order. Raises PrerequisiteError if one cannot be read."""
         found = []
         for name in sorted(self._names(f"{_META}/manifests")):
             if not name.endswith(".json"):
@@ -128,14 +128,14 @@ class Store:
         return found
 
     def staging(self, number: int) -> str:
-        """Where this process, and no other, puts the files of a run that is to be."""
+        """The folder of this process, and no other, for the files of a new run."""
         return self.at(self._staging(number))
 
     def _staging(self, number: int) -> str:
         return f"{_STAGING}/{number:08d}-{self._own}"
 
     def staged_files(self, number: int) -> dict[str, str]:
-        """Each file of a run that is not counted yet: where it lies, and its place to be."""
+        """The files of a new run: the current path of each, and its final place."""
         return self._staged(self._staging(number), number)
 
     def _staged(self, base: str, number: int) -> dict[str, str]:
@@ -148,17 +148,17 @@ class Store:
         return found
 
     def add(self, manifest: Manifest) -> None:
-        """From here on the run counts."""
+        """Adds the run to the archive."""
         self._publish(f"{_META}/manifests/{manifest.number:08d}.json", manifest.dumps())
 
     def settle(self, manifests: list[Manifest]) -> None:
-        """Moves the files of runs that count to their places, where that was not done, and clears
-        away what else was staged under their numbers."""
+        """Moves remaining files of these runs to their places, and deletes other files that were
+        staged under the same numbers."""
         counted = {f"{one.number:08d}": one for one in manifests}
         for name in self._names(_STAGING):
             manifest = counted.get(name.partition("-")[0])
             if manifest is None:
-                continue  # of a run that may be under way: it is not known to have ended
+                continue  # the run may still be in progress
             base = f"{_STAGING}/{name}"
             for source, target in self._staged(base, manifest.number).items():
                 if target in manifest.files:
@@ -186,7 +186,7 @@ class Store:
         return str(text)
 
     def _publish(self, below: str, text: str) -> None:
-        """The whole file or none."""
+        """Writes the file atomically."""
         draft = f"{below}.{uuid.uuid4().hex}.draft"
         stream = self._fs.create(self._at(draft), True)
         try:
@@ -195,7 +195,7 @@ class Store:
             stream.close()
         if self._fs.exists(self._at(below)):
             self._fs.delete(self._at(draft), False)
-            cause = "somebody else has written it meanwhile: one process at a time may add"
+            cause = "another process has written it: only one process at a time may add"
             raise PrerequisiteError("write", self.at(below), cause)
         self._rename(draft, below)
 
@@ -205,7 +205,7 @@ class Store:
 
 
 def ends(manifests: list[Manifest]) -> dict[TopicPartition, int]:
-    """The source offset below which everything is archived."""
+    """The source offset up to which each partition is archived."""
     found: dict[TopicPartition, int] = {}
     for manifest in manifests:
         for name, topic in manifest.topics.items():

@@ -1,5 +1,5 @@
-"""Explains a name by what the clusters know of it. No driver is asked, and none has to run; a
-cluster that does not answer leaves gaps, which are told."""
+"""Explains a name from the clusters alone. No driver has to run. If a cluster does not answer, the
+explanation says what is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from causeway.operate.explain.known import Known
 from causeway.operate.explain.values import Explanation, SubjectKind
 
 _PARTITION: Final = re.compile(r"(.+)-(\d{1,9})")
-_NEAR: Final = 3  # names that are offered
+_NEAR: Final = 3  # similar names in a message
 _IMPOSSIBLE: Final = (
     f"no topic can have that name: Kafka takes 1 to {MAX_TOPIC_LENGTH} letters, digits and . _ -"
 )
@@ -29,12 +29,12 @@ Explain = Callable[[], Explanation]
 def explain(
     settings: Settings, name: str, *, kind: SubjectKind | None = None, link: str | None = None
 ) -> tuple[Explanation, ...]:
-    """Why `name` is mirrored or synced, or not, on each link of the file, or on `link`. It may be a
-    topic (by its name on the source), a partition such as `orders-3`, or a group: of which kind is
-    found out, unless `kind` says it; all that it is are explained.
+    """Why `name` is mirrored or synced, or not, on each link of the file, or on `link`. `name` is a
+    topic (name on the source), a partition (`orders-3`) or a group. Without `kind`, every kind that
+    has this name is explained.
 
-    Raises ConfigError where no cluster knows the name, with those like it, or where none can have
-    it. A cluster that cannot be asked raises nothing: `Explanation.unknown` has the reason.
+    Raises ConfigError if no cluster knows the name (with similar names), or if no topic or group
+    can have it. If a cluster does not answer, the reason is in `Explanation.unknown`.
     """
     links = links_of(settings, link, "explain")
     kinds = [kind] if kind is not None else list(SubjectKind)
@@ -46,13 +46,13 @@ def explain(
         if not subjects:
             if all(each.complete for each in found):
                 raise _unknown(name, kinds, possible, found)
-            # Nobody tells what it is: the file says what would become of it.
+            # The kind is not known: the file alone decides on each kind.
             subjects = [each for one in possible for each in _all(one, name, found)]
         return tuple(each() for each in subjects)
 
 
 def _possible(name: str, kinds: Sequence[SubjectKind]) -> list[SubjectKind]:
-    """Of `kinds`, those that may have the name. Raises ConfigError where none may."""
+    """The kinds that may have the name. Raises ConfigError if there is none."""
     if not name:
         raise ConfigError("explain", "a name", "it is empty")
     found = [
@@ -73,7 +73,7 @@ def _listed(kinds: Sequence[SubjectKind]) -> str:
 
 
 def _subjects(kind: SubjectKind, name: str, links: Collection[Known]) -> Iterator[Explain]:
-    """How to explain `name` on every link, if that is what it is on one of them."""
+    """How to explain `name` on every link, if one link has a subject of this kind."""
     if kind is SubjectKind.GROUP:
         there = [each.has_group(name) for each in links]
     elif kind is SubjectKind.TOPIC:
@@ -111,7 +111,7 @@ def _unknown(
     what = _listed(kinds)
     if upstream:
         there = ", ".join(sorted(str(each) for each in upstream))
-        cause = f"topics are named as on the source, where that one is {there}"
+        cause = f"topics are named as on the source, where it is {there}"
         return ConfigError("explain", f"{what} {name}", cause)
     if (
         SubjectKind.TOPIC not in kinds
@@ -121,14 +121,14 @@ def _unknown(
         cause = f"{parts[1]} has fewer partitions; they are numbered from 0"
         return ConfigError("explain", f"{what} {name}", cause)
     near = get_close_matches(name, sorted(topics | groups), _NEAR)
-    cause = f"there is no {what} of that name"
+    cause = f"there is no {what} with that name"
     if possible != kinds:
-        cause = f"there is no {_listed(possible)} of that name, and {_IMPOSSIBLE}"
+        cause = f"there is no {_listed(possible)} with that name, and {_IMPOSSIBLE}"
     if near:
         cause += f"; like it: {', '.join(near)}"
     would = _would_group if possible == [SubjectKind.GROUP] else _would_topic
-    told = "; ".join(f"on {each.link.name} it {would(each.link, name)}" for each in links)
-    return ConfigError("explain", f"{what} {name}", cause, remedy=f"if it came: {told}")
+    decisions = "; ".join(f"on {each.link.name} it {would(each.link, name)}" for each in links)
+    return ConfigError("explain", f"{what} {name}", cause, remedy=f"if it existed: {decisions}")
 
 
 def _would_topic(link: LinkSettings, name: str) -> str:

@@ -1,9 +1,4 @@
-"""From what is known of a consumer group to why it is synced, or not. Pure.
-
-Codes of its own: `off` (the file wants nothing of groups), `no-offsets`, `missing`, `unknown`,
-`ahead` (the group is further on the target, and would skip records after a move),
-`checkpoints-only` (nothing is committed on the target, as the file has it), `not-yet`, `synced`.
-"""
+"""Explains from the facts of a consumer group why it is synced, or why not. Pure."""
 
 from __future__ import annotations
 
@@ -41,18 +36,18 @@ _CHECKPOINTS = "emit.checkpoints.enabled"
 _SYNC = "sync.group.offsets.enabled"
 _MOST_LINES: Final = 20  # of partitions
 _READ_THEM: Final = (
-    "nothing: it reads from there on after a move; or let it read the others' records, or commit "
-    "beyond that for it on the target"
+    "nothing: after a move it continues from there; or let it read the records of the other "
+    "writers, or commit a later offset for it on the target"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """`source`, `target`: as each cluster lists it, None where it does not, or (by `asked_source`,
-    `asked_target`) was not asked. `commits`: on the source, or why they cannot be read; `there`:
-    on the target. `ended`: the partitions whose mirror was promoted or failed over. `task`: how
-    the driver's last round went. `ahead`: records that the group would skip after a move, at
-    least: see operate/ahead.py."""
+    """`source`, `target`: the group in each cluster's list; None: not listed, or (`asked_source`,
+    `asked_target`) the cluster was not asked. `commits`: on the source, or why they cannot be read;
+    `there`: on the target. `ended`: the partitions whose mirror was promoted or failed over.
+    `task`: the driver's last round. `ahead`: the least number of records that the group would skip
+    after a move, see operate/ahead.py."""
 
     source: GroupListing | None = None
     asked_source: bool = False
@@ -65,12 +60,12 @@ class GroupFacts:
     ended: frozenset[TopicPartition] = frozenset()
     task: TaskRecord | None = None
     driver: str | None = None
-    runs: bool = True  # a driver does
+    runs: bool = True  # a driver runs
     unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
+class _GroupAnswer:
     code: str
     done: bool | None
     answer: str
@@ -79,7 +74,7 @@ class _Verdict:
 
 
 def explain_group(link: LinkSettings, group: str, facts: GroupFacts) -> Explanation:
-    """Why the offsets of `group` are carried over by `link`, or not."""
+    """Why `link` carries over the offsets of `group`, or why not."""
     verdict, reason, rule = decide(link, group)
     places = list(_places(link, group, facts))
     found = _by_file(link, group, verdict, reason, rule) or _by_clusters(link, group, facts, places)
@@ -100,24 +95,26 @@ def explain_group(link: LinkSettings, group: str, facts: GroupFacts) -> Explanat
 
 
 def decide(link: LinkSettings, group: str) -> tuple[Verdict, str, DecidingRule]:
-    """What the file's filters say of it."""
+    """The decision of the file's filters on `group`."""
     return by_name(group, link.control.groups, link.control.groups_exclude, "groups")
 
 
 def _by_file(
     link: LinkSettings, group: str, verdict: Verdict, reason: str, rule: DecidingRule
-) -> _Verdict | None:
+) -> _GroupAnswer | None:
     control = link.control
     if verdict is not Verdict.MIRRORED:
         by = rules.in_file(link, rule)
         to_do = tuple(rules.change(link, group, verdict, by))
-        return _Verdict(
+        return _GroupAnswer(
             code=verdict, done=False, answer=f"left out: {reason}", rule=by, to_do=to_do
         )
     if not (control.emit_checkpoints_enabled or control.sync_group_offsets_enabled):
         by = rules.of_key(link, _SYNC)
-        answer = f"left alone: {_CHECKPOINTS} and {_SYNC} are false"
-        return _Verdict(code=Code.OFF, done=False, answer=answer, rule=by, to_do=(_sync_on(by),))
+        answer = f"not synced: {_CHECKPOINTS} and {_SYNC} are false"
+        return _GroupAnswer(
+            code=Code.OFF, done=False, answer=answer, rule=by, to_do=(_sync_on(by),)
+        )
     return None
 
 
@@ -126,32 +123,34 @@ def _by_clusters(
     group: str,
     facts: GroupFacts,
     places: list[tuple[TopicPartition, str | None]],
-) -> _Verdict:
+) -> _GroupAnswer:
     source, target = link.source.alias, link.target.alias
     if facts.source is not None and not groups.reads_topics(facts.source):
         kind = facts.source.protocol_type
         answer = f"left out: on {source} it is a group of type {kind}, which has no such offsets"
-        return _Verdict(code=LeftOutReason.NOT_CONSUMERS, done=False, answer=answer)
+        return _GroupAnswer(code=LeftOutReason.NOT_CONSUMERS, done=False, answer=answer)
     if isinstance(facts.commits, CausewayError):
         answer = f"its offsets on {source} cannot be read: {facts.commits}"
         to_do = (f"grant DESCRIBE on the group, and on its topics, on {source}",)
-        return _Verdict(code=LeftOutReason.UNREADABLE, done=False, answer=answer, to_do=to_do)
+        return _GroupAnswer(code=LeftOutReason.UNREADABLE, done=False, answer=answer, to_do=to_do)
     if facts.commits is None:
-        answer = f"by the file it is followed; {source} could not be asked for its offsets"
-        return _Verdict(code=Code.UNKNOWN, done=None, answer=answer)
+        answer = f"by the file it is synced; {source} did not show its offsets"
+        return _GroupAnswer(code=Code.UNKNOWN, done=None, answer=answer)
     if not facts.commits:
         if facts.source is None and facts.asked_source:
-            answer = f"{source} has no such group; if it comes, it is followed"
-            return _Verdict(code=Code.MISSING, done=False, answer=answer)
+            answer = f"{source} has no such group; once created, it is synced"
+            return _GroupAnswer(code=Code.MISSING, done=False, answer=answer)
         answer = f"it has committed nothing on {source}: there is nothing to carry over"
-        to_do = ("nothing; have it commit its offsets to Kafka, if it keeps them elsewhere",)
-        return _Verdict(code=Code.NO_OFFSETS, done=False, answer=answer, to_do=to_do)
+        to_do = ("nothing; or let it commit its offsets to Kafka, if it stores them elsewhere",)
+        return _GroupAnswer(code=Code.NO_OFFSETS, done=False, answer=answer, to_do=to_do)
     if not places:
         answer = "it has committed nothing on topics that are mirrored"
         to_do = ("causeway explain FILE TOPIC says why they are not",)
-        return _Verdict(code=LeftOutReason.NOTHING_MIRRORED, done=False, answer=answer, to_do=to_do)
+        return _GroupAnswer(
+            code=LeftOutReason.NOTHING_MIRRORED, done=False, answer=answer, to_do=to_do
+        )
     if facts.ended.issuperset(at for at, _ in places):
-        return _Verdict(code=LeftOutReason.ENDED, done=True, answer=groups.ENDED)
+        return _GroupAnswer(code=LeftOutReason.ENDED, done=True, answer=groups.ENDED)
     if facts.ahead and not (facts.target is not None and groups.has_members(facts.target)):
         return _ahead(group, facts.ahead, source, target)
     if not link.control.sync_group_offsets_enabled:
@@ -159,20 +158,20 @@ def _by_clusters(
         answer = (
             f"followed by checkpoints alone: {_SYNC} is false, so nothing is committed on {target}"
         )
-        return _Verdict(
+        return _GroupAnswer(
             code=Code.CHECKPOINTS_ONLY, done=True, answer=answer, rule=by, to_do=(_sync_on(by),)
         )
     return _synced(link, group, facts, places)
 
 
-def _ahead(group: str, records: int, source: str, target: str) -> _Verdict:
+def _ahead(group: str, records: int, source: str, target: str) -> _GroupAnswer:
     many = f"{records:,} record{'' if records == 1 else 's'}"
     answer = f"on {target} it is at least {many} ahead of its place on {source}: a move skips them"
     to_do = (
         f"`causeway cutover FILE --reset-group {group}` takes it back to that place, "
         f"`--leave-group {group}` moves without it; or nothing, if it has read them on {target}",
     )
-    return _Verdict(code=Code.AHEAD, done=False, answer=answer, to_do=to_do)
+    return _GroupAnswer(code=Code.AHEAD, done=False, answer=answer, to_do=to_do)
 
 
 def _synced(
@@ -180,33 +179,35 @@ def _synced(
     group: str,
     facts: GroupFacts,
     places: list[tuple[TopicPartition, str | None]],
-) -> _Verdict:
+) -> _GroupAnswer:
     target = link.target.alias
     if facts.target is not None and groups.has_members(facts.target):
-        answer = f"it has members on {target} ({facts.target.state}), who commit for themselves"
+        answer = (
+            f"it has members on {target} ({facts.target.state}), which commit their own offsets"
+        )
         to_do = (f"nothing; or stop them, to have its offsets on {target} synced",)
-        return _Verdict(code=LeftOutReason.HAS_MEMBERS, done=False, answer=answer, to_do=to_do)
+        return _GroupAnswer(code=LeftOutReason.HAS_MEMBERS, done=False, answer=answer, to_do=to_do)
     if isinstance(facts.there, CausewayError):
         answer = f"its offsets on {target} cannot be read: {facts.there}"
         to_do = (f"grant DESCRIBE and READ on the group on {target}",)
-        return _Verdict(code=LeftOutReason.UNREADABLE, done=False, answer=answer, to_do=to_do)
+        return _GroupAnswer(code=LeftOutReason.UNREADABLE, done=False, answer=answer, to_do=to_do)
     held = [(at, why) for at, why in places if why is not None and why.startswith(groups.HELD_BACK)]
     waiting = sum(why is not None for _, why in places) - len(held)
     if held and not waiting:
         first, why = held[0]
         answer = f"synced, but for {len(held)} of {len(places)} partitions: {first} is {why}"
-        return _Verdict(
+        return _GroupAnswer(
             code=LeftOutReason.HELD_BACK, done=False, answer=answer, to_do=(_READ_THEM,)
         )
     if waiting:
         answer = f"{waiting} of {len(places)} partitions cannot be carried over yet"
         to_do = ("see why below",)
-        return _Verdict(code=Code.NOT_YET, done=False, answer=answer, to_do=to_do)
+        return _GroupAnswer(code=Code.NOT_YET, done=False, answer=answer, to_do=to_do)
     if facts.there is None:
-        answer = f"it is to be synced; {target} could not be asked how far that is done"
-        return _Verdict(code=Code.UNKNOWN, done=None, answer=answer)
+        answer = f"it is to be synced; {target} did not show its offsets"
+        return _GroupAnswer(code=Code.UNKNOWN, done=None, answer=answer)
     if facts.runs and facts.task is not None and (noted := facts.task.items.get(group)):
-        return _Verdict(code=Code.NOT_YET, done=False, answer=f"not in the last round: {noted}")
+        return _GroupAnswer(code=Code.NOT_YET, done=False, answer=f"not in the last round: {noted}")
     every = link.control.sync_group_offsets_interval_s
     if lacking := sorted(
         {str(link.decide_topic(at.topic).target_name) for at, _ in places}
@@ -214,11 +215,11 @@ def _synced(
     ):
         when = f"it is synced every {every:g} s" if facts.runs else "no driver runs"
         answer = f"it has no offsets on {target} in {lacking[0]} yet: {when}"
-        return _Verdict(code=Code.NOT_YET, done=False, answer=answer)
+        return _GroupAnswer(code=Code.NOT_YET, done=False, answer=answer)
     answer = f"synced to {target} every {every:g} s"
     if not facts.runs:
-        answer = f"was synced to {target}; no driver runs that would keep it so"
-    return _Verdict(code=Code.SYNCED, done=True, answer=answer)
+        answer = f"was synced to {target}; no driver runs to continue"
+    return _GroupAnswer(code=Code.SYNCED, done=True, answer=answer)
 
 
 def _sync_on(by: FileRule) -> str:
@@ -228,8 +229,8 @@ def _sync_on(by: FileRule) -> str:
 def _places(
     link: LinkSettings, group: str, facts: GroupFacts
 ) -> Iterator[tuple[TopicPartition, str | None]]:
-    """The partitions that it has committed on and that are mirrored; why the place there is not
-    known, None where it is."""
+    """The mirrored partitions with a commit of the group, each with the reason if its offset on the
+    target is not known."""
     if facts.commits is None or isinstance(facts.commits, CausewayError):
         return
     for at, committed in sorted(facts.commits.items()):
@@ -249,7 +250,7 @@ def _why_not(offset: int, progress: PartitionProgress | None) -> str | None:
         held = f"; it is {progress.state}" if progress.state is not State.RUNNING else ""
         reason = f": {progress.reason}" if held and progress.reason else ""
         return (
-            f"the group stands at {offset}, and it is mirrored to {progress.position} only"
+            f"the group is at {offset}, and records are mirrored only up to {progress.position}"
             f"{held}{reason}"
         )
     return None
@@ -273,10 +274,10 @@ def _facts(
     there = facts.there if isinstance(facts.there, Mapping) else {}
     for at, why in places[:_MOST_LINES]:
         mirror = TopicPartition(str(link.decide_topic(at.topic).target_name), at.partition)
-        stands = f"at {commits[at].offset}"
+        text = f"at {commits[at].offset}"
         if mirror in there:
-            stands += f", on {link.target.alias} {mirror} at {there[mirror].offset}"
-        yield Fact(str(at), stands if why is None else f"{stands}; {why}")
+            text += f", on {link.target.alias} {mirror} at {there[mirror].offset}"
+        yield Fact(str(at), text if why is None else f"{text}; {why}")
     if len(places) > _MOST_LINES:
         yield Fact("and", f"{len(places) - _MOST_LINES} more partitions")
     mirrored = {at.topic for at, _ in places}
@@ -287,7 +288,7 @@ def _facts(
         if facts.task.reason is not None:
             yield Fact("last round", f"failed: {facts.task.reason}")
         elif facts.task.done_at >= 0:
-            yield Fact("last round", f"ended well at {stamp(facts.task.done_at)}")
+            yield Fact("last round", f"succeeded at {stamp(facts.task.done_at)}")
         if (noted := facts.task.items.get(group)) is not None:
             yield Fact("noted", noted)
     if facts.driver is not None:

@@ -1,4 +1,4 @@
-"""What the clusters of one link know of a name, asked as far as they answer."""
+"""Asks the clusters of one link for the facts of a name, as long as they answer."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ T = TypeVar("T")
 
 
 class Known:
-    """`unknown`: what could not be asked, and why. `silent`: clusters that are not asked at all, by
-    alias, as they do not answer; another that is out of reach is waited for once."""
+    """`unknown`: requests that failed, and why. `silent`: clusters, by alias, that do not answer
+    and are not asked. If another cluster does not answer, it is waited for once."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Known:
 
     @property
     def complete(self) -> bool:
-        """Whether all that was asked was answered."""
+        """Whether all requests succeeded."""
         return not self.unknown
 
     def _try(self, alias: str, what: str, ask: Callable[[Cluster], T]) -> T | None:
-        """None where `alias` does not tell; why stands in `unknown`."""
+        """The answer of `alias`; None if the request failed, with the reason in `unknown`."""
         if alias in self._silent:
             return None
         link = self.link
@@ -89,20 +89,20 @@ class Known:
     # -- which names there are --------------------------------------------------------------------
 
     def has_topic(self, topic: str) -> bool:
-        """Whether the source has it, or has had."""
+        """Whether the source has the topic, or had it."""
         if self._on_source(topic) is not None:
             return True
         return any(at.topic == topic for at in self.contents.partitions)
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """Likewise."""
+        """Whether the source has the partition, or had it."""
         metadata = self._on_source(topic)
         if metadata is not None and partition in metadata.partitions:
             return True
         return (topic, partition) in self.contents.partitions
 
     def has_group(self, group: str) -> bool:
-        """Whether the source has it."""
+        """Whether the source has the group."""
         return group in self.all_groups()
 
     def all_topics(self) -> Collection[str]:
@@ -116,14 +116,14 @@ class Known:
         return self._groups or ()
 
     def upstream(self, name: str) -> str | None:
-        """What the source calls it, if `name` is the target's for what this link mirrors."""
+        """The source topic whose mirror is `name`; None if there is none."""
         claimed = (
             at.topic
             for at, progress in self.contents.partitions.items()
             if any(outlet.topic == name and outlet.routed is None for outlet in progress.outlets)
         )
         found = next(claimed, None) or self.link.upstream(name)
-        # The answer will say that the topic is left out.
+        # The explanation will say that the topic is left out.
         return found or self.link.upstream_by_policy(name)
 
     @property
@@ -149,7 +149,7 @@ class Known:
     # -- what becomes of them ---------------------------------------------------------------------
 
     def topic(self, topic: str, partition: int | None = None) -> Explanation:
-        """Of a topic, or of one partition."""
+        """Explains a topic, or one partition."""
         metadata = self._on_source(topic)
         hidden = metadata is not None and metadata.error is not None
         facts = TopicFacts(
@@ -158,9 +158,9 @@ class Known:
             partitions=_by_progress(self.link, self.contents, topic),
             driver=_driver(self._newest()),
         )
-        seen = self._status(topic) if self.complete else None
-        if seen is not None:
-            facts = _with_status(facts, seen, topic, self.link.decide_topic(topic).target_name)
+        status = self._status(topic) if self.complete else None
+        if status is not None:
+            facts = _with_status(facts, status, topic, self.link.decide_topic(topic).target_name)
         else:
             found = self._try(self._target, "directives", self._asked)
             facts = replace(facts, standing=_standing(found.directives if found else ()))
@@ -179,19 +179,19 @@ class Known:
         try:
             return status_of(self.link, self._connect, retention_s, {topic})
         except CausewayError as error:
-            self.unknown.append(f"where it stands: {error}")
+            self.unknown.append(f"its state: {error}")
             return None
 
     def group(self, group: str) -> Explanation:
-        """Of a group, whether the source lists it or not."""
+        """Explains a group, also if the source does not list it."""
         self.all_groups()
         return self.groups([group], self._groups)[0]
 
     def groups(
         self, names: Sequence[str], listed: Mapping[str, GroupListing] | None
     ) -> tuple[Explanation, ...]:
-        """Of all `names`, asked together. `listed`: the source's groups, None where it does not
-        tell."""
+        """Explains all `names`, with one request for all. `listed`: the source's groups, None: not
+        known."""
 
         def commits(cluster: Cluster) -> Mapping[str, Commits | CausewayError]:
             return cluster.committed_offsets_of(names)
@@ -239,7 +239,7 @@ class Known:
 def _by_progress(
     link: LinkSettings, contents: ProgressContents, topic: str
 ) -> tuple[PartitionStatus, ...]:
-    """What the last driver wrote of the topic."""
+    """The partitions of the topic, as the last driver recorded them."""
     return tuple(
         by_progress(link, one)
         for at, one in sorted(contents.partitions.items(), key=lambda item: item[0])

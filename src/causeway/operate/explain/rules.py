@@ -1,4 +1,4 @@
-"""Which key of the file decided on a name, where it stands, and what to change there. Pure."""
+"""The key of the file that decided on a name, its place, and how to change it. Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def in_file(link: LinkSettings, rule: DecidingRule | None) -> FileRule | None:
 
 
 def of_key(link: LinkSettings, key: str) -> FileRule:
-    """The rule that is a key without a list."""
+    """The rule of a key without a list."""
     return FileRule(key=key, pattern=None, place=link.places.get(key))
 
 
 def change(link: LinkSettings, name: str, verdict: Verdict, rule: FileRule | None) -> Iterator[str]:
-    """What to do about a name that the file leaves out."""
+    """How to change the file so that the name is not left out."""
     match verdict:
         case Verdict.NOT_INCLUDED if rule is not None:
             yield f"to have it mirrored, add it to {_named(rule)}"
@@ -43,19 +43,19 @@ def change(link: LinkSettings, name: str, verdict: Verdict, rule: FileRule | Non
             else:
                 yield f"to have it mirrored, take that pattern out of {rule.place}"
         case Verdict.POLICY_FAILED if rule is not None:
-            yield f"mend the class of {_named(rule)}"
+            yield f"correct the class of {_named(rule)}"
         case Verdict.UNDECIDED if rule is not None:
             yield f"write that pattern of {_named(rule)} without look-around or back-references"
         case Verdict.HEARTBEATS_OFF if rule is not None:
             yield f"set {rule.key} = true, or add it to topics"
         case Verdict.INTERNAL if rule is not None and rule.key == POLICY:
-            yield f"have the class of {_named(rule)} say otherwise, if it is a topic of yours"
+            yield f"change the class of {_named(rule)}, if the topic is your own"
         case Verdict.INTERNAL if rule is not None:
-            yield f"set {rule.key} = kafka-4, if it is a topic of yours"
+            yield f"set {rule.key} = kafka-4, if the topic is your own"
         case Verdict.INTERNAL | Verdict.DEAD_LETTERS:
             yield "nothing: such topics are never mirrored"
         case Verdict.WAY_BACK:
-            yield "nothing: `causeway failback FILE` has it begin, at a cut"
+            yield "nothing: `causeway failback FILE` starts it at the offsets of the cut"
         case Verdict.CYCLE:
             yield f"nothing: {link.target.alias} has the records already"
         case Verdict.NAME_TOO_LONG | Verdict.NAME_UNFIT if rule is not None:
@@ -69,12 +69,12 @@ def _named(rule: FileRule) -> str:
 
 
 def _parts(name: str, patterns: Sequence[Pattern]) -> Iterator[str]:
-    """Patterns that would match if they had not to match the whole of the name, as it is."""
+    """Patterns that match only a part of the name, or the name in other case."""
     for pattern in patterns:
         if _matches(f".*(?:{pattern.pattern}).*", name):
-            yield f"{pattern.pattern} matches a part of the name only, and must match all of it"
+            yield f"{pattern.pattern} matches only a part of the name; it must match the whole name"
         elif _matches(f"(?i){pattern.pattern}", name):
-            yield f"{pattern.pattern} would match it in other letters, upper or lower case"
+            yield f"{pattern.pattern} would match if upper and lower case were equal"
 
 
 def _matches(text: str, name: str) -> bool:
@@ -85,7 +85,7 @@ def _matches(text: str, name: str) -> bool:
 
 
 def naming(link: LinkSettings, decision: TopicDecision) -> Fact:
-    """How the target's name comes about."""
+    """The rule that gives the name on the target."""
     policy = link.policy
     if decision.renamed is not None:
         place = link.places.get(RENAME, RENAME)
@@ -103,7 +103,7 @@ def naming(link: LinkSettings, decision: TopicDecision) -> Fact:
 
 
 def transform(link: LinkSettings, topic: str) -> Fact | None:
-    """What becomes of its records on the way."""
+    """The transform of the topic's records."""
     found = link.transform_of(topic)
     if found is None:
         return None
@@ -111,12 +111,12 @@ def transform(link: LinkSettings, topic: str) -> Fact | None:
     later = [each.name for each in _after(link, found) if excludes(each.topics, topic)]
     text = f"{found.name} ({found.kind}, {found.place}), by its topics pattern {by}"
     if later:
-        text += f"; {', '.join(later)} would match too, and comes later"
+        text += f"; {', '.join(later)} also matches, but comes later"
     return Fact("transform", text)
 
 
 def treatment(link: LinkSettings, topic: str) -> Iterator[Fact]:
-    """Why its records are looked at one by one."""
+    """The treatments of each record of the topic."""
     for step in link.treatments_of(topic):
         key = {"skip-header": SKIP_HEADER, "provenance": PROVENANCE}.get(step.kind, step.kind)
         yield Fact("each record", f"{step.text} ({link.places.get(key, key)})")
@@ -128,11 +128,11 @@ def _after(link: LinkSettings, one: TransformSettings) -> Sequence[TransformSett
 
 
 def same_target(link: LinkSettings, target: str, links: Sequence[LinkSettings]) -> Iterator[Fact]:
-    """Other flows of the file that would write to the same topic."""
+    """Other flows of the file that write to the same topic."""
     for other in links:
         if other.name == link.name or other.target.bootstrap != link.target.bootstrap:
             continue
         upstream = other.upstream(target)
         if upstream is not None:
-            text = f"{other.name} writes to {target}, too, if {other.source.alias} has {upstream}"
+            text = f"{other.name} also writes to {target}, if {other.source.alias} has {upstream}"
             yield Fact("same name", text)

@@ -1,8 +1,4 @@
-"""From what is known of a topic to why it is mirrored, or not. Pure.
-
-Codes of its own: `missing` (the source has no such topic), `deleted` (it had), `not-allowed`,
-`problem` (the target cannot take it), `unknown` (nobody could be asked), `planned` (it will be).
-"""
+"""Explains from the facts of a topic why it is mirrored, or why not. Pure."""
 
 from __future__ import annotations
 
@@ -33,12 +29,11 @@ _MOST_LINES: Final = 10  # of partitions with a state and reason of their own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """`there`: whether the source has it, None unknown; `count`: how many partitions of it;
-    `hidden`: why we may not see it; `standing`: what people ask of the link; `problems`: why the
-    target cannot take it, or not as it should; `unknown`: what could not be asked."""
+    """`there`: whether the source has the topic, None: unknown. `hidden`: why the source does not
+    show it. `standing`: the directives of the link. `problems`: why the target cannot take the
+    topic, or only with differences. `unknown`: requests that failed, and why."""
 
     there: bool | None = None
-    count: int = 0
     hidden: str | None = None
     partitions: tuple[PartitionStatus, ...] = ()
     standing: LinkDirectives = field(default_factory=LinkDirectives)
@@ -56,8 +51,8 @@ def explain_topic(
     partition: int | None = None,
     links: Sequence[LinkSettings] = (),
 ) -> Explanation:
-    """Why `topic`, or one partition of it, is mirrored or not by `link`. `links`: all of the file,
-    which may make the same name on the target."""
+    """Why `link` mirrors `topic`, or one of its partitions, or why not. `links`: all links of the
+    file, to find others that write to the same target topic."""
     decision = link.decide_topic(topic)
     known = [one for one in facts.partitions if partition in (None, one.partition)]
     code, done, answer = _answer(link, decision, facts, known)
@@ -98,27 +93,31 @@ def _answer(
 ) -> tuple[str, bool | None, str]:
     source, target = link.source.alias, decision.target_name
     if target is None:
-        before = f"; until it was left out it was mirrored to {_reached(known)}" if known else ""
+        before = f"; before that, it was mirrored to {_reached(known)}" if known else ""
         return decision.verdict, False, f"left out: {decision.reason}{before}"
     if any(one.gone_ms is not None for one in known) or (known and facts.there is False):
         return (
             Code.DELETED,
             False,
-            f"{source} no longer has it; what was mirrored stays in {target}",
+            f"{source} no longer has it; the mirrored records stay in {target}",
         )
     if facts.there is False:
-        return Code.MISSING, False, f"{source} has no such topic; if it comes, it goes to {target}"
+        return (
+            Code.MISSING,
+            False,
+            f"{source} has no such topic; once created, it goes to {target}",
+        )
     if facts.hidden is not None:
-        return Code.NOT_ALLOWED, False, f"{source} does not let us see it: {facts.hidden}"
+        return Code.NOT_ALLOWED, False, f"{source} does not show it to Causeway: {facts.hidden}"
     if known:
         states = [one.state for one in known]
         code = worst(each for each in states if each not in _GOES_ON) or states[0]
-        said = ", ".join(f"{states.count(each)} {each}" for each in dict.fromkeys(states))
-        return code, all(each in _GOES_ON for each in states), f"goes to {target}: {said}"
+        counts = ", ".join(f"{states.count(each)} {each}" for each in dict.fromkeys(states))
+        return code, all(each in _GOES_ON for each in states), f"goes to {target}: {counts}"
     if facts.problems:
         return Code.PROBLEM, False, f"cannot go to {target}: {facts.problems[0]}"
     if facts.there is None:
-        return Code.UNKNOWN, None, f"by the file it goes to {target}; what is there is not known"
+        return Code.UNKNOWN, None, f"by the file it goes to {target}; its state is not known"
     every = link.places.get("refresh.topics.interval.seconds", "refresh.topics.interval.seconds")
     return (
         Code.PLANNED,
@@ -134,8 +133,8 @@ def _reached(known: Sequence[PartitionStatus]) -> str:
 
 
 def _asked(standing: LinkDirectives, scope: Scope) -> Iterator[Directive]:
-    """What people asked that bears on `scope`: the pause that counts, what is paused of its parts,
-    and all else."""
+    """The directives that apply to `scope` or to a part of it; of the pauses that cover it, only
+    the effective one."""
     pause = standing.pause_of(scope)
     if pause is not None:
         yield pause
@@ -162,7 +161,7 @@ def _fact(directive: Directive) -> Fact:
 
 
 def _states(known: Iterable[PartitionStatus]) -> Iterator[Fact]:
-    """A line for all partitions that are alike."""
+    """One line for all partitions with the same state and reason."""
     alike: dict[tuple[str, str | None], list[PartitionStatus]] = defaultdict(list)
     for one in known:
         alike[one.state, one.reason].append(one)
@@ -204,9 +203,9 @@ def _to_do(
             yield from _resume(link, asked)
         case State.STOPPED:
             yield "look the reason up in docs/how-to/operations.md, When a partition is stopped"
-            yield f"once it is mended: causeway restart FILE --link '{link.name}' --topic {topic}"
+            yield f"then: causeway restart FILE --link '{link.name}' --topic {topic}"
         case State.FAILED:
-            yield "mend what the reason names; it is tried again by itself"
+            yield "correct the cause; Causeway retries by itself"
         case _ if code == NO_DRIVER:
             yield "causeway run FILE"
             yield from _resume(link, asked)
@@ -216,9 +215,9 @@ def _to_do(
                 f" {link.source.alias} to Causeway's principal"
             )
         case _ if code == Code.DELETED:
-            yield "nothing; or delete the mirror too, if nobody wants it"
+            yield "nothing; or delete the mirror too, if no application needs it"
         case _ if code == Code.PROBLEM:
-            yield "mend what it names; it is tried again at the next look for topics"
+            yield "correct the cause; Causeway retries when it next looks for topics"
 
 
 def _resume(link: LinkSettings, asked: Sequence[Directive]) -> Iterator[str]:

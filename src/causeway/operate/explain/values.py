@@ -1,4 +1,4 @@
-"""An explanation, for people and as JSON."""
+"""Values of an explanation, and its JSON."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRule:
-    """The key that decided. `pattern`: which of its list, None where it is none of them, or no
-    list; `place`: the key as the file has it, with its line; None: the file does not set it, and
-    the default counts."""
+    """The key that decided. `pattern`: the pattern in the key's list, None if there is none.
+    `place`: the key in the file with its line; None: the file does not set the key, so the default
+    counts."""
 
     key: str
     pattern: str | None
@@ -55,11 +55,11 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Of one name on one link. `code`: the answer for machines: a state, a filters.Verdict, a
-    groups.Why or one of the codes in topics.py and groups.py. `done`: whether it is mirrored (a
-    group: followed and synced as the file wants); None where that cannot be told. `rule`: None
-    where no key of the file decided. `target`: its name there. `since_ms`: since when at the
-    latest it is so. `unknown`: what could not be asked, and why."""
+    """The explanation of one name on one link. `code`: the answer for programs: a state, a
+    filters.Verdict, a control.LeftOutReason or a Code. `done`: whether the topic is mirrored, or
+    the group synced as the file says; None: not known. `rule` None: no key of the file decided.
+    `target`: the name on the target. `since_ms`: the latest possible beginning of this state.
+    `unknown`: requests that failed, and why."""
 
     link: str
     kind: SubjectKind
@@ -76,6 +76,6 @@ class Explanation:
 
 
 def as_json_of(one: Explanation) -> dict[str, Any]:
-    """For `--json` and the API: stable keys, null where a value is unknown."""
+    """JSON for `--json` and the API: stable keys; null means unknown."""
     found: dict[str, Any] = msgspec.to_builtins(one)
     return found

@@ -1,4 +1,4 @@
-"""What only the driver's process knows, asked of its server on this machine."""
+"""Asks the driver on this machine, by its HTTP server, for facts that only its process knows."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any, Final
 from causeway.config import Settings
 from causeway.errors import AuthenticationError, NobodyLeadsError
 
-_TIMEOUT_S: Final = 15.0  # the first call of all waits for the server's framework
+_TIMEOUT_S: Final = 15.0  # the first request waits until the server's framework is loaded
 _MOST: Final = 16 << 20  # bytes of an answer
 _PAGE: Final = 1000
 
 
 def items(settings: Settings, path: str) -> list[dict[str, Any]]:
-    """All items of a list of the API, such as `lanes`. Raises NobodyLeadsError where no driver of
-    this file answers on this machine, AuthenticationError where it does not let us in."""
+    """All items of a list of the API, for example `lanes`. Raises NobodyLeadsError if no driver of
+    this file answers on this machine, AuthenticationError if it refuses the token."""
     mine = {link.name for link in settings.links}
     try:
         theirs = {str(link["link"]) for link in _get(settings, "overview")["links"]}
     except (KeyError, TypeError):
-        raise _not_here(settings, "what answers there is no driver") from None
+        raise _not_here(settings, "another server answers there, not a driver") from None
     if not mine & theirs:
-        raise _not_here(settings, f"what answers there runs {', '.join(sorted(theirs))}")
+        raise _not_here(settings, f"the driver there runs {', '.join(sorted(theirs))}")
     found: list[dict[str, Any]] = []
     while True:
         page = _get(settings, f"{path}?limit={_PAGE}&offset={len(found)}")
@@ -39,7 +39,9 @@ def _get(settings: Settings, path: str) -> Any:
     http = settings.run.http
     if not http.port:
         cause = (
-            "the file has it served nowhere" if http.port is None else "its port is any free one"
+            "the file configures no HTTP server"
+            if http.port is None
+            else "the port is chosen at start"
         )
         raise _not_here(settings, cause)
     secure = http.certificate is not None
@@ -47,7 +49,7 @@ def _get(settings: Settings, path: str) -> Any:
     request = urllib.request.Request(address)  # noqa: S310 - http or https, by the line above
     if http.token is not None:
         request.add_unredirected_header("Authorization", f"Bearer {http.token.reveal()}")
-    # Never through a proxy of the environment: it is this machine that is asked.
+    # Without the proxy of the environment, because the server is on this machine.
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if http.certificate is not None:
         handlers.append(urllib.request.HTTPSHandler(context=_trusting(http.certificate)))
@@ -70,7 +72,7 @@ def _host(host: str) -> str:
 
 
 def _trusting(certificate: str) -> ssl.SSLContext:
-    """That very certificate, whoever has signed it and whatever it calls the machine."""
+    """Trusts this certificate only, for any host name and with any issuer."""
     context = ssl.create_default_context(cafile=certificate)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = False
@@ -83,6 +85,6 @@ def _not_here(settings: Settings, cause: str) -> NobodyLeadsError:
         "ask the driver",
         f"at {where}",
         cause,
-        remedy="lanes are known to the driver alone: run this where it runs; `causeway status` "
-        "says where that is",
+        remedy="only the driver knows its lanes: run this command on its machine, which "
+        "`causeway status` shows",
     )

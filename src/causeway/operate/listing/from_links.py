@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Listed(NamedTuple, Generic[T]):
-    """`errors`: the links that could not be asked, and why; `lines` has nothing of those."""
+    """`errors`: the links that did not answer, and why; `lines` has no entries of those links."""
 
     lines: tuple[T, ...]
     errors: tuple[tuple[str, CausewayError], ...] = ()
@@ -27,7 +27,7 @@ class Listed(NamedTuple, Generic[T]):
 def listed(
     links: tuple[LinkSettings, ...], ask: Callable[[LinkSettings], Iterable[T]]
 ) -> Listed[T]:
-    """What `ask` finds of the links, asked side by side. Raises CausewayError where none can be."""
+    """The results of `ask` for all links, in parallel. Raises CausewayError if every link fails."""
     found = ask_each(links, lambda link: tuple(ask(link)))
     return Listed(
         tuple(line for one in found if not isinstance(one, CausewayError) for line in one),
@@ -40,14 +40,14 @@ def listed(
 
 
 def refuse_unknown(action: str, kind: str, given: Collection[str], words: Collection[str]) -> None:
-    """Raises ConfigError where one of those `given` is no such word, with words like it."""
+    """Raises ConfigError if one of `given` is not in `words`, with similar words."""
     for each in given:
         if each not in words:
             raise unknown(action, kind, each, words, fixed=True)
 
 
 def fits(text: str, match: str) -> bool:
-    """Whether `match` is part of it, in any case."""
+    """Whether `text` contains `match`, ignoring case."""
     return match.casefold() in text.casefold()
 
 
@@ -62,9 +62,9 @@ def topics(
     match: str = "",
     states: Collection[str] = (),
 ) -> Listed[TopicStatus]:
-    """By link and name, from the clusters alone. `match`: part of the name, in any case; `states`:
-    with a partition in one of these. Raises ConfigError for a link or state that is unknown;
-    CausewayError if no link can be asked."""
+    """The topics by link and name. `match`: a part of the name, ignoring case. `states`: only
+    topics with a partition in one of these states. Raises ConfigError for an unknown link or state,
+    CausewayError if no link answers."""
     refuse_unknown("list topics", "state", states, _STATES)
     chosen = links_of(settings, link, "list topics")
     retention_s = settings.run.deleted_topics_retention_s
@@ -81,7 +81,7 @@ def topics(
 
 
 def topic_lines(link: LinkStatus) -> Iterable[TopicStatus]:
-    """The topics of one link by name, with those that cannot be mirrored."""
+    """The topics of one link by name, including those that cannot be mirrored."""
     found = topics_of(link)
     there = {one.topic for one in found}
     found += [
@@ -102,7 +102,7 @@ def topic_lines(link: LinkStatus) -> Iterable[TopicStatus]:
 
 
 def topic_json(one: TopicStatus) -> dict[str, Any]:
-    """For `--json`: stable keys."""
+    """JSON for `--json`: stable keys."""
     return {
         "link": one.link,
         "topic": one.topic,
@@ -123,9 +123,9 @@ def groups(
     match: str = "",
     codes: Collection[str] = (),
 ) -> Listed[Explanation]:
-    """All groups that a source lists, by link and name, from the clusters alone. `match`: part of
-    the name, in any case; `codes`: of these explanations' codes. Raises as `topics` does, and
-    ConfigError for a code that there is not."""
+    """All groups of the sources by link and name. `match`: a part of the name, ignoring case.
+    `codes`: only groups with one of these codes. Raises as `topics` does, and ConfigError for an
+    unknown code."""
     refuse_unknown("list groups", "code", codes, CODES)
     chosen = links_of(settings, link, "list groups")
     with clusters() as connect:
@@ -147,7 +147,7 @@ def _groups_of(
     match: str,
     away: Mapping[str, CausewayError],
 ) -> tuple[Explanation, ...]:
-    # Without the source's list there is nothing to show: that is an error here.
+    # Without the list of the source there is nothing to show, so this is an error.
     if link.source.alias in away:
         raise away[link.source.alias]
     there = connect(link.source_admin).list_groups()
@@ -172,9 +172,9 @@ def events(
     levels: Collection[str] = (),
     limit: int | None = None,
 ) -> Listed[EventLine]:
-    """The oldest first; the newest `limit` of those that fit. `match`: a part of what is said, in
-    any case; `levels`: info, warning, error. Only targets are asked. Raises as `topics` does, and
-    ConfigError for a level that there is not."""
+    """The newest `limit` events that fit, the oldest first. `match`: a part of the text, ignoring
+    case. `levels`: info, warning, error. Asks only the targets. Raises as `topics` does, and
+    ConfigError for an unknown level."""
     refuse_unknown("list events", "level", levels, LEVELS)
     chosen = links_of(settings, link, "list events")
     with clusters() as connect:
@@ -204,7 +204,7 @@ def _says(event: EventRecord, match: str) -> bool:
 
 
 def event_json(one: EventLine) -> dict[str, Any]:
-    """For `--json`: as the API has it."""
+    """JSON for `--json`, as in the API."""
     return {
         "at_ms": one.event.at,
         "level": one.event.level,
@@ -218,9 +218,9 @@ _ACTION = "show the status of"
 
 
 def narrowed(settings: Settings, link: str | None, topic: str | None) -> tuple[LinkStatus, ...]:
-    """The status of `link`, or of all; of `topic` (its name on the source), or of all topics. Of
-    the links, those that have the topic are left, and those that could not be asked. Raises
-    ConfigError for a name that is unknown, with the names that there are; else as `status`."""
+    """The status of `link` (default: all links) and `topic` (name on the source; default: all
+    topics). Links without the topic are left out, except links that did not answer. Raises
+    ConfigError for an unknown name, with the known names; otherwise as `status`."""
     chosen = settings
     if link is not None:
         chosen = replace(settings, links=links_of(settings, link, _ACTION))
@@ -258,7 +258,7 @@ def _only_topic(each: LinkStatus, topic: str, transform: TransformSettings | Non
 
 
 def _only_names(task: TaskRecord, names: Collection[str]) -> TaskRecord:
-    """`task` without reasons that name other topics or groups; its figures are of the link."""
-    told = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?:-\d+)?(?![\w.-])")
-    items = {item: why for item, why in task.items.items() if told.search(item)}
+    """`task` without reasons that name other topics or groups, and without figures of the link."""
+    named = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?:-\d+)?(?![\w.-])")
+    items = {item: why for item, why in task.items.items() if named.search(item)}
     return task.replace(items=items, figures={})

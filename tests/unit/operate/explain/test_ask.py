@@ -70,7 +70,7 @@ def test_it_is_not_said_where_an_impossible_topic_would_go(name: str) -> None:
     with pytest.raises(ConfigError, match="no topic can have that name") as raised:
         explained(name)
     assert "would go to" not in str(raised.value)
-    assert "there is no group of that name" in str(raised.value)
+    assert "there is no group with that name" in str(raised.value)
 
     with pytest.raises(ConfigError, match="no topic can have that name") as raised:
         explained(name, SubjectKind.TOPIC)
@@ -97,5 +97,5 @@ def test_a_topic_and_its_partition() -> None:
 
 
 def test_a_possible_name_that_is_unknown_is_told_where_it_would_go() -> None:
-    with pytest.raises(ConfigError, match=r"if it came: on A->B it would go to A\.later"):
+    with pytest.raises(ConfigError, match=r"if it existed: on A->B it would go to A\.later"):
         explained("later")

@@ -135,13 +135,13 @@ def test_what_the_file_says(tmp_path: Path, group: str, more: str, code: str, ru
     [
         ({"source": listing(protocol="connect")}, "not-consumers", "of type connect"),
         ({"commits": AuthorizationError("read", "app")}, "unreadable", "cannot be read"),
-        ({"commits": None}, "unknown", "A could not be asked"),
+        ({"commits": None}, "unknown", "A did not show its offsets"),
         ({"commits": {}}, "no-offsets", "committed nothing on A"),
         ({"commits": {}, "source": None}, "missing", "A has no such group"),
         ({"commits": {BILLS: at(1)}}, "nothing-mirrored", "nothing on topics that are mirrored"),
         ({"target": listing("Stable")}, "has-members", "members on B (Stable)"),
         ({"there": AuthorizationError("read", "app")}, "unreadable", "on B cannot be read"),
-        ({"there": None}, "unknown", "B could not be asked"),
+        ({"there": None}, "unknown", "B did not show its offsets"),
         ({"commits": {ORDERS: at(90)}}, "not-yet", "1 of 1 partitions cannot be carried over"),
         ({"progress": {}}, "not-yet", "1 of 1"),
     ],
@@ -164,8 +164,8 @@ def test_why_a_place_is_not_known_yet(tmp_path: Path) -> None:
     )
 
     assert told(one, "orders-0") == [
-        "at 90, on B A.orders-0 at 40; the group stands at 90, and it is mirrored to 70 only; it"
-        " is stopped: truncated"
+        "at 90, on B A.orders-0 at 40; the group is at 90, and records are mirrored only up to"
+        " 70; it is stopped: truncated"
     ]
     assert told(one, "bills") == ["not mirrored: not matched by topics"]
 
@@ -180,7 +180,7 @@ def test_what_the_driver_noted_in_its_last_round(tmp_path: Path) -> None:
 
     assert one.code == "not-yet"
     assert one.since_ms == 1000
-    assert told(one, "last round") == ["ended well at 1970-01-01T00:00:01Z"]
+    assert told(one, "last round") == ["succeeded at 1970-01-01T00:00:01Z"]
     assert "its exact place is being looked up" in told(one, "orders-0")[0]
 
 

@@ -120,17 +120,19 @@ def test_a_default_is_told_as_one(tmp_path: Path) -> None:
 
 
 def test_a_pattern_that_fits_nearly_is_told(tmp_path: Path) -> None:
-    assert "orders matches a part of the name only" in " ".join(
+    assert "orders matches only a part of the name" in " ".join(
         explain(tmp_path, "orders-eu").to_do
     )
-    assert "orders would match it in other letters" in " ".join(explain(tmp_path, "Orders").to_do)
+    assert "orders would match if upper and lower case were equal" in " ".join(
+        explain(tmp_path, "Orders").to_do
+    )
 
 
 @pytest.mark.parametrize(
     ("facts", "code", "done", "answer"),
     [
         (TopicFacts(there=False), "missing", False, "A has no such topic"),
-        (TopicFacts(), "unknown", None, "what is there is not known"),
+        (TopicFacts(), "unknown", None, "its state is not known"),
         (THERE, "planned", False, "looks for topics every 600 s"),
         (replace(THERE, hidden="no DESCRIBE"), "not-allowed", False, "no DESCRIBE"),
         (replace(THERE, problems=("collides",)), "problem", False, "collides"),
@@ -210,9 +212,9 @@ replication.policy.class = IdentityReplicationPolicy
 
     assert told(one, "transform") == [
         "mask (rules, A->B.causeway.transform.mask.rules (line 10)), by its topics pattern or.*;"
-        " drop would match too, and comes later"
+        " drop also matches, but comes later"
     ]
-    assert told(one, "same name") == ["C->B writes to orders, too, if C has orders"]
+    assert told(one, "same name") == ["C->B also writes to orders, if C has orders"]
 
 
 def test_an_explanation_is_plain_json(tmp_path: Path) -> None:
@@ -273,7 +275,7 @@ def test_another_flow_that_renames_to_the_same_name_is_told(tmp_path: Path) -> N
         "C->B.causeway.rename = w-(.*) => wages.$1\n"
     )
     one = explain(tmp_path, "pay-eu", more=more)
-    assert told(one, "same name") == ["C->B writes to wages.eu, too, if C has w-eu"]
+    assert told(one, "same name") == ["C->B also writes to wages.eu, if C has w-eu"]
 
 
 def test_what_becomes_of_each_record_names_its_key(tmp_path: Path) -> None:
