@@ -165,8 +165,8 @@ class Feed:
         records = chunk.records
         old_ms = (time.time() - OLD_S) * 1000
         self._some_unknown = False
-        for copy in () if client.one_request else copies.values():
-            if copy.last_ms <= old_ms:
+        for copy in copies.values():
+            if not copy.last_ms or (copy.last_ms <= old_ms and not client.one_request):
                 copy.last_ms = 0
                 self._some_unknown = each = True
         self._copies = [(copies[record[1]], record[0]) for record in records]

@@ -163,3 +163,17 @@ def test_a_batch_behind_a_refused_one_hides_no_record(two_sides: TwoSides, tmp_p
         assert producer.stats()["sides"]["west"]["refused"] == 2
     assert {number for number, error in reports.items() if error is not None} == {40, 81}
     assert set().union(*first_copies(two_sides.west).values()) == set(range(200)) - {40, 81}
+
+
+def test_a_batch_behind_a_refused_one_is_not_doubled_if_the_broker_remembers_clients(
+    two_sides: TwoSides, tmp_path: Path
+) -> None:
+    """The records are old, but a broker remembers them: so only a new client is unknown to it."""
+    two_sides.west.fails = (0.0, 0.0)
+    two_sides.west.refuses = frozenset({b"0", b"40", b"81"})
+    with DualProducer(
+        {"bootstrap.servers": "east"}, {"bootstrap.servers": "west"}, spool=tmp_path, settle_s=0
+    ) as producer:
+        produce(producer, range(200), age_ms=13 * 3600 * 1000)
+        all_there(producer)
+    assert copies(two_sides.west) == 197
