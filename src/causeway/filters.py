@@ -224,50 +224,53 @@ def not_begun(way_back: str) -> TopicDecision:
     )
 
 
-def decide_topic(
-    name: str,
-    *,
-    source_alias: str,
-    target_alias: str,
-    policy: ReplicationPolicy,
-    topics: tuple[Pattern, ...],
-    topics_exclude: tuple[Pattern, ...],
-    heartbeats_replication_enabled: bool = True,
-    dead_letters: frozenset[str] = frozenset(),
-    chosen: Collection[str] = (),
-    renaming: tuple[Renaming, ...] = (),
-) -> TopicDecision:
-    """Whether `name` of the source is mirrored, and under which name. `renaming`: the flows of the
-    file that rename topics, this one among them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRules:
+    """The settings of a link that decide which topics it mirrors. `renaming`: the flows of the file
+    that rename topics, this one among them."""
+
+    source_alias: str
+    target_alias: str
+    policy: ReplicationPolicy
+    topics: tuple[Pattern, ...]
+    topics_exclude: tuple[Pattern, ...]
+    heartbeats_replication_enabled: bool = True
+    dead_letters: frozenset[str] = frozenset()
+    renaming: tuple[Renaming, ...] = ()
+
+
+def decide_topic(name: str, rules: TopicRules, chosen: Collection[str] = ()) -> TopicDecision:
+    """Whether `name` of the source is mirrored, and under which name.
 
     Decides in MirrorMaker 2's order: the filter (or a heartbeats topic), internal topics, cycles.
     A `chosen` topic counts as named by `topics`; an excluded topic stays excluded.
     """
+    policy, target_alias = rules.policy, rules.target_alias
     rule: DecidingRule | None
     verdict, reason, rule = by_name(
-        name, () if name in chosen else topics, topics_exclude, "topics"
+        name, () if name in chosen else rules.topics, rules.topics_exclude, "topics"
     )
     if verdict is Verdict.NOT_INCLUDED and name in chosen:
         verdict, reason, rule = Verdict.MIRRORED, CHOSEN, None
     heartbeats = verdict is not Verdict.MIRRORED and is_heartbeats(name, policy)
     if heartbeats:
         rule = DecidingRule(HEARTBEATS_REPLICATION)
-        if not heartbeats_replication_enabled:
+        if not rules.heartbeats_replication_enabled:
             return _left_out(Verdict.HEARTBEATS_OFF, f"{rule.key} is false", rule)
         reason = "a heartbeats topic"
     elif verdict is not Verdict.MIRRORED:
         return _left_out(verdict, reason, rule)
-    if name in dead_letters:
+    if name in rules.dead_letters:
         return _left_out(Verdict.DEAD_LETTERS, "holds what a transform refused")
     if policy.is_internal_topic(name):
         return _internal(name, policy)
     try:
         original = cycle_source(
             name,
-            source_alias=source_alias,
+            source_alias=rules.source_alias,
             target_alias=target_alias,
             policy=policy,
-            renaming=renaming,
+            renaming=rules.renaming,
         )
         if original is not None:
             how = "renamed" if original == name else f"as {original}"
@@ -278,7 +281,7 @@ def decide_topic(
         if policy.leaves_out(name):
             by = DecidingRule(POLICY)
             return _left_out(Verdict.INTERNAL, f"internal, says {policy.class_name}", by)
-        return _named(name, source_alias, target_alias, policy, reason, rule)
+        return _named(name, rules.source_alias, target_alias, policy, reason, rule)
     except PolicyFailedError as error:
         return _left_out(Verdict.POLICY_FAILED, error.cause, DecidingRule(POLICY))
     except NoNameError as error:

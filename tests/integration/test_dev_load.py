@@ -12,7 +12,7 @@ from causeway.cluster import Cluster
 from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.dev import load as records
-from causeway.dev.load import CODECS, Stream, Tally, write
+from causeway.dev.load import CODECS, LoadTally, Stream, write
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.records import CODEC_MASK, HEADER
@@ -21,13 +21,13 @@ from tests.harness.kafka_tools import KafkaTools
 pytestmark = pytest.mark.integration
 
 
-def written(cluster: LocalCluster, stream: Stream, stop_at: int | None = None) -> Tally:
+def written(cluster: LocalCluster, stream: Stream, stop_at: int | None = None) -> LoadTally:
     """`stop_at`: records after which somebody says that it is enough."""
 
-    async def run() -> Tally:
+    async def run() -> LoadTally:
         stop = asyncio.Event()
 
-        def told(tally: Tally) -> None:
+        def told(tally: LoadTally) -> None:
             if stop_at is not None and tally.records >= stop_at:
                 stop.set()
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from causeway.errors import ConfigError
 from causeway.filters import (
     TopicDecision,
+    TopicRules,
     Verdict,
     compile_mm1_include,
     compile_patterns,
@@ -28,8 +29,7 @@ def decide(
     policy: ReplicationPolicy | None = None,
     heartbeats: bool = True,
 ) -> TopicDecision:
-    return decide_topic(
-        name,
+    rules = TopicRules(
         source_alias="A",
         target_alias="B",
         policy=policy or ReplicationPolicy(source_alias="A"),
@@ -37,6 +37,7 @@ def decide(
         topics_exclude=compile_patterns(exclude),
         heartbeats_replication_enabled=heartbeats,
     )
+    return decide_topic(name, rules)
 
 
 def test_lists_are_split_as_kafka_splits_them() -> None:
@@ -200,15 +201,14 @@ def test_a_decision_names_the_key_and_the_pattern_that_made_it() -> None:
 
 def test_what_people_chose_counts_as_named_and_what_is_left_out_stays_so() -> None:
     def decide_chosen(name: str, exclude: str = DEFAULT_EXCLUDES) -> TopicDecision:
-        return decide_topic(
-            name,
+        rules = TopicRules(
             source_alias="A",
             target_alias="B",
             policy=ReplicationPolicy(source_alias="A"),
             topics=(),
             topics_exclude=compile_patterns(exclude),
-            chosen={name},
         )
+        return decide_topic(name, rules, chosen={name})
 
     found = decide_chosen("orders")
     assert (found.target_name, found.reason) == ("A.orders", "chosen with `causeway geo`")

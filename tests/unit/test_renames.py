@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.errors import ConfigError
-from causeway.filters import Renaming, Verdict, compile_patterns, cycle_source, decide_topic
+from causeway.filters import (
+    Renaming,
+    TopicRules,
+    Verdict,
+    compile_patterns,
+    cycle_source,
+    decide_topic,
+)
 from causeway.naming import ReplicationPolicy
 from causeway.renames import Rename, parse
 from tests.harness.examples import examples
@@ -119,14 +126,14 @@ def test_an_origin_is_one_indeed(rule: str, name: str) -> None:
 
 def test_a_pattern_without_an_answer_in_time_leaves_the_topic_out() -> None:
     policy = ReplicationPolicy(renames=parse(r"(?!x)(a|aa)+\. => x"))
-    decision = decide_topic(
-        "a" * 248,
+    rules = TopicRules(
         source_alias="A",
         target_alias="B",
         policy=policy,
         topics=compile_patterns(".*"),
         topics_exclude=(),
     )
+    decision = decide_topic("a" * 248, rules)
     assert decision.verdict is Verdict.UNDECIDED
     assert "takes too long" in decision.reason
 
@@ -176,8 +183,7 @@ def test_no_topic_comes_back_to_a_cluster_that_it_was_on(
         for each in flows:
             if each.source != at:
                 continue
-            decision = decide_topic(
-                name,
+            rules = TopicRules(
                 source_alias=at,
                 target_alias=each.target,
                 policy=each.policy,
@@ -185,6 +191,7 @@ def test_no_topic_comes_back_to_a_cluster_that_it_was_on(
                 topics_exclude=(),
                 renaming=tuple(flow for flow in flows if flow.policy.renames),
             )
+            decision = decide_topic(name, rules)
             if decision.target_name is not None:
                 assert each.target not in [cluster for cluster, _ in way], (way, decision)
                 ways.append([*way, (each.target, decision.target_name)])

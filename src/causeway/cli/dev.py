@@ -30,7 +30,7 @@ from causeway.java import find_java
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from causeway.dev.load import Stream, Tally
+    from causeway.dev.load import LoadTally, Stream
 
 app = typer.Typer(
     name="dev",
@@ -192,7 +192,7 @@ def run_load(bootstrap: str, stream: Stream, cluster: str) -> None:
     else:
         with err.status(f"writing to {stream.topic} on {cluster}; Ctrl-C ends it") as status:
 
-            def told(tally: Tally) -> None:
+            def told(tally: LoadTally) -> None:
                 status.update(f"{_said(tally)}; Ctrl-C ends it")
 
             tally = asyncio.run(_write_until_signal(bootstrap, stream, told))
@@ -200,8 +200,8 @@ def run_load(bootstrap: str, stream: Stream, cluster: str) -> None:
 
 
 async def _write_until_signal(
-    bootstrap: str, stream: Stream, told: Callable[[Tally], None]
-) -> Tally:
+    bootstrap: str, stream: Stream, told: Callable[[LoadTally], None]
+) -> LoadTally:
     from causeway.dev.load import write
 
     stop = asyncio.Event()
@@ -221,7 +221,7 @@ async def _write_until_signal(
         raise KeyboardInterrupt from None
 
 
-def _said(tally: Tally) -> str:
+def _said(tally: LoadTally) -> str:
     seconds = max(tally.seconds, 1e-3)
     said = (
         f"{count(tally.records, 'record')} ({size(tally.bytes)}) in {duration(1000 * seconds)}, "

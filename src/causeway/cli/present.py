@@ -51,7 +51,7 @@ def presenter(
         if address is not None:
             _log.info("served", extra={"address": address})
         _warn_of(trouble)
-        yield _Logged() if bounded else _nothing
+        yield _LogLines() if bounded else _nothing
 
 
 def _warn_of(trouble: str | None) -> None:
@@ -63,7 +63,7 @@ def _nothing(_: Look) -> None:
     """The daemon logs changes; normal operation needs no lines."""
 
 
-class _Logged:
+class _LogLines:
     """Logs the progress of a bounded run every ten seconds."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ from causeway.config.keys import (
     FlowSwitch,
     HeartbeatKeys,
     Key,
-    Keys,
+    KeyTable,
     values_of,
 )
 from causeway.config.link_choice import links_of, reverse_of, unknown
@@ -115,7 +115,7 @@ __all__ = [
     "HeartbeatSettings",
     "HttpSettings",
     "Key",
-    "Keys",
+    "KeyTable",
     "LinkSettings",
     "OAuthSettings",
     "Problems",

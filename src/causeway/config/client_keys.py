@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from causeway.config.keys import Keys, key
+from causeway.config.keys import KeyTable, key
 from causeway.config.values import (
     COUNT,
     HEADER,
@@ -29,7 +29,7 @@ def _is_committed(level: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientKeys(Keys):
+class ClientKeys(KeyTable):
     """Of any client: `A.consumer.key`, `A.producer.key`, `A.admin.key`."""
 
     client_id: str = key("client.id", TEXT, "causeway", "Shown in the brokers' logs and quotas.")
@@ -49,7 +49,7 @@ class ClientKeys(Keys):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FetchSettings(Keys):
+class FetchSettings(KeyTable):
     """Of the reader of a flow: `A.consumer.key`."""
 
     read_committed: bool = key(
@@ -136,7 +136,7 @@ def _parts(word: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SchemaKeys(Keys):
+class SchemaKeys(KeyTable):
     """Of a flow: the schemas of its records."""
 
     mode: Literal["off", "copy", "translate"] = key(
@@ -187,7 +187,7 @@ class SchemaKeys(Keys):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegistryKeys(Keys):
+class RegistryKeys(KeyTable):
     """Of a cluster's schema registry: `A.key`."""
 
     url: str | None = key(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from causeway.config.keys import Keys
+from causeway.config.keys import KeyTable
 from causeway.config.transform_keys import is_transform_key, key_in_transform
 from causeway.config.values import Secret
 from causeway.errors import ConfigError
@@ -19,7 +19,7 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 _REMARK = re.compile(r"\s#")
-_Model = TypeVar("_Model", bound=Keys)
+_Model = TypeVar("_Model", bound=KeyTable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Keys:
+class KeyTable:
     """A table of keys. A field without a key is set by code."""
 
     @classmethod
@@ -60,13 +60,13 @@ def key(name: str, kind: ValueKind, default: str | float | None, meaning: str) -
     return field(default=value, metadata={"key": Key(name, kind, text, meaning)})
 
 
-def values_of(keys: Keys) -> dict[str, Any]:
+def values_of(keys: KeyTable) -> dict[str, Any]:
     """The values of the fields that have keys."""
     return {name: getattr(keys, name) for name in keys.table()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlowSwitch(Keys):
+class FlowSwitch(KeyTable):
     """Whether a flow `A->B` runs."""
 
     enabled: bool = key("enabled", BOOL, False, "Whether the flow runs.")
@@ -243,7 +243,7 @@ class FlowKeys(FlowSwitch):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeartbeatKeys(Keys):
+class HeartbeatKeys(KeyTable):
     """Of every pair of clusters, whether its flow runs or not."""
 
     enabled: bool = key(
@@ -258,7 +258,7 @@ class HeartbeatKeys(Keys):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlSettings(Keys):
+class ControlSettings(KeyTable):
     """Of a flow, besides its records: groups, offset syncs, checkpoints and ACLs."""
 
     groups: tuple[Pattern, ...] = key(

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from causeway.config.keys import Keys
+from causeway.config.keys import KeyTable
 from causeway.config.keys import key as _key
 from causeway.config.values import (
     ADDRESS,
@@ -31,7 +31,7 @@ def _unless_negative(number: int) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HttpSettings(Keys):
+class HttpSettings(KeyTable):
     """The server in a run. `port`: 0 for any free port, None for no server. `certificate`, `key`
     and `client_ca` are paths of PEM files, which the server reads when it starts."""
 
@@ -79,7 +79,7 @@ class HttpSettings(Keys):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WebhookSettings(Keys):
+class WebhookSettings(KeyTable):
     """Where the leading driver posts events."""
 
     url: Secret = _key(
@@ -103,7 +103,7 @@ class WebhookSettings(Keys):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSettings(Keys):
+class RunSettings(KeyTable):
     """Of the whole process; ours alone."""
 
     lanes: int | None = _key(

@@ -13,7 +13,7 @@ from causeway.config.client_keys import (
     RegistryKeys,
     SchemaKeys,
 )
-from causeway.config.keys import OLD_NAMES, ControlSettings, FlowKeys, HeartbeatKeys, Keys
+from causeway.config.keys import OLD_NAMES, ControlSettings, FlowKeys, HeartbeatKeys, KeyTable
 from causeway.config.process import IN_SECONDS, HttpSettings, RunSettings, WebhookSettings
 from causeway.config.transform_keys import TRANSFORM_REGISTRY_TLS, TRANSFORM_SECRETS, TransformKeys
 
@@ -98,7 +98,9 @@ def _page() -> Iterator[str]:
     )
 
 
-def _rows(keys: type[Keys], *, but: type[Keys] = Keys) -> Iterator[tuple[str, str, str]]:
+def _rows(
+    keys: type[KeyTable], *, but: type[KeyTable] = KeyTable
+) -> Iterator[tuple[str, str, str]]:
     for name, key in keys.table().items():
         if name not in but.table():
             yield f"`{key.name}`", f"`{key.default}`" if key.default else "", key.meaning

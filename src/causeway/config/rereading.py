@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from causeway.config.settings import Settings
+T = TypeVar("T")  # Settings, which has a Rereading
 
 # Of a file: its time of change in ns, its size and its inode. None: the file cannot be read.
 Stamp = tuple[int, int, int] | None
@@ -20,11 +19,11 @@ _noted: ContextVar[dict[Path, Stamp] | None] = ContextVar("noted", default=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rereading:
-    """`files`: each with its stamp from right before it was read. `read` reads the settings again,
+    """`files`: each with its stamp from right before it was read. `read` reads the Settings again,
     and raises ConfigError."""
 
     files: Mapping[Path, Stamp]
-    read: Callable[[], Settings]
+    read: Callable[[], Any]
 
     @property
     def stale(self) -> bool:
@@ -39,12 +38,12 @@ def note(path: Path) -> None:
         files.setdefault(path, stamp_of(path))
 
 
-def rereadable(read: Callable[[], Settings]) -> Settings:
+def rereadable(read: Callable[[], T]) -> T:
     """The settings that `read` returns, with their `rereading`."""
     with _noting() as files:
         settings = read()
     again = Rereading(files=files, read=lambda: rereadable(read))
-    return replace(settings, rereading=again)
+    return replace(settings, rereading=again)  # type: ignore[type-var]
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from causeway.config.values import FrozenMap, Secret, TransformFormat, freeze
 from causeway.filters import (
     Renaming,
     TopicDecision,
+    TopicRules,
     cycle_source,
     decide_topic,
     excludes,
@@ -285,10 +286,8 @@ class LinkSettings:
         return self._decide(topic, () if self.way_back else self.chosen.names)
 
     def _decide(self, topic: str, chosen: Collection[str]) -> TopicDecision:
-        return decide_topic(
-            topic,
+        rules = TopicRules(
             dead_letters=self.dead_letters,
-            chosen=chosen,
             source_alias=self.source.alias,
             target_alias=self.target.alias,
             policy=self.policy,
@@ -297,6 +296,7 @@ class LinkSettings:
             heartbeats_replication_enabled=self.heartbeats_replication_enabled,
             renaming=self.renaming,
         )
+        return decide_topic(topic, rules, chosen)
 
     def cycle_source(self, topic: str) -> str | None:
         """The name on the target of `topic` of the source, if the topic came from the target; else

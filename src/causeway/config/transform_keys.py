@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from causeway.config.keys import Keys, key
+from causeway.config.keys import KeyTable, key
 from causeway.config.values import (
     COUNT,
     FORMAT,
@@ -26,7 +26,7 @@ SECRET_FIELD = "secret."  # noqa: S105 - how a key begins
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformKeys(Keys):
+class TransformKeys(KeyTable):
     """Of one transform, after the prefix `causeway.transform.NAME.`."""
 
     topics: tuple[Pattern, ...] = key(

@@ -9,7 +9,7 @@ from causeway.dev.artifacts import (
     locked,
     tiered_storage_classpath,
 )
-from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, Listener, kafka_jvm_options
+from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, ClientListener, kafka_jvm_options
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment, state_directory
 from causeway.dev.ports import Ports
@@ -24,10 +24,10 @@ __all__ = [
     "Broker",
     "BrokerPorts",
     "BrokerStatus",
+    "ClientListener",
     "ClusterStatus",
     "Environment",
     "KafkaVersion",
-    "Listener",
     "LocalCluster",
     "Ports",
     "Process",

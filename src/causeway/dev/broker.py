@@ -61,7 +61,7 @@ class BrokerPorts:
     controller: int
 
 
-class Listener:
+class ClientListener:
     """The CLIENT listener of a cluster: without logins, here. Tests have one with logins."""
 
     @property

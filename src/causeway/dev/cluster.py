@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, Listener, new_cluster_id
+from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, ClientListener, new_cluster_id
 from causeway.dev.ports import Ports
 from causeway.dev.properties import broker_properties
 from causeway.dev.quick_start import quick_start_options
@@ -38,8 +38,8 @@ class LocalCluster:
     `directory` the data lies in a temporary one, which `destroy` (and the end of a `with` block)
     removes.
 
-    The brokers die with this Python process, however it ends, unless they are `detached`. With
-    the `ports` and the directory that a detached cluster had, this is that cluster."""
+    The brokers die with this Python process, however it ends, unless they are `detached`: true for
+    a new cluster, or the ports of one that runs in `directory` already."""
 
     def __init__(
         self,
@@ -48,21 +48,20 @@ class LocalCluster:
         brokers: int = 1,
         version: KafkaVersion | None = None,
         directory: Path | None = None,
-        security: Listener | None = None,
+        security: ClientListener | None = None,
         properties: Mapping[str, str] | None = None,
         advertised: Advertised | None = None,
-        ports: Mapping[int, BrokerPorts] | None = None,
-        detached: bool = False,
-        log_level: str = "WARN",
+        detached: bool | Mapping[int, BrokerPorts] = False,
     ) -> None:
         self.name = name
         self.version = version or kafka_version()
-        self.security = security or Listener()
+        self.security = security or ClientListener()
         self.jvm_options = tuple(self.security.jvm_options())
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix=f"causeway-{name}-"))
         self._properties = dict(properties or {})
         self._ports = Ports()
+        ports = detached if isinstance(detached, Mapping) else None
         take = self._ports.take
         self.brokers = {
             node: Broker(
@@ -90,8 +89,7 @@ class LocalCluster:
                 broker.find()
             if self._zookeeper is not None:
                 self._zookeeper.find()
-        self._detached = detached
-        self._log_level = log_level
+        self._detached = bool(detached)
 
     @property
     def bootstrap(self) -> str:
@@ -157,7 +155,7 @@ class LocalCluster:
         jvm_options = (*quick_start_options(self.version), *self.jvm_options)
         for broker in self.brokers.values():
             broker.jvm_options = jvm_options
-            broker.configure(self.broker_properties(broker), self._log_level)
+            broker.configure(self.broker_properties(broker))
         # All or none: a format that was cut short leaves nodes that do not know each other.
         if all(broker.formatted for broker in self.brokers.values()):
             return

@@ -158,8 +158,7 @@ class Environment:
             brokers=brokers,
             version=version,
             directory=self.directory / name,
-            ports=ports,
-            detached=True,
+            detached=ports or True,
         )
 
     def _load(self) -> dict[str, LocalCluster]:

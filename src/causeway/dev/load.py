@@ -20,7 +20,7 @@ from kafka import errors as kafka_errors
 
 from causeway.errors import CausewayError, UnreachableError
 
-__all__ = ["CODECS", "Stream", "Tally", "make_topic", "produce", "write"]
+__all__ = ["CODECS", "LoadTally", "Stream", "make_topic", "produce", "write"]
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 LEAST_SIZE: Final = 120  # bytes of a value
@@ -56,7 +56,7 @@ class Stream:
 
 
 @dataclass(slots=True)
-class Tally:
+class LoadTally:
     """The records acknowledged so far, with those of aborted transactions."""
 
     records: int = 0
@@ -71,8 +71,8 @@ class Tally:
 
 
 async def write(
-    bootstrap: str, stream: Stream, stop: asyncio.Event, told: Callable[[Tally], None]
-) -> Tally:
+    bootstrap: str, stream: Stream, stop: asyncio.Event, told: Callable[[LoadTally], None]
+) -> LoadTally:
     """Writes `stream` until it ends or `stop` is set, and returns once the brokers have
     acknowledged all of it; an open transaction is committed first. Calls `told` twice a
     second. Creates the topic if it does not exist. Raises CausewayError."""
@@ -102,18 +102,18 @@ class _Writer:
         producer: AIOKafkaProducer,
         stream: Stream,
         stop: asyncio.Event,
-        told: Callable[[Tally], None],
+        told: Callable[[LoadTally], None],
     ) -> None:
         self._producer, self._stream = producer, stream
         self._stop, self._told = stop, told
-        self._tally = Tally()
+        self._tally = LoadTally()
         self._sent = 0
         self._unanswered: set[asyncio.Future[Any]] = set()
         self._failure: BaseException | None = None
         self._values = _values(stream.size)
         self._tell_at = 0.0
 
-    async def run(self) -> Tally:
+    async def run(self) -> LoadTally:
         if self._stream.transaction is None:
             await self._send(None)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from causeway.dev.broker import LOOPBACK, BrokerPorts, Listener
+from causeway.dev.broker import LOOPBACK, BrokerPorts, ClientListener
 from causeway.dev.versions import KafkaVersion
 
 
@@ -12,7 +12,7 @@ def broker_properties(
     version: KafkaVersion,
     node: int,
     nodes: Mapping[int, BrokerPorts],
-    listener: Listener,
+    listener: ClientListener,
     advertised: tuple[str, int],
 ) -> dict[str, str]:
     """Of broker `node` of the cluster that `nodes` make up. `advertised` is the host and port that

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from causeway.dev.artifacts import broker_classpath, kafka_directory, locked
-from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, Listener, new_cluster_id
+from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, ClientListener, new_cluster_id
 from causeway.dev.ports import Ports
 from causeway.dev.properties import broker_properties
 from causeway.dev.versions import KafkaVersion
@@ -53,7 +53,7 @@ def _make(archive: Path, version: KafkaVersion) -> None:
         try:
             broker.configure(
                 broker_properties(
-                    version, 1, {1: own}, Listener(), advertised=(LOOPBACK, own.client)
+                    version, 1, {1: own}, ClientListener(), advertised=(LOOPBACK, own.client)
                 )
             )
             broker.end_format(broker.begin_format(new_cluster_id()))

@@ -21,7 +21,7 @@ from causeway.link_topics import (
 )
 from causeway.model import TopicPartition, age_ms
 from causeway.status import judging, lag
-from causeway.status.judging import Facts, driver_of
+from causeway.status.judging import ClusterFacts, driver_of
 from causeway.status.values import LinkProblem, LinkStatus, PartitionStatus
 
 Ends = Mapping[TopicPartition, OffsetAt | CausewayError]
@@ -176,7 +176,7 @@ def _partitions(
             tp,
             topic,
             contents.partitions.get(tp),
-            Facts(
+            ClusterFacts(
                 end=ends.get(tp),
                 top=tops.get(tp),
                 held=held.get(tp),

@@ -29,7 +29,7 @@ from causeway.status.states import NO_DRIVER, SOURCE_UNAVAILABLE
 from causeway.status.values import DriverStatus, PartitionStatus, TransformStatus
 
 
-class Facts(Value):
+class ClusterFacts(Value):
     """What is known of one partition besides its progress.
 
     `end`: where the source ends as the link reads it, or why that is unknown; `top`: the high
@@ -71,7 +71,7 @@ def partition_status(
     tp: TopicPartition,
     topic: MirroredTopic,
     progress: PartitionProgress | None,
-    facts: Facts,
+    facts: ClusterFacts,
     link: LinkSettings,
     driver: DriverStatus | None,
     now_ms: int,

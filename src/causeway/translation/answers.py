@@ -173,7 +173,7 @@ class _OfLink:
             for at in wanted
         }
         found = self._translated(by_asked, wanted, logs)
-        missing = _Missing(self._link, self._contents, logs.source, back=self._back)
+        missing = _MissingOffsets(self._link, self._contents, logs.source, back=self._back)
         answers: _ByQuestion = {}
         for question in questions:
             if not fed[question.at]:
@@ -257,7 +257,7 @@ def _why_none(fed: Iterable[PartitionProgress]) -> tuple[OffsetNote, str]:
     return OffsetNote.BY_KEY, note
 
 
-class _Missing:
+class _MissingOffsets:
     """Says why the progress topic has no record of a partition."""
 
     def __init__(

@@ -9,7 +9,7 @@ from causeway.config import (
     FlowKeys,
     HeartbeatKeys,
     HttpSettings,
-    Keys,
+    KeyTable,
     ProducerKeys,
     RunSettings,
     WebhookSettings,
@@ -107,7 +107,7 @@ def test_what_kafka_knows_is_never_unknown(name: str) -> None:
         FetchSettings,
     ],
 )
-def test_every_key_says_what_it_is_for(model: type[Keys]) -> None:
+def test_every_key_says_what_it_is_for(model: type[KeyTable]) -> None:
     for key in model.table().values():
         assert key.name
         assert key.meaning

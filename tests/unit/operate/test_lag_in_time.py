@@ -25,7 +25,7 @@ from causeway.model import Dated, State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.failover.missing import SourceAnswer, topics_known
 from causeway.status import lag, topics_of
-from causeway.status.judging import Facts, partition_status, without_source
+from causeway.status.judging import ClusterFacts, partition_status, without_source
 from tests.harness.daemon import link as settings
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.harness.statuses import replace
@@ -72,7 +72,7 @@ def _tasks(answered_ms: int) -> tuple[TaskRecord, ...]:
 def by_the_clusters(progress: PartitionProgress) -> int | None:
     """`status`, with what the source itself tells."""
     dated = progress.first_unmirrored
-    facts = Facts(
+    facts = ClusterFacts(
         end=END, top=END, start=progress.position, first_unmirrored=dated if dated >= 0 else None
     )
     mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")

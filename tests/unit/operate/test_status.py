@@ -31,7 +31,7 @@ from causeway.status import (
     lag,
     verdict,
 )
-from causeway.status.judging import Facts, deleted_partitions, partition_status
+from causeway.status.judging import ClusterFacts, deleted_partitions, partition_status
 from causeway.status.lag import first_timestamp
 from tests.builders.settings import link
 from tests.harness.raw_batches import Rec, raw_batch
@@ -87,7 +87,7 @@ def judge(progress: PartitionProgress | None = PROGRESS, **changes: Any) -> Part
         "first_unmirrored": NOW - 2_000,
     }
     driver = changes.pop("driver", RUNNING)
-    facts = Facts(**(given | changes))
+    facts = ClusterFacts(**(given | changes))
     return partition_status(
         TopicPartition("orders", 0), TOPIC, progress, facts, link(), driver, NOW
     )

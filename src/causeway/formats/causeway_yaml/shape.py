@@ -18,7 +18,7 @@ from causeway.config import (
     FlowKeys,
     HeartbeatKeys,
     HttpSettings,
-    Keys,
+    KeyTable,
     RegistryKeys,
     RunSettings,
     SchemaKeys,
@@ -236,7 +236,7 @@ def _place(name: str) -> tuple[str, ...]:
     return (short.replace(".", "-"),)
 
 
-def _of_table(table: type[Keys]) -> Iterator[tuple[tuple[str, ...], Leaf]]:
+def _of_table(table: type[KeyTable]) -> Iterator[tuple[tuple[str, ...], Leaf]]:
     for key in table.table().values():
         if key.name not in _LEFT_OUT:
             leaf = Leaf(

@@ -340,3 +340,12 @@ def _names(found: Collection[str]) -> str:
 
 def _count(number: int, one: str) -> str:
     return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
+
+
+def mirrors_of(link: LinkSettings, planned: TopicPlan) -> dict[str, str]:
+    """Topics that have producers, by name on the source, and their mirrors."""
+    return {
+        one.source: one.target
+        for one in planned.mirrored
+        if not link.policy.is_heartbeats_topic(one.source)
+    }

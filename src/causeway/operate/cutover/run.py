@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from causeway.cluster import clusters
-from causeway.config import LinkSettings, Settings, reverse_of
-from causeway.control import TopicPlan, fences
+from causeway.config import Settings, reverse_of
+from causeway.control import fences
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.link_topics import FenceDirective, LinkDirectives
 from causeway.operate.cutover import checks as checking
@@ -37,7 +37,6 @@ from causeway.operate.verify import Progress, verify
 
 _POLL_S: Final = 0.25
 _REST: Final = 0.5  # times what a look took, so that waiting costs the brokers little
-_FENCED_MOST_S: Final = 24 * 3600.0
 _PROMOTE_S: Final = 30.0
 _PROMOTING_S: Final = 3 * _PROMOTE_S + LOCK_S  # waits for lag, the driver and groups
 _WHY: Final = "cutover"
@@ -62,7 +61,7 @@ def cutover(
     unknown, with those like them, and wishes that cannot be; ConflictError if another command cuts
     the link over; CausewayError.
     """
-    _refuse(wishes)
+    wishes.check()
     with ExitStack() as stack:
         connect = stack.enter_context(clusters())
         chosen, names = choose_one(settings, link, topics, connect)
@@ -70,7 +69,7 @@ def cutover(
         checking.refuse_unfit(names, chosen)
         source, target = connect(chosen.source_admin), connect(chosen.target_admin)
         planned = checking.chosen(chosen, source, target)
-        mirrors = _mirrors(chosen, planned)
+        mirrors = checking.mirrors_of(chosen, planned)
         if names:
             mirrors = {name: mirror for name, mirror in mirrors.items() if name in names}
         if lacking := sorted(set(names) - mirrors.keys()):
@@ -303,7 +302,7 @@ class CutoverRun:
         """The end of a link ends all of its topics, and no fence kept the others from growing."""
         observer = self._observer
         planned = checking.chosen(observer.link, observer.source, observer.target)
-        if new := sorted(_mirrors(observer.link, planned).keys() - look.topics.keys()):
+        if new := sorted(checking.mirrors_of(observer.link, planned).keys() - look.topics.keys()):
             raise PartitionsFailedError(
                 "cut over",
                 observer.link.name,
@@ -386,15 +385,6 @@ class CutoverRun:
         observer.groups_changed()
 
 
-def _mirrors(link: LinkSettings, planned: TopicPlan) -> dict[str, str]:
-    """Topics that have producers, by name on the source, and their mirrors."""
-    return {
-        one.source: one.target
-        for one in planned.mirrored
-        if not link.policy.is_heartbeats_topic(one.source)
-    }
-
-
 def _raise_first(errors: Iterable[CausewayError | None]) -> None:
     for error in errors:
         if error is not None:
@@ -403,13 +393,3 @@ def _raise_first(errors: Iterable[CausewayError | None]) -> None:
 
 class _OverError(Exception):
     """The fence's time is over."""
-
-
-def _refuse(wishes: Wishes) -> None:
-    if wishes.lag < 0:
-        raise ConfigError("cut over", f"--lag {wishes.lag}", "must be 0 or more")
-    if not 1 <= wishes.fence_for_s <= _FENCED_MOST_S:
-        raise ConfigError("cut over", "--fence-for", "must be from 1 second to 24 hours")
-    if both := sorted(wishes.left_groups & wishes.reset_groups):
-        cause = "both --leave-group and --reset-group name it"
-        raise ConfigError("cut over", f"group {both[0]}", cause, remedy="name it in one of them")

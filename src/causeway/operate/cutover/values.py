@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from causeway.config import LinkSettings
+from causeway.errors import ConfigError
 from causeway.link_topics import EndDirective, FenceDirective
 from causeway.model import TopicPartition
+
+_LONGEST_FENCE_S: Final = 24 * 3600.0
 
 
 class FirstMover(StrEnum):
@@ -37,13 +40,25 @@ class Wishes:
     verify: bool = True
     back: bool = False
 
+    def check(self) -> None:
+        """Raises ConfigError for values that do not fit."""
+        if self.lag < 0:
+            raise ConfigError("cut over", f"--lag {self.lag}", "must be 0 or more")
+        if not 1 <= self.fence_for_s <= _LONGEST_FENCE_S:
+            raise ConfigError("cut over", "--fence-for", "must be from 1 second to 24 hours")
+        if both := sorted(self.left_groups & self.reset_groups):
+            cause = "both --leave-group and --reset-group name it"
+            raise ConfigError(
+                "cut over", f"group {both[0]}", cause, remedy="name it in one of them"
+            )
+
 
 class CheckMark(StrEnum):
-    """Of a check."""
+    """The result of a check."""
 
     GOOD = "good"
     NOTE = "note"  # a person should know
-    BAD = "bad"  # nothing is begun before it is mended
+    BAD = "bad"  # nothing starts before it is corrected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

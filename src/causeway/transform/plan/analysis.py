@@ -18,7 +18,7 @@ from causeway.transform import rules
 from causeway.transform.plan import outputs, prelude
 from causeway.transform.plan.catalyst import Catalyst, Node, QueryPlace, each, left_out_of
 from causeway.transform.plan.prelude import HIDDEN, RecordPart
-from causeway.transform.plan.refusals import Facts, PlanProblem, examine
+from causeway.transform.plan.refusals import PlanProblem, QueryFacts, examine
 from causeway.transform.plan.rewrite import Rewriter
 from causeway.transform.plan.shortcut import shortcut_of_query
 from causeway.transform.queries import QueryShortcut
@@ -60,7 +60,7 @@ class PreparedTransform:
     shortcut: Shortcut | QueryShortcut | None
     _session: SparkSession = field(repr=False)
     _parts: tuple[RecordPart, RecordPart] = field(repr=False)
-    _facts: Facts = field(repr=False)
+    _facts: QueryFacts = field(repr=False)
     _plan: Node = field(repr=False)
     _view: Node = field(repr=False)
     _found: Mapping[str, outputs.Projected] = field(repr=False)
@@ -146,7 +146,7 @@ def prepare(session: SparkSession, transform: TransformSettings) -> PreparedTran
     )
 
 
-def _types(both: tuple[RecordPart, RecordPart], facts: Facts) -> dict[str, list[Any]]:
+def _types(both: tuple[RecordPart, RecordPart], facts: QueryFacts) -> dict[str, list[Any]]:
     """The DataTypes that the JSON of parts is read as, by their schemas and by from_json in the
     query."""
     from pyspark.sql.types import _parse_datatype_json_string

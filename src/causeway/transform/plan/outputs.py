@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from causeway.config import NOT_A_NAME, NOT_A_PARTITION
 from causeway.transform.plan.catalyst import Node, QueryPlace, each, id_of, name, place
 from causeway.transform.plan.prelude import RecordPart
-from causeway.transform.plan.refusals import Facts, PlanProblem
+from causeway.transform.plan.refusals import PlanProblem, QueryFacts
 from causeway.transform.rows import CHUNK, HEADERS_TYPE, MARK, MISSING, REASON, SEEN
 from causeway.transform.schema_formats import HEAD, NO_HEAD
 
@@ -53,7 +53,7 @@ class Projected:
 def recognise(
     plan: Node,
     schema: Any,
-    facts: Facts,
+    facts: QueryFacts,
     both: tuple[RecordPart, RecordPart],
     left_out: Set[str],
     *,

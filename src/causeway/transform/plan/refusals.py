@@ -95,7 +95,7 @@ class PlanProblem(NamedTuple):
 
 
 @dataclass(slots=True)
-class Facts:
+class QueryFacts:
     """What a plan does. Columns are identified by their ids in Catalyst."""
 
     from_value: set[int]  # `value`, and columns made of it
@@ -118,13 +118,15 @@ class Facts:
         return not self.names_null and self.reads_value(expression)
 
 
-def examine(plan: Node, view: Node, catalyst: Catalyst, parse: Any, *, by_rules: bool) -> Facts:
+def examine(
+    plan: Node, view: Node, catalyst: Catalyst, parse: Any, *, by_rules: bool
+) -> QueryFacts:
     """The facts of `plan`. `view`: the plan of `records`. `parse`: Spark's parser of expressions.
     `by_rules`: Causeway made the query; it treats tombstones itself and gives secrets to Causeway's
     functions only."""
     columns = {id_of(column): str(column.name()) for column in each(view.output())}
     value = {one for one, name_ in columns.items() if name_ == "value"}
-    facts = Facts(from_value=value, same_as=dict(columns), names_null=by_rules)
+    facts = QueryFacts(from_value=value, same_as=dict(columns), names_null=by_rules)
     facts.secret |= {one for one, name_ in columns.items() if name_ == SECRETS}
     examiner = _Examiner(facts, set(columns), by_rules=by_rules)
     examiner.plan(plan)
@@ -134,7 +136,7 @@ def examine(plan: Node, view: Node, catalyst: Catalyst, parse: Any, *, by_rules:
 
 
 class _Examiner:
-    def __init__(self, facts: Facts, view: set[int], *, by_rules: bool) -> None:
+    def __init__(self, facts: QueryFacts, view: set[int], *, by_rules: bool) -> None:
         self._facts = facts
         self._by_rules = by_rules
         self._view = view

@@ -37,7 +37,7 @@ from causeway.transform.plan.catalyst import (
 )
 from causeway.transform.plan.clock import NO_DATE, takes_times
 from causeway.transform.plan.prelude import HIDDEN
-from causeway.transform.plan.refusals import Facts
+from causeway.transform.plan.refusals import QueryFacts
 from causeway.transform.udfs import guarded
 
 THROWS = "the transform fails on it"
@@ -51,7 +51,7 @@ class Rewriter:
     def __init__(
         self,
         catalyst: Catalyst,
-        facts: Facts,
+        facts: QueryFacts,
         records: Node,
         hidden: list[Node],
         *,

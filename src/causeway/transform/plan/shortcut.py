@@ -11,7 +11,7 @@ from causeway.transform import queries as ex
 from causeway.transform.plan.catalyst import Node, conjuncts, each, id_of, name, type_of
 from causeway.transform.plan.outputs import Projected
 from causeway.transform.plan.prelude import RecordPart
-from causeway.transform.plan.refusals import Facts
+from causeway.transform.plan.refusals import QueryFacts
 from causeway.transform.queries import KEY, OFFSET, VALUE, Expression, Made, QueryShortcut, ReadAs
 from causeway.transform.rows import SECRETS
 from causeway.transform.session import SESSION
@@ -44,7 +44,7 @@ class UnknownError(Exception):
 def shortcut_of_query(
     plan: Node,
     view: Node,
-    facts: Facts,
+    facts: QueryFacts,
     both: tuple[RecordPart, RecordPart],
     found: Mapping[str, Projected],
     conf: Mapping[str, str],
@@ -67,7 +67,7 @@ def shortcut_of_query(
     return QueryShortcut(tuple(reader.conditions), (key, value), (made[0], made[1]))
 
 
-def _form(at: int, part: RecordPart, reader: _PlanReader, facts: Facts) -> ReadAs:
+def _form(at: int, part: RecordPart, reader: _PlanReader, facts: QueryFacts) -> ReadAs:
     if part.name not in facts.used:
         return ReadAs("bytes")
     if part.type is not None:
@@ -105,7 +105,7 @@ class _PlanReader:
     `conditions`: the filters, and whether tombstones pass them unevaluated; `texts` and
     `documents`: which of KEY and VALUE is read as one."""
 
-    def __init__(self, view: Node, facts: Facts, both: tuple[RecordPart, RecordPart]) -> None:
+    def __init__(self, view: Node, facts: QueryFacts, both: tuple[RecordPart, RecordPart]) -> None:
         self.conditions: list[tuple[Expression, bool]] = []
         self.texts: set[int] = set()
         self.documents: set[int] = set()
