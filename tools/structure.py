@@ -178,13 +178,16 @@ def _exports(module: Module) -> frozenset[str]:
 
 
 def duplicated_classes(of: Mapping[str, Module]) -> dict[str, list[str]]:
-    """The modules of each class name that has more than one."""
-    names: dict[str, list[str]] = defaultdict(list)
+    """The modules of each class name that a distribution has more than once. The shapes of the API
+    are left out: their names are those of its OpenAPI document."""
+    names: dict[tuple[str, str], list[str]] = defaultdict(list)
     for module in of.values():
+        if module.name == "causeway.http.shapes":
+            continue
         for node in ast.walk(module.tree):
             if isinstance(node, ast.ClassDef):
-                names[node.name].append(module.name)
-    return {name: where for name, where in sorted(names.items()) if len(where) > 1}
+                names[module.name.partition(".")[0], node.name].append(module.name)
+    return {name: where for (_, name), where in sorted(names.items()) if len(where) > 1}
 
 
 def long_signatures(of: Mapping[str, Module]) -> list[tuple[str, str, int]]:

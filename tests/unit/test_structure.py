@@ -19,3 +19,27 @@ def test_no_import_goes_past_a_door(modules: dict[str, structure.Module]) -> Non
 @pytest.mark.parametrize("door", structure.DOORS)
 def test_a_door_names_its_exports(door: str, modules: dict[str, structure.Module]) -> None:
     assert "__all__" in modules[door].path.read_text()
+
+
+def test_no_module_is_too_long(modules: dict[str, structure.Module]) -> None:
+    assert structure.long_modules(modules) == []
+
+
+def test_modules_do_not_import_each_other_in_a_circle(
+    modules: dict[str, structure.Module],
+) -> None:
+    assert structure.cycles(modules) == []
+
+
+def test_a_class_name_means_one_thing(modules: dict[str, structure.Module]) -> None:
+    assert structure.duplicated_classes(modules) == {}
+
+
+def test_functions_have_few_arguments(modules: dict[str, structure.Module]) -> None:
+    """But for the three whose callers name what they ask of a link."""
+    found = {name for _, name, _ in structure.long_signatures(modules)}
+    assert found <= {"throttle", "promote", "failback"}
+
+
+def test_the_glossary_is_short() -> None:
+    assert structure.glossary_words() <= 30
