@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
+from causeway.config import (
+    ClientSettings,
+    LinkSettings,
+    RunSettings,
+    Settings,
+)
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
 
@@ -43,11 +49,15 @@ def link(
 LINK = link()
 BY_KEY = link(partitioning="by-key", sole_writer=False)
 GEO = link(client_settings("shop"), client_settings("dc2"), topics="", geo=True)
+B = ClientSettings(alias="B", bootstrap=(("b", 1),))
+BACK = replace(
+    LINK, source=B, target=LINK.source, policy=ReplicationPolicy(kind="identity", source_alias="B")
+)
 
 
-def settings(*links: LinkSettings, run: RunSettings | None = None) -> Settings:
-    """The settings of a file with these links; without any: with one link A->B."""
-    return Settings(links=links or (LINK,), run=run or RunSettings(), spark={})
+def settings_of(*links: LinkSettings, **run: Any) -> Settings:
+    """The settings of a file with these links; `run`: fields of its RunSettings."""
+    return Settings(links=links, run=RunSettings(**run), spark={})
 
 
 def filtered_link(**changes: Any) -> LinkSettings:

@@ -16,15 +16,15 @@ from causeway.http import served
 from causeway.link_topics import PauseDirective, RuleCounts, Scope, TaskRecord
 from causeway.model import State
 from causeway.status import GroupStatus, LinkProblem
+from tests.builders.geo import GEO, Clusters
+from tests.builders.geo import look as chosen_ones
+from tests.builders.served import settings
+from tests.builders.status import full, link, partition
 from tests.harness.browser import Watched, chromium
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file
 from tests.harness.statuses import replace
 from tests.harness.waiting import await_until
-from tests.unit.http.served import settings
-from tests.unit.http.test_geo import GEO, Clusters
-from tests.unit.http.test_geo import look as chosen_ones
-from tests.unit.metrics.snapshots import full, link, partition
 
 pytestmark = pytest.mark.integration
 

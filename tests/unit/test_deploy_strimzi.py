@@ -12,7 +12,7 @@ import yaml
 from causeway.config import HttpSettings
 from causeway.formats import load
 from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE
-from tests.unit.config.pems import make_pem
+from tests.harness.pems import make_pem
 
 KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
 

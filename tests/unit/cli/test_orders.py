@@ -18,8 +18,8 @@ from causeway.cli.present import Logfmt, _Above
 from causeway.link_topics import Transformed
 from causeway.model import State
 from causeway.status import LinkProblem, Role, TransformStatus
+from tests.builders.status import full
 from tests.harness.statuses import replace
-from tests.unit.metrics.snapshots import full
 
 # ESC [ 2 J clears the screen, and so does the one character 9b with 2 J; then what turns text.
 EVIL = "x\x1b[2J\x9b2J\x07\u202e\rforged\ny"

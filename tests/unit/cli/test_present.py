@@ -6,7 +6,7 @@ import pytest
 
 from causeway.cli.present import Paced, presenter
 from causeway.status import Snapshot
-from tests.unit.metrics.snapshots import full
+from tests.builders.status import full
 
 
 class Looks:

@@ -19,12 +19,12 @@ from causeway.errors import ConfigError
 from causeway.formats import convert, load, read_properties
 from causeway.formats.causeway_yaml import shape
 from causeway.formats.causeway_yaml.shape import Leaf, Section
+from tests.harness.config_files import ENVIRONMENT
 from tests.harness.examples import examples
-from tests.unit.config.pems import make_pem
+from tests.harness.pems import make_pem
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(ROOT.glob("examples/**/*.properties"))
-ENVIRONMENT = {name: f"{name.lower()}:1" for name in "ABC"} | {"WORD": "letmein", "NUMBER": "7"}
 ENVIRONMENT |= dict.fromkeys(("PEPPER", "CARD_KEY", "NAME_KEY"), "ab" * 32)
 HEAD = {"clusters": "A, B, C", **{f"{alias}.bootstrap.servers": f"{alias}:1" for alias in "ABC"}}
 

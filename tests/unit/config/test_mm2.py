@@ -8,7 +8,7 @@ from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
 from causeway.filters import Verdict
 from causeway.formats import load_mm2
-from tests.unit.config.pems import make_pem
+from tests.harness.pems import make_pem
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PLAIN = """

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from causeway.config.reading import stores
 from causeway.errors import ConfigError, PrerequisiteError
 from tests.harness.examples import examples
-from tests.unit.config.pems import make_certificate, make_pem
+from tests.harness.pems import make_certificate, make_pem
 
 PASSWORD = "store-pass"
 

@@ -15,7 +15,7 @@ from causeway.daemon.partitions.deleted import Deleted, judge
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.link_topics import Deletion, Entry, OffsetMap, PartitionProgress, ProgressContents
 from causeway.model import Pair, State, TopicPartition
-from tests.unit.daemon.test_rows import row
+from tests.builders.daemon import row
 
 AT = TopicPartition("orders", 0)
 DAY_MS = 24 * 3600 * 1000

@@ -26,7 +26,7 @@ from causeway.link_topics import THE_LINK, ClusterIds, PartitionProgress, Progre
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.wire import broker_error, codes
 from tests.builders import records, settings
-from tests.unit.daemon.test_link import new_link
+from tests.builders.daemon import new_link
 
 LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED = 5, 29
 

@@ -8,31 +8,23 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
 from causeway.config import RunSettings
-from causeway.daemon.lanes import Fleet, Key, Standing, placing
+from causeway.daemon.lanes import Fleet, Key, placing
 from causeway.daemon.lanes import fleet as fleets
-from causeway.link_topics import Outlet
-from causeway.model import Pair, State
 from causeway.relay import (
-    Assign,
-    Assignment,
     Clusters,
     Drain,
     Drained,
-    FlowReport,
-    Hello,
     LaneConnection,
     LaneReport,
     Lease,
-    Revoke,
     Throttle,
 )
+from tests.builders.fleet import Heard, Lane, assignment, outlet, standing
 
 LEASE_S = 0.3
 MB = 1 << 20
@@ -41,114 +33,6 @@ MB = 1 << 20
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placing, "GATHER_S", 0.0)
-
-
-def assignment(partition: int) -> Assignment:
-    return Assignment(
-        link="A->B",
-        source="A/0",
-        target="B/1",
-        topic="orders",
-        partition=partition,
-        topic_id="aa" * 16,
-        leader_epoch=-1,
-        outlets=(outlet(partition),),
-    )
-
-
-def outlet(partition: int, at: int = 0) -> Outlet:
-    return Outlet(
-        topic="A.orders",
-        partition=partition,
-        topic_id="bb" * 16,
-        producer_id=100 + partition,
-        producer_epoch=0,
-        pair=Pair(source=at, target=at, sequence=at),
-    )
-
-
-@dataclass(eq=False)
-class Lane:
-    """Stands in for a lane's connection, and for the lane."""
-
-    fleet: Fleet
-    number: int
-    pid: int = 1
-    host: str = "elsewhere"
-    sent: list[Any] = field(default_factory=list)
-    dropped: bool = False
-
-    @property
-    def hello(self) -> Hello:
-        return Hello(lane=self.number, pid=self.pid, host=self.host)
-
-    def send(self, message: Any) -> None:
-        self.sent.append(message)
-
-    def drop(self) -> None:
-        self.dropped = True
-        self.fleet.on_closed(cast(LaneConnection, self))
-
-    def connect(self) -> Lane:
-        self.fleet.on_hello(cast(LaneConnection, self))
-        return self
-
-    def says(self, message: Any) -> None:
-        self.fleet.on_message(cast(LaneConnection, self), message)
-
-    def reports(self, *partitions: FlowReport, lane_time: float = 1.0) -> None:
-        self.says(LaneReport(lane_time=lane_time, partitions=partitions))
-
-    def has(self) -> set[int]:
-        """The partitions given to it and not taken away."""
-        have: set[int] = set()
-        for message in self.sent:
-            if isinstance(message, Assign):
-                have |= {a.partition for a in message.assignments}
-            elif isinstance(message, Revoke):
-                have -= {key[2] for key in message.keys}
-        return have
-
-    def given(self, partition: int) -> Assignment:
-        return next(
-            a
-            for message in reversed(self.sent)
-            if isinstance(message, Assign)
-            for a in message.assignments
-            if a.partition == partition
-        )
-
-
-def standing(
-    partition: int, at: int, *, final: bool = False, records: int = 0, recoveries: int = 0
-) -> FlowReport:
-    return FlowReport(
-        link="A->B",
-        topic="orders",
-        partition=partition,
-        state=State.RUNNING,
-        position=at,
-        leader_epoch=4,
-        source_end=at,
-        last_timestamp=-1,
-        outlets=(outlet(partition, at),),
-        records=records,
-        bytes=10 * records,
-        recoveries=recoveries,
-        final=final,
-    )
-
-
-class Heard:
-    def __init__(self) -> None:
-        self.standings: list[Standing] = []
-        self.waiting: list[Key] = []
-
-    def hear(self, standings: Sequence[Standing]) -> None:
-        self.standings += standings
-
-    def wait(self, keys: Collection[Key]) -> None:
-        self.waiting += keys
 
 
 @pytest.fixture

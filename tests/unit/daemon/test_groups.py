@@ -18,7 +18,7 @@ from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
 from causeway.translation import Course, CourseKey, CourseOffsets, MappedOffset, OffsetTranslator
 from tests.builders import settings
-from tests.unit.translation.test_unread import fed, outlet
+from tests.builders.unread import fed, outlet
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 HIDDEN = AuthorizationError("look up topic", "A.checkpoints.internal on B", "not allowed")

@@ -8,17 +8,12 @@ from typing import Any, cast
 import pytest
 
 from causeway.config import RunSettings
-from causeway.control import Transforms
-from causeway.daemon import Sides, startup
-from causeway.daemon.lanes import Fleet
-from causeway.daemon.link import Link
-from causeway.daemon.partitions import Found, RunOptions
-from causeway.daemon.staging import Staging
+from causeway.daemon import startup
+from causeway.daemon.partitions import Found
 from causeway.errors import BrokerError, TooFewBrokersError
 from causeway.link_topics import ProgressContents, StepDownDirective
 from causeway.model import State
-from tests.builders.settings import LINK
-from tests.unit.daemon.test_pauses import part
+from tests.builders.daemon import new_link, part
 
 
 class Directing:
@@ -28,19 +23,6 @@ class Directing:
 
     def restarting(self, for_s: float) -> bool:
         return self.since_s < for_s
-
-
-def new_link(run: RunSettings) -> Link:
-    nobody = cast(Any, None)
-    fleet = Fleet(run, {}, local=True)
-    return Link(
-        LINK,
-        RunOptions(settings=run, bounded=True),
-        Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody),
-        fleet,
-        Transforms(LINK, {}),
-        Staging((), fleet),
-    )
 
 
 def test_what_is_let_go_of_to_be_tried_again_is_waited_for() -> None:

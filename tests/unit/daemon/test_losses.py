@@ -15,10 +15,10 @@ from causeway.daemon.partitions.decisions import Begin, GoOn, PassOver, Stop
 from causeway.daemon.partitions.registry import Registry
 from causeway.link_topics import Outlet, PartitionProgress, decode_entry, encode_entry
 from causeway.model import Loss, Pair, State
+from tests.builders.daemon import row, says
 from tests.builders.decisions import claim, decide
 from tests.builders.records import ADOPT, BEGUN, FROM, NO_WISH, TOPIC, progress
 from tests.builders.settings import LINK, link
-from tests.unit.daemon.test_rows import row, says
 
 LOSS = Loss(90, 130, "deleted")
 DAMAGED = Loss(90, 95, "damaged")

@@ -7,7 +7,7 @@ from causeway.link_topics import Deletion, OffsetMapRecord, Outlet, offset_maps_
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import Trace
 from causeway.translation import CourseKey
-from tests.unit.daemon.test_rows import outlet, row, says
+from tests.builders.daemon import outlet, row, says
 
 SOURCE = TopicPartition("orders", 0)
 OWN, PAID = TopicPartition("A.orders", 0), TopicPartition("A.paid", 2)

@@ -18,9 +18,9 @@ from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Entry, LeadershipLostError, PartitionProgress
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import OutletWanted
+from tests.builders.daemon import says
 from tests.builders.records import TOPIC, progress
 from tests.builders.settings import LINK
-from tests.unit.daemon.test_rows import says
 
 AT = TopicPartition("orders", 0)
 PAID = TopicPartition("paid", 0)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from causeway.daemon.partitions import Registry, Row
+from causeway.daemon.partitions import Registry
 from causeway.daemon.partitions.pauses import Pauses
 from causeway.daemon.partitions.reconcile import troubled
 from causeway.link_topics import (
@@ -19,19 +19,13 @@ from causeway.link_topics import (
     Scope,
 )
 from causeway.model import State, TopicPartition
-from tests.unit.daemon.test_rows import row
+from tests.builders.daemon import part
 
 ORDERS = Scope("orders")
 
 
 def at(partition: int) -> TopicPartition:
     return TopicPartition("orders", partition)
-
-
-def part(partition: int, state: State = State.RUNNING) -> Row:
-    found = row()
-    found.progress = found.progress.replace(partition=partition, state=state)
-    return found
 
 
 def paused(*scopes: Scope, who: str = "anna@ops") -> LinkDirectives:

@@ -9,7 +9,7 @@ from causeway.daemon.lanes import Standing
 from causeway.daemon.partitions import Registry, rows
 from causeway.link_topics import PartitionProgress, ProgressContents
 from causeway.model import State, TopicPartition
-from tests.unit.daemon.test_rows import holds, row, says
+from tests.builders.daemon import holds, row, says
 
 AT = TopicPartition("orders", 0)
 

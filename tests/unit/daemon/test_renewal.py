@@ -11,8 +11,8 @@ from causeway.config import ClientSettings
 from causeway.config.reading import clients_of
 from causeway.daemon.clients import Clients, Renewal
 from causeway.formats import load
-from tests.unit.config.pems import make_pem
-from tests.unit.config.test_reading import mirror, write
+from tests.harness.config_files import mirror, write
+from tests.harness.pems import make_pem
 
 
 class Run:

@@ -5,78 +5,12 @@ from typing import Any
 
 import pytest
 
-from causeway.control import Held, MirroredTopic
-from causeway.daemon.lanes import Standing
+from causeway.control import Held
 from causeway.daemon.partitions import Registry, Row
-from causeway.link_topics import OffsetMap, OffsetMapRecord, Outlet, PartitionProgress
-from causeway.model import Pair, State, TopicPartition
-from causeway.relay import FlowReport
+from causeway.link_topics import OffsetMap, OffsetMapRecord
+from causeway.model import Pair, State
 from causeway.translation import CourseKey
-
-MIRROR = TopicPartition("A.orders", 0)
-
-
-def row(state: State = State.WAITING) -> Row:
-    topic = MirroredTopic(
-        source="orders",
-        target="A.orders",
-        source_id="aa" * 16,
-        target_id="bb" * 16,
-        partitions=1,
-        target_partitions=1,
-        max_message_bytes=1_000_000,
-    )
-    progress = PartitionProgress(
-        topic="orders",
-        partition=0,
-        topic_id="aa" * 16,
-        leader_epoch=0,
-        position=0,
-        outlets=(outlet(0),),
-        state=state,
-    )
-    return Row(topic=topic, progress=progress, first=0)
-
-
-def outlet(at: int) -> Outlet:
-    return Outlet(
-        topic="A.orders",
-        partition=0,
-        topic_id="bb" * 16,
-        producer_id=1,
-        producer_epoch=0,
-        pair=Pair(source=at, target=at, sequence=at),
-    )
-
-
-def says(state: State, position: int, reason: str | None = None) -> Standing:
-    report = FlowReport(
-        link="A->B",
-        topic="orders",
-        partition=0,
-        state=state,
-        reason=reason,
-        position=position,
-        leader_epoch=0,
-        source_end=100,
-        last_timestamp=-1,
-        outlets=(outlet(position),),
-    )
-    return Standing(
-        report=report,
-        lane=3,
-        records=position,
-        bytes=0,
-        records_per_s=0.0,
-        bytes_per_s=0.0,
-        recoveries=0,
-    )
-
-
-def holds(high_watermark: int, source_end: int = 100) -> Standing:
-    said = says(State.RUNNING, 100)
-    ends = {"high_watermark": high_watermark, "source_end": source_end}
-    return said.replace(report=said.report.replace(**ends))
+from tests.builders.daemon import MIRROR, holds, outlet, row, says
 
 
 def test_a_last_stable_offset_that_stands_while_the_log_grows_is_told_of() -> None:

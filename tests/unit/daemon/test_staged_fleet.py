@@ -35,7 +35,7 @@ from causeway.relay import (
     StageWanted,
 )
 from causeway.transform.rules import Shortcut, shortcut_of
-from tests.unit.daemon.test_fleet import Heard, Lane, assignment, standing
+from tests.builders.fleet import Heard, Lane, assignment, standing
 
 PII = "A->B/pii@0123456789abcdef"
 KEY = ("A->B", "orders", 0)

@@ -16,10 +16,10 @@ from causeway.status import (
     worst,
 )
 from causeway.status.states import of_partitions
+from tests.builders import status as snapshots
+from tests.builders.served import client
 from tests.builders.settings import link as settings
 from tests.harness.statuses import ends
-from tests.unit.http.served import client
-from tests.unit.metrics import snapshots
 from tests.unit.operate.test_listing import partition
 
 

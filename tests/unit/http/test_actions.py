@@ -21,7 +21,7 @@ from causeway.errors import (
 from causeway.http.actions import Acts
 from causeway.link_topics import Scope
 from causeway.operate.directives import DirectiveOutcome
-from tests.unit.http.served import TOKEN, client
+from tests.builders.served import TOKEN, client
 
 LINK = "/api/v1/links/A-%3EB"
 SOURCE = "/connectors/A->B.MirrorSourceConnector"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from causeway.http.aggregates import aggregates
 from causeway.http.views import View
 from causeway.naming import ReplicationPolicy
+from tests.builders.served import settings
+from tests.builders.status import full, link, partition
 from tests.harness.statuses import replace
-from tests.unit.http.served import settings
-from tests.unit.metrics.snapshots import full, link, partition
 
 
 def found(

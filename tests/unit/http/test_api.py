@@ -14,10 +14,10 @@ from causeway.http.views import View
 from causeway.link_topics import PauseDirective, Scope, ThrottleDirective
 from causeway.model import State
 from causeway.status import GroupStatus, LinkStatus, Role, Snapshot
+from tests.builders.served import PASSWORD, client, settings
+from tests.builders.status import NOW, UNKNOWN, full, link, partition
+from tests.builders.status import at as at_position
 from tests.harness.statuses import replace
-from tests.unit.http.served import PASSWORD, client, settings
-from tests.unit.metrics.snapshots import NOW, UNKNOWN, full, link, partition
-from tests.unit.metrics.snapshots import at as at_position
 
 GROUPS = (
     GroupStatus(group="audit", followed=True, partitions=3, reason=None),

@@ -20,10 +20,10 @@ import pytest
 
 from causeway.config import HttpSettings, RunSettings, Settings
 from causeway.http import listener, protocol, served
+from tests.builders.served import settings
+from tests.builders.status import full
 from tests.harness.kafka.certificates import create_certificates
 from tests.harness.waiting import await_until
-from tests.unit.http.served import settings
-from tests.unit.metrics.snapshots import full
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 BODY_TO_COME = (

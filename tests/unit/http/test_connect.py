@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 from causeway.link_topics import TaskRecord
 from causeway.model import State
 from causeway.status import Role
+from tests.builders.served import PASSWORD, client
+from tests.builders.status import full, link, partition
 from tests.harness.statuses import replace
-from tests.unit.http.served import PASSWORD, client
-from tests.unit.metrics.snapshots import full, link, partition
 
 SOURCE = "A->B.MirrorSourceConnector"
 CHECKPOINT = "A->B.MirrorCheckpointConnector"

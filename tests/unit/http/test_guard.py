@@ -17,8 +17,8 @@ from causeway.config import RunSettings, Secret
 from causeway.http.app import guarded, metrics_app
 from causeway.http.guard import Guard, Refusals
 from causeway.http.views import RunViews
-from tests.unit.http.served import TOKEN, client
-from tests.unit.metrics.snapshots import full
+from tests.builders.served import TOKEN, client
+from tests.builders.status import full
 
 HOME = "http://127.0.0.1:8490"
 

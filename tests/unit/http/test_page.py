@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.http.served import TOKEN, client
+from tests.builders.served import TOKEN, client
 
 PAGE = Path(__file__).parents[3] / "src" / "causeway" / "http" / "page"
 OURS = sorted(each for each in PAGE.iterdir() if each.suffix in (".js", ".css", ".html"))

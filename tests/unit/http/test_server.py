@@ -29,10 +29,10 @@ from causeway.http.history import Events
 from causeway.http.listener import Certificate
 from causeway.http.server import Serving, served
 from causeway.status import Snapshot
+from tests.builders.served import TOKEN, settings
+from tests.builders.status import full
 from tests.harness.kafka.certificates import Certificates, create_certificates
 from tests.harness.waiting import await_until
-from tests.unit.http.served import TOKEN, settings
-from tests.unit.metrics.snapshots import full
 
 ANY = HttpSettings(port=0)
 

@@ -18,7 +18,7 @@ from causeway.http import translating as module
 from causeway.http.translating import Translating
 from causeway.model import TopicPartition
 from causeway.translation import Answer, MappedOffset, OffsetNote, Question
-from tests.unit.http.served import client
+from tests.builders.served import client
 
 PATH = "/api/v1/links/A-%3EB/translate"
 ORDERS: dict[str, Any] = {"topic": "orders", "partition": 0, "offset": 5}

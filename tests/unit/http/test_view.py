@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from causeway.http.views import View
 from causeway.model import State
+from tests.builders.status import at, full, link, partition
 from tests.harness.statuses import replace
-from tests.unit.metrics.snapshots import at, full, link, partition
 
 PLACES = [(topic, number) for topic in ("a", "b", "c") for number in range(2)]
 

@@ -13,8 +13,8 @@ from causeway.metrics import catalogue, text
 from causeway.metrics.reference import markdown
 from causeway.model import State
 from causeway.status import LinkStatus, Role, Snapshot, Timing, lag
+from tests.builders.status import LATENCY, NOW, UNKNOWN, at, full, link, partition
 from tests.harness.statuses import replace
-from tests.unit.metrics.snapshots import LATENCY, NOW, UNKNOWN, at, full, link, partition
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from causeway.metrics import text as metrics_text
 from causeway.model import State
 from causeway.status import Role
-from tests.unit.metrics.snapshots import full
+from tests.builders.status import full
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "causeway.json").read_text())

@@ -9,7 +9,7 @@ from causeway.errors import AuthorizationError
 from causeway.link_topics import OffsetMapRecord, ProgressContents
 from causeway.model import Pair, TopicPartition
 from causeway.operate.ahead import Ahead, of_all
-from tests.unit.daemon.test_rows import MIRROR, row
+from tests.builders.daemon import MIRROR, row
 
 ORDERS = TopicPartition("orders", 0)
 STRAIGHT = Pair(0, 0, 0), Pair(1_000, 1_000, 1_000)

@@ -13,9 +13,8 @@ from causeway.control.topics import plan
 from causeway.filters import compile_patterns
 from causeway.operate.cutover import CheckMark, checks
 from tests.builders.records import TOPIC
-from tests.builders.settings import LINK, filtered_link
+from tests.builders.settings import BACK, LINK, filtered_link
 from tests.builders.topics import observed
-from tests.unit.operate.test_failback import BACK
 
 
 def test_while_the_file_pauses_a_link_no_mirror_is_made_or_grows() -> None:

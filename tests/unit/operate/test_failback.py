@@ -11,7 +11,6 @@ import pytest
 
 from causeway.cluster import EARLIEST, OffsetAt, log_reader
 from causeway.config import (
-    ClientSettings,
     LinkSettings,
     RunSettings,
     Settings,
@@ -31,14 +30,10 @@ from causeway.operate.failover.failing_back import LinkFailback
 from causeway.operate.failover.results import Keep
 from causeway.operate.failover.unmirrored import UnmirroredRecords
 from tests.builders.records import TOPIC as MIRRORED
-from tests.builders.settings import LINK
+from tests.builders.settings import BACK, LINK
 
 TOPIC = replace(MIRRORED, target="orders", partitions=2, target_partitions=2)
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
-B = ClientSettings(alias="B", bootstrap=(("b", 1),))
-BACK = replace(
-    LINK, source=B, target=LINK.source, policy=ReplicationPolicy(kind="identity", source_alias="B")
-)
 
 
 def cut(**changes: Any) -> Cut:

@@ -25,10 +25,10 @@ from causeway.model import Pair, TopicPartition
 from causeway.operate.failover import reverse_link, saving, unmirrored
 from causeway.operate.failover.reverse_link import Looked
 from causeway.operate.failover.unmirrored import Unmirrored
+from tests.builders.daemon import row
 from tests.harness.directives import replace_writes
 from tests.harness.raw_batches import Rec
 from tests.harness.world import FOREIGN, OURS, SOURCE, SOURCE_ID, FakeCluster, Log
-from tests.unit.daemon.test_rows import row
 
 END = EndDirective(who="anna@ops", at=7)
 

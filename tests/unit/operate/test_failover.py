@@ -27,10 +27,10 @@ from causeway.operate.directives import scopes
 from causeway.operate.failover import FailedOver, failed_over_json, failover, last_groups, missing
 from causeway.operate.failover import failing_over as failovers
 from causeway.operate.failover.missing import SourceAnswer, TopicLoss, Unbegun, look, topics_known
+from tests.builders.daemon import row
 from tests.harness.daemon import link
 from tests.harness.lanes import client
 from tests.harness.raw_batches import Rec, raw_batch
-from tests.unit.daemon.test_rows import row
 
 LONG_AGO = 1_700_000_000_000
 

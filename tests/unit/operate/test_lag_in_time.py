@@ -26,12 +26,12 @@ from causeway.naming import ReplicationPolicy
 from causeway.operate.failover.missing import SourceAnswer, topics_known
 from causeway.status import lag, topics_of
 from causeway.status.judging import ClusterFacts, partition_status, without_source
+from tests.builders import status as snapshots
+from tests.builders.daemon import row, says
+from tests.builders.served import client
 from tests.harness.daemon import link as settings
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.harness.statuses import replace
-from tests.unit.daemon.test_rows import row, says
-from tests.unit.http.served import client
-from tests.unit.metrics import snapshots
 
 NOW_MS = int(snapshots.NOW * 1000)
 HOUR, SECOND = 3_600_000, 1_000

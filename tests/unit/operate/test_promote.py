@@ -28,10 +28,10 @@ from causeway.operate.failover import promotion as promoting
 from causeway.operate.failover.ending import Ending, wish
 from causeway.operate.failover.promotion import LinkPromotion, lagging_partitions, refusal
 from causeway.operate.failover.results import LaggingPartition
+from tests.builders.daemon import row
 from tests.harness.daemon import link
 from tests.harness.directives import replace_writes
 from tests.harness.waiting import await_until
-from tests.unit.daemon.test_rows import row
 from tests.unit.operate.test_failover import settings_of
 
 AT = TopicPartition("orders", 0)

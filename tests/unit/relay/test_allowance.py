@@ -19,8 +19,7 @@ from causeway.relay.lane.reader import SourceConnection, SourceKey
 from causeway.relay.lane.relay import FLOW_BYTES, HELD_BACK_WAIT_MS, Relay
 from causeway.relay.lane.stages import LaneStages
 from causeway.wire import Connection, FetchSession, SendQueue, fetch
-from tests.unit.relay.test_reader import Wire
-from tests.unit.relay.test_throttle import flow
+from tests.builders.relay import Wire, flow
 
 BUFFER_BYTES = 64 << 20
 

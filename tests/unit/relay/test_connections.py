@@ -24,7 +24,7 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.reader import SourceConnection, SourceKey
 from causeway.relay.lane.target import TargetConnection
 from causeway.wire import Buffers, fetch
-from tests.unit.relay.test_throttle import flow
+from tests.builders.relay import flow
 
 MB = 1 << 20
 ALIASES = "A/0", "B/1"  # as flows name them

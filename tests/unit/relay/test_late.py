@@ -9,8 +9,8 @@ import pytest
 from causeway.cluster import YOUNG_S
 from causeway.records import Batch, keep
 from causeway.relay.lane.responses import must_wait
+from tests.builders.relay import Bench
 from tests.harness.raw_batches import Rec, raw_batch
-from tests.unit.relay.test_target import Bench
 
 NOW_MS = int(time.time() * 1000)
 OLD_MS = NOW_MS - int(YOUNG_S * 1000) - 60_000

@@ -13,8 +13,8 @@ from causeway.relay.lane import memory as module
 from causeway.relay.lane.memory import LaneMemory
 from causeway.relay.lane.outlet import OutletState
 from causeway.wire import SendQueue
+from tests.builders.relay import flow
 from tests.harness.waiting import await_until
-from tests.unit.relay.test_throttle import flow
 
 MB = 1 << 20
 BATCH = 64 * 1024

@@ -7,7 +7,7 @@ from typing import Any, cast
 from causeway.model import State
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.throttle import LOOK_S, SHOWN_S, Quotas
-from tests.unit.relay.test_throttle import flow
+from tests.builders.relay import flow
 
 
 class Held:

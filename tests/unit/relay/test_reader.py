@@ -10,6 +10,7 @@ from causeway.relay import Assignment
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.reader import Allowance, SourceConnection
 from causeway.wire import Connection, FetchSession, fetch
+from tests.builders.relay import Wire
 
 
 def _flow(link: str, partition: int = 0, **more: Any) -> Flow:
@@ -45,23 +46,6 @@ def _session(kind: type[FetchSession] = FetchSession) -> FetchSession:
         max_bytes=1,
         read_committed=True,
     )
-
-
-class Wire:
-    """Takes requests, and tells what they ask for."""
-
-    wants_write = False
-
-    def __init__(self) -> None:
-        self.sent: list[bytes] = []
-
-    def next_correlation_id(self) -> int:
-        return len(self.sent)
-
-    def queue(self, parts: list[bytes]) -> None:
-        self.sent += parts
-
-    def flush(self) -> None: ...
 
 
 def test_those_that_are_held_back_come_first_next_time() -> None:

@@ -6,39 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.link_topics import Outlet
-from causeway.model import Pair, State
-from causeway.relay import Assignment, Rate
+from causeway.relay import Rate
 from causeway.relay.lane.distance import PARTITION_BYTES
-from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.throttle import BURST_S, LEAST_BYTES, Throttles, TokenBucket, whole
+from tests.builders.relay import flow
 from tests.harness.examples import examples
-
-
-def flow(partition: int = 0, *, topic: str = "orders", lag: bool = True) -> Flow:
-    outlet = Outlet(
-        topic=f"A.{topic}",
-        partition=partition,
-        topic_id="bb" * 16,
-        producer_id=1,
-        producer_epoch=0,
-        pair=Pair(0, 0, 0),
-    )
-    found = Flow.of(
-        Assignment(
-            link="A->B",
-            source="A/0",
-            target="B/1",
-            topic=topic,
-            partition=partition,
-            topic_id="aa" * 16,
-            leader_epoch=-1,
-            outlets=(outlet,),
-        )
-    )
-    found.state = State.RUNNING
-    found.source_end = 1_000_000 if lag else 0
-    return found
 
 
 def answer(*sizes: int, cut_off: int = 0) -> memoryview:

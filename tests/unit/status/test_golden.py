@@ -20,8 +20,7 @@ from causeway.link_topics import LinkDirectives, MirrorDirective, Scope
 from causeway.metrics import text
 from causeway.operate import listing, wait
 from causeway.status import as_json
-from tests.unit.http import served
-from tests.unit.status import samples
+from tests.builders import samples, served
 
 _GOLDEN = Path(__file__).parent / "golden"
 _PATHS = (

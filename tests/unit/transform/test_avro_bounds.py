@@ -31,8 +31,8 @@ from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
 from causeway.transform.schema_formats.registry import ResolvedSchema as Registered
 from causeway.transform.stage import Rows
 from causeway.transform.stage.source_rows import ROWS_BYTES
+from tests.builders.avro import schemas, written
 from tests.harness.stage import batch_of
-from tests.unit.transform.test_avro import schemas, written
 
 NODE = {"name": "Node", "type": "record", "fields": [{"name": "next", "type": ["null", "Node"]}]}
 TREE = {

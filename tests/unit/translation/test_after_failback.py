@@ -12,9 +12,8 @@ from causeway.errors import UnreachableError
 from causeway.link_topics import BeginDirective, LinkDirectives, ProgressContents, Scope
 from causeway.model import Pair, TopicPartition
 from causeway.translation import MappedOffset, OffsetNote, after_failback
-from tests.builders.settings import LINK
-from tests.unit.daemon.test_rows import row
-from tests.unit.operate.test_failback import BACK
+from tests.builders.daemon import row
+from tests.builders.settings import BACK, LINK
 
 AT = TopicPartition("orders", 0)
 TURNED = 55  # where the way back had come to on A

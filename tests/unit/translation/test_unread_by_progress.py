@@ -9,17 +9,7 @@ from causeway.control import TranslatedOffset
 from causeway.link_topics import OffsetMapRecord, PartitionProgress
 from causeway.model import Pair, State
 from causeway.translation import UnreadRecords
-from tests.unit.translation.test_unread import (
-    AT,
-    LOCAL,
-    OURS,
-    READ,
-    SHARED,
-    SOURCE,
-    Target,
-    others,
-    outlet,
-)
+from tests.builders.unread import AT, LOCAL, OURS, READ, SHARED, SOURCE, Target, others, outlet
 
 __all__ = ["others"]  # a fixture that each test has
 

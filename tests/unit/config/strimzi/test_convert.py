@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import javaproperties
 import pytest
 import yaml
 
-from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
-from causeway.formats import Converted, Form, convert, load
-from tests.unit.config.pems import make_pem
-from tests.unit.config.strimzi.test_read import EXAMPLES, RESOURCES, mount
-from tests.unit.config.test_convert import ENVIRONMENT
+from causeway.formats import Form, convert
+from tests.harness.pems import make_pem
+from tests.harness.strimzi import EXAMPLES, RESOURCES, judged, mount, other
 
 HEAD = {
     "clusters": "A, B, C",
@@ -26,36 +23,9 @@ HEAD = {
 }
 
 
-def judged(file: Path, secrets: Path | None = None) -> Settings | None:
-    """Without what speaks of lines, and of what is without effect; None where it is refused."""
-    environment = ENVIRONMENT | ({} if secrets is None else {"CAUSEWAY_SECRETS": str(secrets)})
-    try:
-        found = load(file, environment=environment)
-    except ConfigError:
-        return None
-    links = tuple(sorted(map(_placeless, found.links), key=lambda link: link.name))
-    beats = tuple(sorted(found.heartbeat_links, key=lambda each: each.name))
-    return replace(found, links=links, heartbeat_links=beats, warnings=())
-
-
-def _placeless(link: LinkSettings) -> LinkSettings:
-    schemas = link.schemas
-    if schemas is not None:
-        one, two = (replace(each, place="") for each in (schemas.source, schemas.target))
-        schemas = replace(schemas, source=one, target=two)
-    transforms = tuple(replace(each, place="") for each in link.transforms)
-    return replace(link, transforms=transforms, schemas=schemas)
-
-
 def written(directory: Path, entries: Mapping[str, str], name: str = "mirror.properties") -> Path:
     file = directory / name
     file.write_text(javaproperties.dumps(dict(entries), timestamp=False))
-    return file
-
-
-def other(directory: Path, found: Converted, name: str) -> Path:
-    file = directory / name
-    file.write_text(found.text)
     return file
 
 

@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from causeway.formats import Form, convert
-from tests.unit.config.pems import make_pem
-from tests.unit.config.strimzi.test_convert import judged, other
-from tests.unit.config.strimzi.test_read import mount
+from tests.harness.pems import make_pem
+from tests.harness.strimzi import judged, mount, other
 
 SOURCE = {
     "replication.factor": 3,

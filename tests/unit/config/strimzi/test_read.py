@@ -12,10 +12,9 @@ import yaml
 from causeway.config import LinkSettings, Settings
 from causeway.errors import ConfigError
 from causeway.formats import load
-from tests.unit.config.pems import make_pem
+from tests.harness.pems import make_pem
+from tests.harness.strimzi import EXAMPLES, RESOURCES, mount
 
-RESOURCES = Path(__file__).parent / "resources"
-EXAMPLES = sorted(each.stem for each in RESOURCES.glob("*.yaml"))
 PASSWORD = 'p"w\\x ${y}'
 
 
@@ -30,15 +29,6 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
         mount(root / f"{cluster}-user", user)
         mount(root / f"{cluster}-cluster-ca-cert", trusted)
     return root
-
-
-def mount(folder: Path, files: dict[str, str]) -> None:
-    data = folder / "..2026_01_31"
-    data.mkdir(parents=True)
-    (folder / "..data").symlink_to(data.name)
-    for name, text in files.items():
-        (data / name).write_text(text)
-        (folder / name).symlink_to(f"..data/{name}")
 
 
 def example(name: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from causeway.http.translating import Translating
 from causeway.http.views import RunViews
 from causeway.naming import ReplicationPolicy
 from causeway.status import Look
-from tests.unit.metrics.snapshots import full
+from tests.builders.status import full
 
 PASSWORD = "s3cr3t-of-a-login"
 TOKEN = "0123456789abcdef"

@@ -24,9 +24,9 @@ from causeway.status import (
     Snapshot,
     TransformStatus,
 )
+from tests.builders import status as snapshots
 from tests.builders.settings import link as settings
 from tests.harness.statuses import ends, replace
-from tests.unit.metrics import snapshots
 
 NOW_MS = int(snapshots.NOW * 1000)
 PAUSE = PauseDirective(

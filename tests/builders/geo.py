@@ -1,0 +1,70 @@
+"""Chosen topics and their destinations, without clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from causeway.config import ChosenTopics, LinkSettings
+from causeway.errors import CausewayError
+from causeway.geo.topics import ChosenTopicChange, Done
+from causeway.http.geo import GeoActs
+from causeway.link_topics import Directive, DirectiveKind, Scope
+from causeway.model import State
+from causeway.status import Snapshot
+from tests.builders.served import settings
+from tests.builders.status import full, link, partition
+from tests.harness.directives import directive
+from tests.harness.statuses import replace
+
+GEO = replace(settings(), geo=True, chosen=ChosenTopics(), topics=())
+
+
+def chosen(topic: str, kind: DirectiveKind = DirectiveKind.MIRROR) -> Directive:
+    return directive(kind, Scope(topic), at=5, why="Lyon")
+
+
+def look() -> Snapshot:
+    orders = replace(partition(0, State.PAUSED), topic="orders", target_topic="A.orders")
+    said = (chosen("orders"), chosen("orders", DirectiveKind.PAUSE), chosen("bills"))
+    return full(replace(link(orders), directives=said))
+
+
+class Clusters:
+    """Stand in for the functions that ask them."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.error: CausewayError | None = None
+        self.refused: str | None = None
+        self.looks = 0
+
+    def acts(self) -> GeoActs:
+        names = ("add", "remove", "pause", "resume")
+        acts = {name: self._door(name) for name in names}
+        return GeoActs(**acts, available=self.available)
+
+    def available(self, link: LinkSettings) -> Sequence[str]:
+        self.looks += 1
+        if self.error is not None:
+            raise self.error
+        return ("bills", "items", "users")
+
+    def _door(self, action: str) -> Any:
+        def ask(link: LinkSettings, names: Sequence[str], **said: Any) -> Done:
+            assert link == GEO
+            if self.error is not None:
+                raise self.error
+            self.asked.append({"action": action, "names": list(names), **said})
+            return Done(
+                destination="B",
+                action=action,
+                topics=tuple(
+                    ChosenTopicChange(topic=n, target=f"A.{n}", changed=True) for n in names
+                ),
+                driver="ops1",
+                acted=True,
+                refused=self.refused,
+            )
+
+        return ask
