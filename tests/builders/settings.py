@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from causeway.config import (
-    ClientSettings,
-    LinkSettings,
-    RunSettings,
-    Settings,
-)
+from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
+from tests.harness.lanes import client
 
 
 def client_settings(alias: str, **more: Any) -> ClientSettings:
@@ -68,3 +64,12 @@ def filtered_link(**changes: Any) -> LinkSettings:
         "replication_factor": 1,
     }
     return link(**{**fields, **changes})
+
+
+A_B, A_C = link("A", "B"), link("A", "C")
+
+
+def links_between(*names: str) -> Settings:
+    """Settings with links of these names, as `A->B`; nothing listens at their addresses."""
+    ends = ([client(alias, "127.0.0.1:1") for alias in name.split("->")] for name in names)
+    return settings_of(*(link(source, target) for source, target in ends))

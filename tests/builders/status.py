@@ -137,3 +137,17 @@ def full(*links: LinkStatus) -> Snapshot:
         lanes_wanted=2,
         other_tasks={"B->A": (TaskRecord(name="heartbeats", done_at=int(NOW * 1000)),)},
     )
+
+
+def partition_status(topic: str, number: int = 0, **more: Any) -> PartitionStatus:
+    given: dict[str, Any] = {
+        "target_topic": f"A.{topic}",
+        "source_end": 10,
+        "mirrored_to": 8,
+        "lag_records": 2,
+        "lag_ms": 100,
+        "state": State.RUNNING,
+        "reason": None,
+        **more,
+    }
+    return PartitionStatus(topic=topic, partition=number, **given)

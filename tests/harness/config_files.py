@@ -43,3 +43,11 @@ A.ssl.keystore.location = {folder}/own.pem
 """
     )
     return file
+
+
+TWO_CLUSTERS = """\
+clusters = A, B
+A->B.enabled = true
+A.bootstrap.servers = a:1
+B.bootstrap.servers = b:1
+"""

@@ -10,12 +10,16 @@ from rich.console import Console, RenderableType
 from causeway.cli import status
 from causeway.cli.output import fits, table
 from causeway.status import LinkStatus
+from tests.builders.settings import A_B
+from tests.builders.status import partition_status
 from tests.harness.statuses import ends, replace
-from tests.unit.operate.test_narrowed import A_B, partition
 
 NAME = "payments.transactions.eu-central"
+ORDERS = partition_status("orders", mirrored_to=10, lag_records=0, lag_ms=0)
 BUSY = replace(
-    partition(NAME),
+    ORDERS,
+    topic=NAME,
+    target_topic=f"A.{NAME}",
     source_end=12_345_678,
     high_watermark=12_345_700,
     mirrored_to=12_000_000,
@@ -27,7 +31,7 @@ BUSY = replace(
 STATUS = LinkStatus(
     **ends(A_B),
     driver=None,
-    partitions=(BUSY, replace(BUSY, partition=11), partition("orders")),
+    partitions=(BUSY, replace(BUSY, partition=11), ORDERS),
     problems=(),
 )
 
@@ -52,7 +56,7 @@ def test_the_status_has_whole_names_and_figures_on_each_screen(width: int) -> No
 
 
 def test_what_fits_is_a_line_a_row() -> None:
-    lines = printed(status.render([replace(STATUS, partitions=(partition("orders"),))], 80), 80)
+    lines = printed(status.render([replace(STATUS, partitions=(ORDERS,))], 80), 80)
 
     assert [each.split()[0] for each in lines[1:3]] == ["topic", "orders"]
     assert lines[2].endswith("running")

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from causeway.cli import plan, status, try_transform
 from causeway.cli.common import console
 from causeway.config import TransformSettings
-from causeway.control import AclPlan, ConfigPlan, LeftOut, MirroredTopic, TopicPlan, TopicProblem
+from causeway.control import LeftOut, MirroredTopic, TopicProblem
 from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
 from causeway.link_topics import RuleCounts, TaskRecord, Transformed
 from causeway.model import TopicPartition
-from causeway.operate.plan import CheckedTransform, LinkPlan, Starts, TransformPlan
+from causeway.operate.plan import CheckedTransform, TransformPlan
 from causeway.operate.try_transform import Content, Decoded, Trial, TrialOutcome, Tried, as_json
 from causeway.status import LinkStatus, PartitionStatus, TransformStatus
+from tests.builders.plans import planned
 from tests.builders.settings import link
 from tests.harness.statuses import ends
 
 # What other tools take for markup, an emoji, or an order to the terminal.
 ODD = ["[a-z]+-dlq", "billing[/eu]", "[red]", r"\[x]", "say :smile: 🙂", "clear\x1b[2J", "a\r\nb"]
-
-
-def planned(**changes: Any) -> LinkPlan:
-    topics: dict[str, Any] = {"mirrored": (), "left_out": (), "changes": (), "problems": ()}
-    return LinkPlan(
-        link=link(),
-        topics=TopicPlan(**{**topics, **changes}),
-        starts=Starts(),
-        configs=ConfigPlan(changes=(), problems=()),
-        acls=AclPlan(),
-        new_progress_topic=None,
-    )
 
 
 def shown(text: str) -> str:

@@ -15,7 +15,7 @@ from causeway import translation as answering
 from causeway.cli.main import main
 from causeway.model import TopicPartition
 from causeway.translation import Answer, MappedOffset, OffsetNote, Question
-from tests.unit.cli.test_verify import FILE
+from tests.harness.config_files import TWO_CLUSTERS
 
 ASK = Question(topic="t", partition=0, offset=5)
 
@@ -37,7 +37,7 @@ def _end(
 
     monkeypatch.setattr(answering, "translate", translated)
     file = folder / "mm2.properties"
-    file.write_text(FILE)
+    file.write_text(TWO_CLUSTERS)
     with pytest.raises(SystemExit) as ended:
         main(["translate", str(file), *options])
     return int(ended.value.code or 0)

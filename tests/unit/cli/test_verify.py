@@ -11,14 +11,8 @@ import pytest
 from causeway.cli import verify as command
 from causeway.cli.main import main
 from causeway.operate.verify import Difference, DifferenceKind, Progress, Report, run
-from tests.unit.operate.verify.test_page import BAD, GOOD, LEFT, _report
-
-FILE = """\
-clusters = A, B
-A->B.enabled = true
-A.bootstrap.servers = a:1
-B.bootstrap.servers = b:1
-"""
+from tests.builders.verify import BAD, GOOD, LEFT, report
+from tests.harness.config_files import TWO_CLUSTERS
 
 
 def _end(
@@ -32,7 +26,7 @@ def _end(
 
     monkeypatch.setattr(run, "verify", verify)
     file = folder / "mm2.properties"
-    file.write_text(FILE)
+    file.write_text(TWO_CLUSTERS)
     with pytest.raises(SystemExit) as ended:
         main(["verify", str(file), *options])
     return int(ended.value.code or 0), asked
@@ -40,7 +34,7 @@ def _end(
 
 @pytest.mark.parametrize(
     ("report", "plain", "strict"),
-    [(_report(GOOD), 0, 0), (_report(GOOD, LEFT), 0, 14), (_report(BAD, LEFT), 13, 13)],
+    [(report(GOOD), 0, 0), (report(GOOD, LEFT), 0, 14), (report(BAD, LEFT), 13, 13)],
 )
 def test_the_exit_code_tells_whether_all_agrees(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, report: Report, plain: int, strict: int
@@ -56,7 +50,7 @@ def test_options_reach_it_and_the_page_is_written(
     page, state = tmp_path / "page.html", tmp_path / "state"
     options = ["--link", "A->B", "--topic", "t", "--topic", "u", "--throttle", "50MB"]
     options += ["--state", str(state), "--html", str(page)]
-    code, asked = _end(monkeypatch, tmp_path, _report(GOOD), *options)
+    code, asked = _end(monkeypatch, tmp_path, report(GOOD), *options)
     assert code == 0
     assert (asked["link"], asked["topics"]) == ("A->B", ["t", "u"])
     assert (asked["bytes_per_s"], asked["state"]) == (50_000_000, state)
@@ -77,7 +71,7 @@ def test_bad_options_are_refused_before_anything_is_compared(
     options: list[str],
     said: str,
 ) -> None:
-    code, asked = _end(monkeypatch, tmp_path, _report(GOOD), *options)
+    code, asked = _end(monkeypatch, tmp_path, report(GOOD), *options)
     assert (code, asked) == (2, {})
     assert said in capsys.readouterr().err
 
@@ -85,7 +79,7 @@ def test_bad_options_are_refused_before_anything_is_compared(
 def test_differences_and_what_was_left_out_are_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _end(monkeypatch, tmp_path, _report(GOOD, BAD, replace(LEFT, topic="audit")))
+    _end(monkeypatch, tmp_path, report(GOOD, BAD, replace(LEFT, topic="audit")))
     out = capsys.readouterr().out
     assert "differs orders-1: missing, source offset 12,345; expected at target" in out
     assert "differs orders-1: swapped, source offsets 20,000 and 20,001" in out

@@ -19,8 +19,8 @@ from causeway.status.states import of_partitions
 from tests.builders import status as snapshots
 from tests.builders.served import client
 from tests.builders.settings import link as settings
+from tests.builders.status import partition_status
 from tests.harness.statuses import ends
-from tests.unit.operate.test_listing import partition
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_link_and_topic_stand_the_same_wherever_they_are_shown(state: State) -> 
     of_clusters = LinkStatus(
         **ends(settings()),
         driver=DriverStatus(owner="host-1", running=True, last_seen_ms=0),
-        partitions=(partition("orders", state=state), partition("orders", 1)),
+        partitions=(partition_status("orders", state=state), partition_status("orders", 1)),
         problems=(),
     )
     assert (

@@ -8,8 +8,7 @@ from causeway.control import fences
 from causeway.link_topics import FenceDirective, LeaseRecord, LinkDirectives
 from causeway.operate.cutover import CutoverEnd
 from causeway.operate.cutover.observe import DriverClock
-from tests.unit.operate.test_cutover_plan import look
-from tests.unit.operate.test_cutover_run import ENDED, Clusters, made, run_to_end
+from tests.builders.cutover import ENDED, Clusters, look, made, run_to_end
 
 __all__ = ["made"]  # a fixture that each test has
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.control import DENY_WRITE
-from causeway.link_topics import Cut, CutPoint, EndDirective, FenceDirective, Scope
+from causeway.link_topics import Cut, CutPoint, EndDirective, Scope
 from causeway.model import TopicPartition
 from causeway.operate.cutover import (
     Act,
@@ -21,51 +20,11 @@ from causeway.operate.cutover import (
     Wishes,
 )
 from causeway.operate.cutover.plan import plan
-from causeway.operate.cutover.values import Check, Fence, MovingGroup, MovingPartition, Verified
+from causeway.operate.cutover.values import Check, MovingGroup, Verified
+from tests.builders.cutover import AT, END, FENCING, NOW, fence, fenced, look, place
 
-AT = TopicPartition("orders", 0)
-NOW = 1_000_000
-FENCING = Wishes(fence=True)
 PRODUCERS_FIRST = Wishes(first=FirstMover.PRODUCERS, fence=True)
 GOING_ON = Producer(topics=("orders",), producer_id=7, transactional_id="shop-1", last_ms=NOW - 500)
-
-END = EndDirective(scope=Scope("orders"), who="anna@ops", at=1)
-
-
-def place(**fields: Any) -> MovingPartition:
-    found = MovingPartition(
-        at=AT, target="A.orders", state="running", readable=100, end=100, had=100, position=100
-    )
-    return replace(found, **fields)
-
-
-def fence(*, until: int = NOW + 60_000, there: bool = True, everywhere: bool = True) -> Fence:
-    record = FenceDirective(
-        scope=Scope("orders"),
-        who="anna@ops",
-        at=NOW - 1_000,
-        until=until,
-        acls=(DENY_WRITE,),
-    )
-    return Fence(record=record, there=there, everywhere=everywhere, over=until <= NOW)
-
-
-def look(**fields: Any) -> Look:
-    """All is copied, nobody has written for a while, nothing is fenced."""
-    found = Look(
-        at_ms=NOW,
-        topics={"orders": "A.orders"},
-        checks=(Check(name="topics", mark=CheckMark.GOOD, text="1 topic"),),
-        places=(place(),),
-        driver="me@here",
-        still_s=10.0,
-        verified=Verified(ends={AT: 50}, records=50),
-    )
-    return replace(found, **fields)
-
-
-def fenced(**fields: Any) -> Look:
-    return look(**{"fences": {"orders": fence()}, **fields})
 
 
 def group(**fields: Any) -> MovingGroup:

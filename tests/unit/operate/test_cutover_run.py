@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from causeway.control import DENY_WRITE, FencePlan, MirroredTopic, TopicPlan, fences
+from causeway.control import MirroredTopic, TopicPlan
 from causeway.errors import PartitionsFailedError
 from causeway.link_topics import FenceDirective, LinkDirectives
-from causeway.model import State
-from causeway.operate.cutover import CutoverEnd, CutoverResult, Look, Producer, checks
-from causeway.operate.cutover.run import CutoverRun
-from tests.harness.daemon import link
-from tests.unit.operate.test_cutover_plan import END, FENCING, fence, fenced, look
+from causeway.operate.cutover import CutoverEnd, checks
+from tests.builders.cutover import (
+    ENDED,
+    Clusters,
+    fence,
+    fenced,
+    look,
+    made,
+    run_to_end,
+)
+
+__all__ = ["made"]  # a fixture that each test has
 
 
 def planned(*names: str) -> TopicPlan:
@@ -34,76 +39,6 @@ def planned(*names: str) -> TopicPlan:
         for name in names
     )
     return TopicPlan(mirrored=mirrored, left_out=(), changes=(), problems=())
-
-
-class Clusters:
-    """The observer of a cutover: shows `looks` one after the other, and the last one for good."""
-
-    def __init__(self, *looks: Look, ahead_ms: int = 0) -> None:
-        self.link = link("127.0.0.1:1", "127.0.0.1:2", ".*")
-        self.source = self.target = None
-        self.sharers = ()
-        self.knows_clock = True
-        self.shown = 1
-        self._looks = looks
-        self._ahead_ms = ahead_ms
-
-    def look(self, _: object) -> Look:
-        self.shown += 1
-        return self._looks[min(self.shown, len(self._looks)) - 1]
-
-    def driver_ms(self) -> int:
-        return int(time.time() * 1000) + self._ahead_ms
-
-    def groups_changed(self) -> None:
-        pass
-
-    def through_the_fence(self) -> tuple[Producer, ...]:
-        return ()
-
-
-class Lock:
-    """Ours for as long as the test runs."""
-
-    def check(self) -> None:
-        pass
-
-    def refuse_others(self, _: object) -> None:
-        pass
-
-    def writing(self, for_s: float = 0.0) -> Any:
-        return nullcontext()
-
-
-def run_to_end(
-    clusters: Clusters, first: Look, *, whole: bool = False, wait_s: float = -1
-) -> CutoverResult:
-    """Without time to wait, it ends after a look that has changed nothing."""
-    run = CutoverRun(
-        cast(Any, None),
-        cast(Any, clusters),
-        cast(Any, Lock()),
-        replace(FENCING, verify=False),
-        "me",
-        lambda _checklist, _look: None,
-        whole=whole,
-        compared=Path("/nowhere"),
-    )
-    return run.to_end(first, time.monotonic() + wait_s)
-
-
-ENDED = look(ended={"orders": END.replace(how=State.PROMOTED, done=True)})
-
-
-@pytest.fixture(autouse=True)
-def made(monkeypatch: pytest.MonkeyPatch) -> list[FenceDirective]:
-    """The fences that were set up. Nothing sleeps."""
-    found: list[FenceDirective] = []
-    plan = FencePlan(acls={"orders": (DENY_WRITE,)}, problems={})
-    monkeypatch.setattr(checks, "plan_fence", lambda *_: plan)
-    monkeypatch.setattr(fences, "set_up", lambda *given: found.extend(given[3]))
-    monkeypatch.setattr("causeway.operate.cutover.run._POLL_S", 0.0)
-    return found
 
 
 def test_a_link_does_not_end_with_topics_that_have_come_meanwhile(

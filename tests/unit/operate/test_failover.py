@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import EARLIEST, Committed, OffsetAt, TopicMetadata
-from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
+from causeway.config import ClientSettings, LinkSettings
 from causeway.control import CommitPlan
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.filters import compile_patterns
@@ -28,8 +28,8 @@ from causeway.operate.failover import FailedOver, failed_over_json, failover, la
 from causeway.operate.failover import failing_over as failovers
 from causeway.operate.failover.missing import SourceAnswer, TopicLoss, Unbegun, look, topics_known
 from tests.builders.daemon import row
+from tests.builders.settings import links_between
 from tests.harness.daemon import link
-from tests.harness.lanes import client
 from tests.harness.raw_batches import Rec, raw_batch
 
 LONG_AGO = 1_700_000_000_000
@@ -440,28 +440,19 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def settings_of(*names: str) -> Settings:
-    def between(name: str) -> LinkSettings:
-        a, b = (client(alias, "127.0.0.1:1") for alias in name.split("->"))
-        ends = {"source": a, "source_admin": a, "target": b, "target_admin": b}
-        return replace(link("127.0.0.1:1", "127.0.0.1:2", ".*"), **cast(Any, ends))
-
-    return Settings(links=tuple(map(between, names)), run=RunSettings(), spark={})
-
-
 def test_a_link_to_the_cluster_that_is_gone_keeps_no_other_from_ending(acted: list[str]) -> None:
-    one, back = failover(settings_of("A->B", "B->A"), yes=True)
+    one, back = failover(links_between("A->B", "B->A"), yes=True)
     assert (acted, one.left) == (["A->B"], None)
     assert back.left == "its target does not answer: reach A"
     assert not back.late, "there is nothing to end on a cluster that is gone"
-    *_, other = failover(settings_of("A->B", "B->D"), yes=True)
+    *_, other = failover(links_between("A->B", "B->D"), yes=True)
     assert other.late, "it ends nothing that its target still takes"
-    _, third = failover(settings_of("A->B", "A->C"), yes=True)
+    _, third = failover(links_between("A->B", "A->C"), yes=True)
     assert (third.left, third.late) == ("nothing has been mirrored yet", False)
 
 
 def test_a_cluster_that_a_topic_never_goes_to_is_no_matter(acted: list[str]) -> None:
-    settings = settings_of("A->B", "C->D")
+    settings = links_between("A->B", "C->D")
     one, other = settings.links
     settings = replace(settings, links=(one, replace(other, topics=compile_patterns("bills"))))
     (found,) = failover(settings, topic="orders", yes=True)
@@ -469,18 +460,18 @@ def test_a_cluster_that_a_topic_never_goes_to_is_no_matter(acted: list[str]) -> 
 
 
 def test_a_link_that_cannot_be_ended_keeps_no_other_from_it(acted: list[str]) -> None:
-    failed, one = failover(settings_of("C->B", "A->B"), yes=True)
+    failed, one = failover(links_between("C->B", "A->B"), yes=True)
     assert (acted, one.error) == (["A->B"], None)
     assert (failed.changed, failed.left) == (False, "end the mirror C->B: a driver goes on")
     assert isinstance(failed.error, NobodyLeadsError)
     assert [failed_over_json(each)["failed"] for each in (failed, one)] == [True, False]
     with pytest.raises(NobodyLeadsError):
-        failover(settings_of("C->B"), yes=True)
+        failover(links_between("C->B"), yes=True)
 
 
 def test_where_nothing_can_be_ended_that_is_an_error(acted: list[str]) -> None:
     with pytest.raises(UnreachableError):
-        failover(settings_of("B->A", "C->A"), yes=True)
+        failover(links_between("B->A", "C->A"), yes=True)
     with pytest.raises(ConfigError, match=r"nothing has been .* yet; C->A: reach A"):
-        failover(settings_of("A->C", "C->A"), yes=True)
+        failover(links_between("A->C", "C->A"), yes=True)
     assert not acted

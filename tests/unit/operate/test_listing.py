@@ -17,25 +17,12 @@ from causeway.errors import AuthenticationError, AuthorizationError, ConfigError
 from causeway.model import State
 from causeway.operate.listing import driver, events, groups, topic_json, topic_lines, topics
 from causeway.operate.listing.from_links import fits
-from causeway.status import LinkProblem, LinkStatus, PartitionStatus
+from causeway.status import LinkProblem, LinkStatus
 from tests.builders.settings import link
+from tests.builders.status import partition_status
 from tests.harness.statuses import ends, replace
 
 TOKEN = "a-token-of-some-length"
-
-
-def partition(topic: str, number: int = 0, **more: Any) -> PartitionStatus:
-    given: dict[str, Any] = {
-        "target_topic": f"A.{topic}",
-        "source_end": 10,
-        "mirrored_to": 8,
-        "lag_records": 2,
-        "lag_ms": 100,
-        "state": State.RUNNING,
-        "reason": None,
-        **more,
-    }
-    return PartitionStatus(topic=topic, partition=number, **given)
 
 
 @pytest.mark.parametrize(
@@ -53,15 +40,15 @@ def test_a_word_that_there_is_not_is_refused(call: Callable[[Settings], object],
 
 
 def test_a_topic_s_partitions_are_taken_together() -> None:
-    stopped = partition("orders", 2, state=State.STOPPED, reason="truncated", lag_ms=9000)
+    stopped = partition_status("orders", 2, state=State.STOPPED, reason="truncated", lag_ms=9000)
     problem = LinkProblem(topic="odd", reason=str(AuthorizationError("look up topic", "odd")))
     status = LinkStatus(
         **ends(link()),
         driver=None,
         partitions=(
-            partition("bills", lag_records=None),
-            partition("orders"),
-            partition("orders", 1),
+            partition_status("bills", lag_records=None),
+            partition_status("orders"),
+            partition_status("orders", 1),
             stopped,
         ),
         problems=(problem, replace(problem, topic="orders")),

@@ -13,26 +13,16 @@ from causeway.link_topics import Directive, PauseDirective, Scope, TaskRecord
 from causeway.operate.listing import from_links as listing
 from causeway.operate.listing import narrowed
 from causeway.status import LinkProblem, LinkStatus, PartitionStatus, as_json
-from tests.builders.settings import link
+from tests.builders.settings import A_B, A_C
+from tests.builders.status import partition_status
 from tests.harness.statuses import ends
 
-A_B, A_C = link("A", "B"), link("A", "C")
 SETTINGS = Settings(links=(A_B, A_C), run=RunSettings(), spark={})
 DOWN = UnreachableError("reach", "C")
 
 
 def partition(topic: str) -> PartitionStatus:
-    return PartitionStatus(
-        topic=topic,
-        partition=0,
-        target_topic=f"A.{topic}",
-        source_end=10,
-        mirrored_to=10,
-        lag_records=0,
-        lag_ms=0,
-        state="running",
-        reason=None,
-    )
+    return partition_status(topic, mirrored_to=10, lag_records=0, lag_ms=0)
 
 
 def pause(topic: str | None) -> Directive:

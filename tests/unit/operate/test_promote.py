@@ -29,10 +29,10 @@ from causeway.operate.failover.ending import Ending, wish
 from causeway.operate.failover.promotion import LinkPromotion, lagging_partitions, refusal
 from causeway.operate.failover.results import LaggingPartition
 from tests.builders.daemon import row
+from tests.builders.settings import links_between
 from tests.harness.daemon import link
 from tests.harness.directives import replace_writes
 from tests.harness.waiting import await_until
-from tests.unit.operate.test_failover import settings_of
 
 AT = TopicPartition("orders", 0)
 LATE = LaggingPartition(at=AT, position=10, end=11)
@@ -66,17 +66,17 @@ def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.Mon
     monkeypatch.setattr(promoting, "choose", lambda settings, *_: settings.links)
     monkeypatch.setattr(promoting, "LinkPromotion", Move)
     with pytest.raises(PartitionsFailedError, match=r"C->B: promoted by now; try again"):
-        promoting.promote(settings_of("C->B", "A->B"))
+        promoting.promote(links_between("C->B", "A->B"))
     with pytest.raises(PartitionsFailedError, match=r"lags \(try again"):
-        promoting.promote(settings_of("A->B"))
+        promoting.promote(links_between("A->B"))
     nothing.add("A->B")
-    done, left = promoting.promote(settings_of("C->B", "A->B"))
+    done, left = promoting.promote(links_between("C->B", "A->B"))
     assert [(each.link, each.left) for each in (done, left)] == [
         ("C->B", None),
         ("A->B", "nothing"),
     ]
     with pytest.raises(ConfigError, match=r"promote the link of A->B: it mirrors no topics"):
-        promoting.promote(settings_of("A->B"))
+        promoting.promote(links_between("A->B"))
 
 
 @pytest.mark.parametrize("looks", [[()], [(LATE,)], [(), (LATE,)]])

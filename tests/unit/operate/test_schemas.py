@@ -13,9 +13,9 @@ from causeway.control import MirroredTopic
 from causeway.operate.plan import Plan, as_json
 from causeway.operate.plan.link_plan import SchemaPlan
 from causeway.operate.plan.planning import _plan_schemas
+from tests.builders.plans import planned
 from tests.builders.settings import link
 from tests.harness.registry_stand_in import registry_stand_in
-from tests.unit.cli.test_tables import planned
 
 TOPIC = MirroredTopic(
     source="orders",

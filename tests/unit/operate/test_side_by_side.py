@@ -21,8 +21,8 @@ from causeway.model import State
 from causeway.operate.listing import from_links as listing
 from causeway.status import DriverStatus, LinkStatus, as_json, from_clusters, health
 from tests.builders.settings import link
+from tests.builders.status import partition_status
 from tests.harness.statuses import ends
-from tests.unit.operate.test_listing import partition
 
 AWAY = UnreachableError("reach", "cluster A", "no broker answered in 10 s", retriable=True)
 THERE = link()
@@ -41,7 +41,7 @@ def found_of(each: LinkSettings, *_: object) -> LinkStatus:
     if each is BACK:
         raise AWAY
     driver = DriverStatus(owner="host-1", running=True, last_seen_ms=0)
-    partitions = (partition("orders", state=State.RUNNING),)
+    partitions = (partition_status("orders", state=State.RUNNING),)
     return LinkStatus(**ends(each), driver=driver, partitions=partitions, problems=())
 
 

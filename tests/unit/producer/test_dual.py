@@ -4,12 +4,10 @@ crash at any moment."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import resource
 import signal
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,49 +25,21 @@ from causeway_producer import (
     SpoolInUseError,
 )
 from causeway_producer.metrics import Collector
+from tests.harness.dual_producer import (
+    Open,
+    alike,
+    crash,
+    make,
+    opened,
+    settled,
+    told,
+    until,
+)
 from tests.harness.examples import examples
 from tests.harness.two_sides import Cluster, TwoSides, two_sides
 from tests.harness.waiting import await_until
 
-__all__ = ["two_sides"]
-
-Open = Callable[..., DualProducer]
-
-
-@pytest.fixture
-def opened(two_sides: TwoSides, tmp_path: Path) -> Iterator[Open]:
-    producers: list[DualProducer] = []
-
-    def opened(**more: Any) -> DualProducer:
-        producers.append(make(more.pop("directory", tmp_path / "spool"), **more))
-        return producers[-1]
-
-    yield opened
-    for producer in producers:
-        producer.close(timeout=0)
-
-
-def make(directory: Path, **more: Any) -> DualProducer:
-    most = more.pop("most", 100_000)
-    return DualProducer(
-        {"bootstrap.servers": "east", "queue.buffering.max.messages": most},
-        {"bootstrap.servers": "west"},
-        spool=directory,
-        name="shop",
-        **{"settle_s": 0, **more},
-    )
-
-
-def told(
-    producer: DualProducer, number: int, into: list[tuple[int, Any]], key: bytes | None = None
-) -> None:
-    producer.produce(
-        "orders",
-        b"%d" % number,
-        key,
-        partition=number % 2,
-        on_delivery=lambda error, _: into.append((number, error)),
-    )
+__all__ = ["opened", "two_sides"]
 
 
 def produce_many(
@@ -77,39 +47,6 @@ def produce_many(
 ) -> None:
     for _ in range(count):
         producer.produce("orders", value, on_delivery=told)
-
-
-def until(producer: DualProducer, condition: Callable[[], object]) -> None:
-    """Polls meanwhile."""
-
-    def so() -> object:
-        producer.poll(0.001)
-        return condition()
-
-    await_until(so, 60, poll_s=0)
-
-
-def side_of(producer: DualProducer, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = producer.stats()["sides"][name]
-    return found
-
-
-def caught_up(producer: DualProducer) -> bool:
-    """Both sides have all, and all was reported."""
-    return not len(producer) and all(
-        side["state"] == "direct" and not side["in_flight"] and not side["behind_bytes"]
-        for side in producer.stats()["sides"].values()
-    )
-
-
-def settled(producer: DualProducer) -> None:
-    until(producer, lambda: caught_up(producer))
-
-
-def alike(sides: TwoSides) -> dict[tuple[str, int], list[bytes]]:
-    assert sides.east.values() == sides.west.values()
-    assert [i for i, count in Counter(sides.east.ids()).items() if count > 1] == []
-    return sides.east.values()
 
 
 @pytest.mark.parametrize(
@@ -459,30 +396,6 @@ def test_asyncio_waits_for_each_delivery(two_sides: TwoSides, tmp_path: Path) ->
     done = asyncio.run(main())
     assert [number for number, each in enumerate(done) if isinstance(each, Exception)] == [13]
     assert len(two_sides.east.values()["orders", 0]) == 100
-
-
-def crash(producer: DualProducer, sides: TwoSides, arrive: tuple[int, int] = (0, 0)) -> None:
-    """Has the effect of SIGKILL on the disk: an exception interrupts the work, and the producer
-    writes nothing after it. Some of the records that the clients hold still arrive, and it hears
-    nothing about them."""
-
-    def no_client_left() -> bool:
-        for each in sides.both:  # a client may be replaced meanwhile
-            each.clients[-1].interrupt = "poll"
-        producer.poll(0.01)
-        states = {side_of(producer, each.name)["state"] for each in sides.both if not each.up}
-        return states == {"checking"} and not any(each.up for each in sides.both)
-
-    with contextlib.suppress(KeyboardInterrupt):
-        await_until(no_client_left, 60, poll_s=0)
-    sides.cut = True
-    for each, count in zip(sides.both, arrive, strict=True):
-        for client in each.clients:
-            client.interrupt = ""
-            client.arrive(count)
-            client.forget()
-    assert producer.close(timeout=0) is False
-    sides.cut = False
 
 
 SIDE = some.sampled_from(["east", "west"])

@@ -16,9 +16,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from causeway_producer import AsyncDualProducer, DualProducer
-from tests.harness.two_sides import TwoSides, two_sides
-from tests.harness.waiting import await_until
-from tests.unit.producer.test_dual import (
+from tests.harness.dual_producer import (
     Open,
     alike,
     caught_up,
@@ -30,6 +28,8 @@ from tests.unit.producer.test_dual import (
     told,
     until,
 )
+from tests.harness.two_sides import TwoSides, two_sides
+from tests.harness.waiting import await_until
 
 __all__ = ["opened", "two_sides"]
 

@@ -23,9 +23,12 @@ from tests.builders.unread import (
     THEIRS,
     Target,
     fed,
+    others,
     outlet,
 )
 from tests.harness.raw_batches import COMMIT, marker
+
+__all__ = ["others"]  # a fixture that each test has
 
 
 def alone(_: CourseKey, offset: int) -> int:

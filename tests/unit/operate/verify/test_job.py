@@ -13,7 +13,7 @@ from causeway.model import Pair
 from causeway.operate.verify import job
 from causeway.operate.verify.job import Answer, CompareTask, OnSpark, Part
 from causeway.operate.verify.outcome import Range, RangeOutcome
-from tests.unit.operate.verify.test_run import ONE
+from tests.builders.verify import ONE
 
 RANGES = [replace(ONE, start=Pair(n, n, n), end=Pair(n + 1, n + 1, n + 1)) for n in range(5)]
 

@@ -12,7 +12,6 @@ import pytest
 
 from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError
-from causeway.model import Pair
 from causeway.operate.verify import (
     Agreement,
     Difference,
@@ -27,20 +26,9 @@ from causeway.operate.verify.job import Answer, OnAnswer, Part
 from causeway.operate.verify.outcome import Range, RangeOutcome
 from causeway.operate.verify.plan import PartitionPlan
 from causeway.operate.verify.state import Agreed
-from tests.unit.operate.verify.test_stretches import FEED
+from tests.builders.verify import FEED, ONE, OTHER
 
 LINK = cast(LinkSettings, type("Link", (), {"name": "A->B"})())
-ONE, OTHER = (
-    Range(
-        feed=FEED,
-        start=Pair(at, at, at),
-        end=Pair(at + 100, at + 100, at + 100),
-        source_from=at,
-        target_from=at,
-        target_to=at + 100,
-    )
-    for at in (0, 100)
-)
 # Of a range, by whether it is looked into.
 Answers = Callable[[Range, bool], Answer]
 GONE = CausewayError("fetch", "t-0", "no broker answers", retriable=True)

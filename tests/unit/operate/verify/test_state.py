@@ -11,7 +11,7 @@ from causeway.errors import ConfigError
 from causeway.model import Pair
 from causeway.operate.verify.outcome import Range, RangeOutcome
 from causeway.operate.verify.state import AgreedFile
-from tests.unit.operate.verify.test_stretches import FEED
+from tests.builders.verify import FEED
 
 
 def _outcome(records: int) -> RangeOutcome:

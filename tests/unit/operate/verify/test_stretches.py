@@ -9,19 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.model import Pair, TopicPartition
+from causeway.model import Pair
 from causeway.operate.verify import stretches
-from causeway.operate.verify.outcome import PartitionFeed, Range
+from causeway.operate.verify.outcome import Range
 from causeway.operate.verify.stretches import Logs, cut
+from tests.builders.verify import FEED
 
-FEED = PartitionFeed(
-    link="A->B",
-    source=TopicPartition("t", 0),
-    target=TopicPartition("A.t", 0),
-    source_id="a",
-    target_id="b",
-    producer_id=1,
-)
 STEP = 100  # offsets of a range
 
 

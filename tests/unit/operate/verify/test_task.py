@@ -15,7 +15,7 @@ from causeway.operate.verify import job
 from causeway.operate.verify.job import Answer, CompareTask, Pace, seal
 from causeway.operate.verify.outcome import RangeOutcome
 from causeway.relay import SECRET_VARIABLE, new_secret
-from tests.unit.operate.verify.test_run import ONE
+from tests.builders.verify import ONE
 
 CLIENT = ClientSettings(
     alias="A",
