@@ -28,6 +28,9 @@ demo: $(STAMP) ## Mirror 336,776 flights between two local clusters (KEEP=1 leav
 drill: $(STAMP) ## Lose a cluster under load, fail over and back; prints the RPO and RTO
 	@$(BIN)/python -m pytest tests/integration/test_drill.py -q -s $(ARGS)
 
+# Compiled tests are kept: without them, each worker spends seconds to compile all tests again.
+export PYTHONDONTWRITEBYTECODE :=
+
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -rs
 
 test: $(STAMP) ## Run the tests that take seconds (ARGS="-k name" selects some)
