@@ -103,9 +103,6 @@ def run_to_end(
     return run.to_end(first, time.monotonic() + wait_s)
 
 
-ENDED = look(ended={"orders": END.replace(how=State.PROMOTED, done=True)})
-
-
 @pytest.fixture(autouse=True)
 def made(monkeypatch: pytest.MonkeyPatch) -> list[FenceDirective]:
     """The fences that were set up. Nothing sleeps."""
@@ -135,3 +132,6 @@ class Lock:
 
     def writing(self, for_s: float = 0.0) -> Any:
         return nullcontext()
+
+
+ENDED = look(ended={"orders": END.replace(how=State.PROMOTED, done=True)})
