@@ -261,7 +261,7 @@ def test_a_target_made_anew_stops_until_a_person_says_from_where(
         run.await_state(topic, State.RUNNING)
         await_same(source, target, topic)
         target.delete_topic(f"A.{topic}")
-        assert "at the target" in (run.await_state(topic, State.STOPPED).reason or "")
+        assert "deleted on the target" in (run.await_state(topic, State.STOPPED).reason or "")
     assert f"A.{topic}" not in target.topics()
     with RunningDaemon(monkeypatch, settings, start_from=0) as run:
         run.await_state(topic, State.RUNNING)

@@ -97,7 +97,7 @@ def test_what_a_name_is_and_what_becomes_of_it(
     assert (one["code"], one["done"]) == ("synced", True), one
     there = causeway("explain", file, f"{prefix}a.{orders}")
     assert there.code == 2
-    assert f"topics are named as on the source, where that one is {orders}" in there.err
+    assert f"topics are named as on the source, where it is {orders}" in there.err
 
 
 def test_a_name_that_collides_on_the_target_and_one_that_was_deleted(

@@ -105,7 +105,7 @@ def test_renamed_topics_and_those_that_collide(
     told = causeway("explain", file, orders)
     assert f"{sales} (A->B.causeway.rename (line " in told.out.replace("\n", " "), told.out
     wrong = causeway("explain", file, sales)
-    assert f"named as on the source, where that one is {orders}" in wrong.err
+    assert f"named as on the source, where it is {orders}" in wrong.err
 
     where: list[str | Path] = [
         "translate",
