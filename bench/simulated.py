@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 import psutil
 
 from causeway.control import MirroredTopic
-from causeway.daemon.lanes import Standing
+from causeway.daemon.lanes import ReportedPartition
 from causeway.daemon.partitions import Registry, Row
 from causeway.http.views import View
 from causeway.link_topics import Outlet, PartitionProgress, ProgressContents, encode_entry
@@ -56,12 +56,12 @@ class Run:
         self.registry = Registry("A->B")
         self.registry.begin(ProgressContents())
         self.registry.add(_rows(partitions))
-        self.registry.hear(_reports(range(partitions), at=self._at))
+        self.registry.take_reports(_reports(range(partitions), at=self._at))
 
     def move(self) -> None:
         self._at += 1
         moved = range(self._at % _MOVED, self._partitions, _MOVED)
-        self.registry.hear(_reports(moved, at=self._at))
+        self.registry.take_reports(_reports(moved, at=self._at))
 
     def look(self) -> Snapshot:
         return _look(self.registry)
@@ -91,8 +91,8 @@ def measure(partitions: int) -> Simulated:
     )
 
 
-def _hear_s(registry: Registry, reports: list[Standing]) -> float:
-    return _cpu_s(lambda: registry.hear(reports))
+def _hear_s(registry: Registry, reports: list[ReportedPartition]) -> float:
+    return _cpu_s(lambda: registry.take_reports(reports))
 
 
 def _rows(partitions: int) -> list[Row]:
@@ -121,9 +121,9 @@ def _rows(partitions: int) -> list[Row]:
     return found
 
 
-def _reports(partitions: Iterable[int], at: int) -> list[Standing]:
+def _reports(partitions: Iterable[int], at: int) -> list[ReportedPartition]:
     return [
-        Standing(
+        ReportedPartition(
             report=FlowReport(
                 link="A->B",
                 topic=f"team.orders-{number // EACH}",

@@ -7,8 +7,8 @@ from typing import Any, cast
 from causeway.config import RunSettings
 from causeway.control import MirroredTopic, Transforms
 from causeway.daemon import Sides
-from causeway.daemon.lanes import Fleet, Standing
-from causeway.daemon.link import Link
+from causeway.daemon.lanes import Fleet, ReportedPartition
+from causeway.daemon.link import LinkDriver
 from causeway.daemon.partitions import Row, RunOptions
 from causeway.daemon.staging import Staging
 from causeway.link_topics import (
@@ -55,7 +55,7 @@ def outlet(at: int) -> Outlet:
     )
 
 
-def says(state: State, position: int, reason: str | None = None) -> Standing:
+def says(state: State, position: int, reason: str | None = None) -> ReportedPartition:
     report = FlowReport(
         link="A->B",
         topic="orders",
@@ -68,7 +68,7 @@ def says(state: State, position: int, reason: str | None = None) -> Standing:
         last_timestamp=-1,
         outlets=(outlet(position),),
     )
-    return Standing(
+    return ReportedPartition(
         report=report,
         lane=3,
         records=position,
@@ -79,7 +79,7 @@ def says(state: State, position: int, reason: str | None = None) -> Standing:
     )
 
 
-def holds(high_watermark: int, source_end: int = 100) -> Standing:
+def holds(high_watermark: int, source_end: int = 100) -> ReportedPartition:
     said = says(State.RUNNING, 100)
     ends = {"high_watermark": high_watermark, "source_end": source_end}
     return said.replace(report=said.report.replace(**ends))
@@ -91,10 +91,10 @@ def part(partition: int, state: State = State.RUNNING) -> Row:
     return found
 
 
-def new_link(run: RunSettings) -> Link:
+def new_link(run: RunSettings) -> LinkDriver:
     none = cast(Any, None)
     fleet = Fleet(run, {}, local=True)
-    return Link(
+    return LinkDriver(
         LINK,
         RunOptions(settings=run, bounded=True),
         Sides(source=none, target=none, source_admin=none, target_admin=none),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from causeway.daemon.lanes import Fleet, Key, Standing
+from causeway.daemon.lanes import Fleet, Key, ReportedPartition
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State
 from causeway.relay import (
@@ -107,10 +107,10 @@ def standing(
 
 class Heard:
     def __init__(self) -> None:
-        self.standings: list[Standing] = []
+        self.standings: list[ReportedPartition] = []
         self.waiting: list[Key] = []
 
-    def hear(self, standings: Sequence[Standing]) -> None:
+    def hear(self, standings: Sequence[ReportedPartition]) -> None:
         self.standings += standings
 
     def wait(self, keys: Collection[Key]) -> None:

@@ -1,14 +1,15 @@
-"""Does what people ask of a link while this process leads it: looks at its directives topic twice
-a second, in a thread of its own.
+"""Carries out the directives of a link while this process leads it. Reads the directives topic
+twice a second, in its own thread.
 
-    what stands   pause, end: at once, here · throttle: told to the lanes · what is taken back: by
-                  the discoverer
-    what is chosen    the discoverer looks again, which takes up and lets go of topics
-    acts          restart: by the discoverer · step-down: by the link's leading thread
-    what is overdue   fences and promotions whose commands may have died: see overdue.py
-    done          how far it has come goes to the progress topic, where those who asked wait for it
+    in force     pause, end: at once, here · throttle: sent to the lanes · withdrawn directives: by
+                 the discoverer
+    chosen       the discoverer looks again, and takes up or lets go of topics
+    acts         restart: by the discoverer · step-down: by the link's leading thread
+    overdue      fences and promotions whose commands may have died: see overdue.py
+    done         the progress topic contains the offset up to which directives were applied; the
+                 commands wait for it there
 
-The discoverer is the one that gives partitions to lanes; it waits until what stands is known.
+The discoverer gives partitions to lanes. It waits until the directives in force are known.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from causeway.config import LinkSettings
 from causeway.control import fences, geo_topics, open_transactions
-from causeway.daemon.overdue import Overdue
-from causeway.daemon.partitions import Intake, Registry
+from causeway.daemon.overdue import OverdueDirectives
+from causeway.daemon.partitions import Reconciler, Registry
 from causeway.daemon.sides import Sides
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.link_topics import (
@@ -44,27 +45,26 @@ from causeway.status import LinkProblem
 
 _log = logging.getLogger("causeway.link")
 _LOOK_S = 0.5
-_ENDS_S = 2.0  # so often the lag of what is paused is measured
-_PATIENCE_S = 10.0  # with a broker that does not know the topic, as one that has just started
-_SOURCE_S = 2.0  # so long the source is asked who it is: pauses wait meanwhile
-_FIRST_S = 30.0  # so long a step-down waits for what was asked before
-_LOST = (
-    "the directives topic, or its newest records, are lost: people's earlier requests are not known"
-)
+_ENDS_S = 2.0  # so often the lag of paused partitions is measured
+_PATIENCE_S = 10.0  # with a broker that does not know the topic, because it has just started
+_SOURCE_S = 2.0  # at most so long the source is asked for its id: pauses wait meanwhile
+_FIRST_S = 30.0  # at most so long a step-down waits for earlier requests
+_LOST = "the directives topic, or its newest records, are lost: earlier requests are not known"
 _END_LOST = (
     "but the directive for that is lost with the directives topic: going on could mirror into a "
     "topic in use (`causeway failover` ends it again, `causeway restart --adopt` mirrors it again)"
 )
 _KINDS = tuple(kind.value for kind in DirectiveKind)
-_ENDS_SHARE = 20  # and no more of the time than a twentieth
+_ENDS_SHARE = 20  # at most a twentieth of the time
 
 OnLimits = Callable[[Mapping[str | None, int]], None]
 
 
-class Directing:
-    """Of one time of leading a link, until `end`.
+class DirectiveExecutor:
+    """Works during one term of leading a link, until `end`.
 
-    `known`: what stands has been read, or may not be; `wanted`: there is something for `carry_out`.
+    `known`: the directives in force were read, or this driver lacks the right to read them;
+    `wanted`: there is work for `carry_out`.
     """
 
     def __init__(
@@ -72,30 +72,30 @@ class Directing:
         link: LinkSettings,
         sides: Sides,
         registry: Registry,
-        intake: Intake,
+        intake: Reconciler,
         on_limits: OnLimits,
         before: DirectivesRecord | None,
         sharers: Collection[fences.Sharer] = (),
     ) -> None:
-        """`before`: how far the last leading driver had come; `sharers`: links that may fence the
-        same topics."""
+        """`before`: the directives that the previous leader applied; `sharers`: links that may
+        fence the same topics."""
         self._link = link
         self._sides = sides
         self._registry = registry
         self._intake = intake
         self._on_limits = on_limits
-        self._overdue = Overdue(link, sides, sharers)
+        self._overdue = OverdueDirectives(link, sides, sharers)
         self._lock = threading.Lock()
         self._log = DirectiveLog(sides.target, link.directives_topic)
         self._over = threading.Event()
         self.known = threading.Event()
         self.wanted = threading.Event()
         self._step_down: tuple[int, Directive] | None = None
-        self._restarts: set[Scope] = set()  # asked for
+        self._restarts: set[Scope] = set()  # requested
         self._adopts: set[Scope] = set()  # scopes of restarts that acknowledge lost records
-        self._looking: set[Scope] = set()  # let go of, the next look takes them up
-        self._chosen = False  # others than before: a look has to follow
-        self._asked_at = 0.0  # the newest of them
+        self._looking: set[Scope] = set()  # let go of; the next look takes them up
+        self._chosen = False  # the chosen topics changed: a look has to follow
+        self._asked_at = 0.0  # time of the newest restart
         self._patient_until = time.monotonic() + _PATIENCE_S
         self._limits: Mapping[str | None, int] | None = None
         self._applied = -1 if before is None else before.applied
@@ -103,13 +103,11 @@ class Directing:
         self._reason = None if before is None else before.reason
         self._lost: str | None = None
         self._judged: LinkDirectives | None = None  # the directives at the last look for lost ends
-        self._unheard: str | None = None
-        self._told = before is not None and before.kinds == _KINDS  # what we know of
+        self._not_read: str | None = None
+        self._kinds_written = before is not None and before.kinds == _KINDS
         self._dirty = False
         self._measure_at = 0.0
-        self._runs: dict[
-            DirectiveKind, str
-        ] = {}  # of commands that renew their directive: logged once
+        self._runs: dict[DirectiveKind, str] = {}  # commands that renew their directive
         self._cluster: str | None = None  # the source's id, once it was asked for
         self._not_chosen: str | None = None
         threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True).start()
@@ -120,18 +118,19 @@ class Directing:
     # -- for the discoverer -----------------------------------------------------------------------
 
     def carry_out(self) -> bool:
-        """Resumes, and lets go of what is to be tried again; whether a look has to follow."""
+        """Resumes partitions, and lets go of those to restart. Returns whether a look has to
+        follow."""
         self._intake.resume()
         with self._lock:
             scopes, adopts = set(self._restarts), set(self._adopts)
         looks = set[Scope]()
         if scopes and self._intake.restart(scopes, adopts):
             looks |= scopes
-        # What is renewed is a restart of the link's, as far as the look after it goes.
+        # For the next look, renewed partitions are like a restart of the link.
         if self._intake.renew():
             looks.add(THE_LINK)
         with self._lock:
-            # What was acknowledged meanwhile has to be asked for again.
+            # A loss that was acknowledged meanwhile needs another pass.
             self._restarts -= (looks & scopes) - (self._adopts - adopts)
             self._adopts -= looks & adopts
             if self._chosen:
@@ -141,13 +140,13 @@ class Directing:
         return bool(looks)
 
     def looked(self) -> None:
-        """At both clusters, since `carry_out`."""
+        """A look has followed `carry_out`."""
         with self._lock:
             self._looking.clear()
 
     def restarting(self, for_s: float) -> bool:
-        """Whether something is yet to be tried again, or looked at after that: since `for_s` at the
-        most."""
+        """Whether a restart, or the look after it, is still to come; requested at most `for_s`
+        ago."""
         with self._lock:
             recent = time.monotonic() - self._asked_at < for_s
             return recent and bool(self._restarts or self._looking)
@@ -159,14 +158,14 @@ class Directing:
 
     @property
     def step_down(self) -> Directive | None:
-        """Whose wish it is that the lead be let go of; first is done what was asked before, unless
-        that takes long: what we cannot reach, another driver may."""
+        """The request to release the lead. Earlier requests are carried out first, unless that
+        takes long: another driver may reach a cluster that this one cannot."""
         waits = self.restarting(_FIRST_S)
         with self._lock:
             return None if self._step_down is None or waits else self._step_down[1]
 
     def stepped_down(self) -> None:
-        """Nobody is to do so again for the same wish."""
+        """Marks the request as done, so that the next leader does not step down as well."""
         self.end()
         with self._lock:
             if self._step_down is not None:
@@ -175,33 +174,32 @@ class Directing:
 
     @property
     def problems(self) -> tuple[LinkProblem, ...]:
-        """Why nothing of the link is mirrored, where it is not known what stands."""
+        """The reason why nothing is mirrored while the directives in force are not known."""
         unknown = None if self.known.is_set() else self._reason
         return () if unknown is None else (LinkProblem(topic="", reason=unknown),)
 
     @property
-    def unheard(self) -> str | None:
-        """Why nothing that people ask is heard of, while the link is mirrored."""
-        return f"no pause, fence or end is heard of: {self._unheard}" if self._unheard else None
+    def not_read(self) -> str | None:
+        """The reason why directives are not read while the link is mirrored."""
+        return f"pauses, fences and ends are not read: {self._not_read}" if self._not_read else None
 
     def take_dirty(self) -> list[DirectivesRecord]:
-        """What has to be written; `mark_all_dirty` if that fails."""
+        """The records to write; call `mark_all_dirty` if that fails."""
         with self._lock:
             if not self._dirty:
                 return []
             self._dirty = False
-            return [
-                DirectivesRecord(
-                    link=self._link.name,
-                    topic_id=self._topic_id,
-                    applied=self._applied,
-                    reason=self._reason,
-                    kinds=_KINDS,
-                )
-            ]
+            record = DirectivesRecord(
+                link=self._link.name,
+                topic_id=self._topic_id,
+                applied=self._applied,
+                reason=self._reason,
+                kinds=_KINDS,
+            )
+            return [record]
 
     def mark_all_dirty(self) -> None:
-        """All of it has to be written (again)."""
+        """Everything has to be written (again)."""
         with self._lock:
             self._dirty = self._log.end >= 0
 
@@ -209,27 +207,32 @@ class Directing:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            unheard = None
+            not_read = None
             try:
                 self._turn()
                 if not self._over.is_set():
                     self._overdue.end(self._log.directives)
-                reason = self._lost or self._strange() or self._overdue.reason or self._not_chosen
+                reason = (
+                    self._lost
+                    or self._unknown_records()
+                    or self._overdue.reason
+                    or self._not_chosen
+                )
             except AuthorizationError as error:
-                # That its mirror has ended may stand in a topic that was there before.
+                # A topic that existed before may contain the end of a mirror.
                 if self._topic_id == NO_TOPIC_ID:
-                    self.known.set()  # nobody has asked anything of this link, as far as we can see
-                unheard = reason = str(error)
+                    self.known.set()  # there are no requests for this link, as far as is known
+                not_read = reason = str(error)
             except CausewayError as error:
                 reason = str(error)
             except Exception as error:
                 _log.error("internal error", exc_info=error, extra={"link": self._link.name})
                 reason = f"internal error: {error!r}"
-            self._unheard = unheard
-            self._tell(reason)
+            self._not_read = not_read
+            self._note_reason(reason)
             self._over.wait(_LOOK_S)
 
-    def _tell(self, reason: str | None) -> None:
+    def _note_reason(self, reason: str | None) -> None:
         with self._lock:
             new, self._reason = reason != self._reason, reason
             self._dirty |= new
@@ -243,12 +246,12 @@ class Directing:
             return
         if not self._find_topic():
             return
-        self._see_to_loss()
+        self._stop_after_loss()
         for offset, directive in come:
             if offset >= self._applied:
                 self._act(offset, directive)
         self._choose_no_more()
-        self._intake.pauses.stand(self._log.directives)
+        self._intake.pauses.update(self._log.directives)
         self._choose()
         limits = self._log.directives.limits(self._link.throttle_bytes_per_s)
         if limits != self._limits:
@@ -258,14 +261,19 @@ class Directing:
         paused = self._intake.pauses.pause()
         if self._pending():
             self.wanted.set()
-        elif paused and self._log.end >= 0 and not (self._told and self._applied == self._log.end):
+        elif (
+            paused
+            and self._log.end >= 0
+            and not (self._kinds_written and self._applied == self._log.end)
+        ):
             with self._lock:
                 self._applied, self._dirty = self._log.end, True
-            self._told = True
+            self._kinds_written = True
         self._measure()
 
     def _choose_no_more(self) -> None:
-        """Before their pauses, which go with them, are over: nothing more of it is to come."""
+        """Removes topics that are no longer chosen, before their pauses are over: no record of them
+        may come afterwards."""
         before = self._link.chosen.names
         if self._link.way_back:
             return
@@ -275,7 +283,7 @@ class Directing:
                 self._chosen = self.known.is_set()
 
     def _choose(self) -> None:
-        """Has what people have chosen count, for all who look at the link's settings."""
+        """Applies the topics that people have chosen to the link's settings."""
         standing = self._log.directives
         names = frozenset(geo_topics.chosen(standing))
         try:
@@ -283,7 +291,7 @@ class Directing:
                 self._cluster = self._sides.source.bootstrap_check(_SOURCE_S).cluster_id
             self._not_chosen = geo_topics.why_not(standing, self._link, self._cluster)
         except CausewayError as error:
-            self._not_chosen = geo_topics.not_known(error)  # pauses are heard of all the same
+            self._not_chosen = geo_topics.not_known(error)  # pauses are read nevertheless
             names = self._link.chosen.names
         else:
             if self._not_chosen is not None or not self._link.geo:
@@ -291,19 +299,19 @@ class Directing:
         if self._link.way_back:
             names = geo_topics.begun(standing)
         if self._not_chosen is not None and self._reason is None:
-            self._tell(self._not_chosen)  # before whoever asked hears that it was acted on
+            self._note_reason(self._not_chosen)  # before the command learns that it was applied
         if names == self._link.chosen.names:
             return
         _log.info("chosen", extra={"link": self._link.name, "topics": len(names)})
         self._link.chosen.names = names
         with self._lock:
-            # The first look is yet to come, unless we led before.
+            # If it is not known, the first look is still to come.
             self._chosen = self.known.is_set()
 
-    def _see_to_loss(self) -> None:
-        """Stops mirrors that have ended, if their directives are lost: they must not run again.
-        Call this before other threads see the directives in force: they would take a lost end for
-        one that was taken back."""
+    def _stop_after_loss(self) -> None:
+        """Stops mirrors that have ended if their directives are lost: they must not run again. Call
+        this before other threads see the directives in force: a lost end would look like a
+        withdrawn one."""
         if self._log.topic_id == NO_TOPIC_ID and self._topic_id != NO_TOPIC_ID:
             self._lost = _LOST
         standing = self._log.directives
@@ -318,7 +326,7 @@ class Directing:
             _log.warning("mirrors that have ended are stopped", extra=about)
 
     def _find_topic(self) -> bool:
-        """False where it may be there, though nobody knows it yet."""
+        """False if the topic may exist although the brokers do not know it yet."""
         if self._log.topic_id == NO_TOPIC_ID:
             there = self._topic_id != NO_TOPIC_ID and self._log.end < 0
             patient = time.monotonic() < self._patient_until and not self.known.is_set()
@@ -342,7 +350,7 @@ class Directing:
             self._step_down = offset, directive
         elif isinstance(directive, CutoverDirective | EndDirective) and directive.run:
             if directive.run == self._runs.get(directive.kind):
-                return  # still at it
+                return  # the same command
             self._runs[directive.kind] = directive.run
         _log.info("directive", extra={"link": self._link.name, **_about(directive)})
 
@@ -352,14 +360,14 @@ class Directing:
         pauses = self._intake.pauses
         return acts or bool(pauses.over() or pauses.renewed())
 
-    def _strange(self) -> str | None:
+    def _unknown_records(self) -> str | None:
         if not self._log.strange:
             return None
         many = self._log.strange
-        return f"{many} records of {self._log.topic} are none that this version wrote"
+        return f"{many} records of {self._log.topic} were not written by this version"
 
     def _measure(self) -> None:
-        """Where the source ends in what is paused: nobody reads there."""
+        """Asks for the source's ends of paused partitions: no lane reads them."""
         now = time.monotonic()
         if now < self._measure_at or not self._intake.pauses.are_any:
             return
@@ -376,12 +384,12 @@ class Directing:
 
 
 def _about(directive: Directive) -> dict[str, str]:
-    """As it stands in the list of events."""
+    """The fields of a directive in the list of events."""
     what = directive.kind.value
     if isinstance(directive, EndDirective):
         what = str(directive.how)
     elif isinstance(directive, PauseDirective) and not directive.paused:
-        what = "resume"  # of a part of what is paused
+        what = "resume"  # of a part of the paused scope
     elif isinstance(directive, RestartDirective) and directive.adopt:
         what = f"{what} --adopt"
     about = {"what": what, "scope": str(directive.scope)}

@@ -1,5 +1,7 @@
-"""Looks for a link's topics and partitions, again and again, in a thread of its own. What people
-and transforms ask for in between is done here as well: it all gives partitions to lanes."""
+"""Looks for a link's topics and partitions repeatedly, in its own thread.
+
+The requests of people and transforms are carried out here as well: they also give partitions to
+lanes."""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from causeway.config import LinkSettings
-from causeway.daemon.directive_executor import Directing
-from causeway.daemon.partitions import Found, Intake, Registry
+from causeway.daemon.directive_executor import DirectiveExecutor
+from causeway.daemon.partitions import Found, Reconciler, Registry
 from causeway.errors import CausewayError
 from causeway.link_topics import LeadershipLostError
 
@@ -37,9 +39,9 @@ class Discoverer:
     def __init__(
         self,
         link: LinkSettings,
-        intake: Intake,
+        intake: Reconciler,
         registry: Registry,
-        directing: Directing,
+        directing: DirectiveExecutor,
         term: Term,
         *,
         again: bool,
@@ -54,7 +56,7 @@ class Discoverer:
         self._again = again
         self._over, self._lost = term.over, term.lost
         self._on_look, self._fail = on_look, fail
-        self._supply_at, self._supply_pause = 0.0, _BACKOFF_S[0]  # of outlets for transforms
+        self._supply_at, self._supply_pause = 0.0, _BACKOFF_S[0]  # for the outlets of transforms
         self._carry_out_at, self._carry_out_pause = 0.0, _BACKOFF_S[0]
         name = f"discover {link.name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -98,7 +100,7 @@ class Discoverer:
         return self._over.is_set() or self._lost.is_set()
 
     def _sleep(self, seconds: float) -> None:
-        """Does what people ask for meanwhile, and gives transforms the outlets that they want."""
+        """Meanwhile carries out the requests of people, and supplies the outlets of transforms."""
         wanted, asked = self._registry.wanted, self._directing.wanted
         passing = self._registry.passing
         until = time.monotonic() + seconds
@@ -116,7 +118,7 @@ class Discoverer:
                 self._supply()
 
     def _carry_out(self) -> bool:
-        """Whether a look has to follow. What cannot be done now is tried again."""
+        """Whether a look has to follow. Work that is not possible now is tried again."""
         try:
             looks = self._directing.carry_out()
             free = self._intake.pass_over()
@@ -132,7 +134,7 @@ class Discoverer:
             self._registry.passing.set()
             return False
         self._carry_out_pause = _BACKOFF_S[0]
-        if free is False:  # a lane has yet to let go of something
+        if free is False:  # a lane still holds a partition
             self._registry.passing.set()
             self._carry_out_at = time.monotonic() + _BACKOFF_S[0]
         return looks or free is not None

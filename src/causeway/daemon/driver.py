@@ -1,10 +1,10 @@
-"""The driver: everything wired together, from the settings to the exit code.
+"""The driver: creates and connects all parts, from the settings to the exit code.
 
     Spark starts ─────────────────┐ in a thread, 2 to 4 s
     clusters answer, links plan ──┴─► lanes connect, get partitions ─► … ─► drain ─► exit
 
-If Spark's JVM dies it is started again, with new lanes (engine.py); only if that happens over and
-over does the run end, with one line and exit code 6.
+If Spark's JVM dies, the driver starts it again, with new lanes (engine.py). The run ends with one
+line and exit code 6 only if that happens repeatedly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from causeway.config import LinkSettings, Settings
 from causeway.control import Sharer, Transform, Transforms
 from causeway.daemon.clients import Clients, Renewal
 from causeway.daemon.lanes import Fleet
-from causeway.daemon.link import Link
+from causeway.daemon.link import LinkDriver
 from causeway.daemon.partitions import RunOptions, Wish, treatments_of
 from causeway.daemon.spark import Engine, Spark, not_importable, wanted_lanes
 from causeway.daemon.staging import Staging
@@ -37,11 +37,11 @@ from causeway.status import Look, Snapshot
 
 _log = logging.getLogger("causeway.run")
 _TICK_S = 0.05
-_CALM_S = 0.25  # where no lane is awaited, and nobody waits for the end
+_CALM_S = 0.25  # if all lanes are connected and the run does not end by itself
 _STATUS_S = 0.5
 _DRAIN_S = 20.0
-_FOR_GOOD_S = 60.0  # a partition that has failed for so long holds up no bounded run
-_FIRST_LANES = 2  # launched before it is known how many partitions there are
+_FOR_GOOD_S = 60.0  # a bounded run does not wait for a partition that failed so long ago
+_FIRST_LANES = 2  # launched before the number of partitions is known
 OnStatus = Callable[[Look], None]
 
 
@@ -57,13 +57,12 @@ def run(
 ) -> int:
     """Mirrors all links until SIGTERM, SIGINT or `stop`, then drains and returns 0.
 
-    With `until_caught_up` it ends by itself when the source's ends of the start are reached. With
-    `finish_in_flight` it ends by itself once it has found the records that a killed process left in
-    flight, and each target partition has those that another target partition had.
-    `start_from` (ms since 1970) and `adopt` say how to go on where a partition has no progress or
-    was stopped. `on_status` is called twice a second, with what to look with. Raises a
-    CausewayError for what keeps it from running at all, PartitionsFailedError where a bounded run
-    could not copy everything.
+    With `until_caught_up` it ends by itself once it has mirrored all records that the source had at
+    the start. With `finish_in_flight` it ends by itself once it has found the records that a killed
+    process left in flight, and each target partition has those that another target partition had.
+    `start_from` (ms since 1970) and `adopt` say how a partition continues that has no progress or
+    was stopped. `on_status` is called twice a second. Raises a CausewayError if the run is not
+    possible, PartitionsFailedError if a bounded run could not copy everything.
     """
     if not settings.links:
         raise ConfigError("run", cause="no flow is enabled", remedy="set A->B.enabled = true")
@@ -124,7 +123,7 @@ class Driver:
             for each in settings.heartbeat_links
         ]
         self._links = [
-            Link(
+            LinkDriver(
                 link,
                 options,
                 self._sides[link.name],
@@ -185,7 +184,7 @@ class Driver:
     # -- running ----------------------------------------------------------------------------------
 
     def _step(self) -> bool:
-        """One turn; True when a bounded run has nothing more to do."""
+        """Does one turn of the loop. Returns True once a bounded run has nothing more to do."""
         self._raise_failures()
         if (spark := self._engine.spark) is not None:
             if self._server is None:
@@ -193,7 +192,7 @@ class Driver:
             self._launch_lanes(spark, self._server)
             self._staging.step(spark)
         self._fleet.tick()
-        self._tell_ready()
+        self._log_ready()
         self._publish()
         return self._bounded and self._caught_up()
 
@@ -207,7 +206,7 @@ class Driver:
         if self._server is not None and self._server.failure is not None:
             raise self._server.failure
         failures = [link.failure for link in self._links]
-        # Where another link works, a link's failure is its own affair and stands in the status.
+        # While another link works, the failure of a link is only shown in the status.
         if all(failures) and failures[0] is not None:
             raise failures[0]
         trouble = self._fleet.trouble
@@ -229,8 +228,8 @@ class Driver:
             spark.launch(lane, server.host, server.port)
         self._launched = wanted
 
-    def _tell_ready(self) -> None:
-        """Once all lanes that were launched have come, and again where there are more."""
+    def _log_ready(self) -> None:
+        """Logs once all launched lanes are connected, and again after more were launched."""
         if self._ready < self._launched <= self._fleet.connected:
             self._ready = self._launched
             seconds = round(time.time() - self._started_at, 1)
@@ -282,7 +281,7 @@ class Driver:
             link.join(_DRAIN_S)
 
     def _judge(self) -> None:
-        """Raises PartitionsFailedError if a bounded run leaves something behind."""
+        """Raises PartitionsFailedError if a bounded run did not copy everything."""
         if not self._bounded or self.stop.is_set():
             return
         left: list[str] = []
@@ -318,7 +317,7 @@ class Driver:
 
 
 def _stages_at_once(transforms: Iterable[Transform], lanes: int | None) -> int:
-    """At the most; `lanes` None: as many as they say."""
+    """The most stages at once; `lanes` None: as many as the transforms have."""
     return sum(min(each.settings.lanes, lanes or each.settings.lanes) for each in transforms)
 
 
@@ -332,7 +331,7 @@ def _signals(stop: threading.Event) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
             os._exit(128 + number)
-        # The signal may come while this very thread has the event's lock, about to wait for it.
+        # The signal may interrupt this thread while it holds the event's lock.
         _thread.start_new_thread(stop.set, ())
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}

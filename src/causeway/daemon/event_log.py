@@ -1,8 +1,8 @@
-"""What has happened to a link, as the log says it: a bounded record in the link's progress topic.
+"""Keeps the newest log events of a link in the link's progress topic.
 
-Whoever leads writes it with its progress, so that `causeway events` has it from the clusters alone,
-also when that driver is dead. An event takes the place of the one EVENTS before it (a key ring), so
-the topic, which is compacted, does not grow by them.
+The leader writes them with its progress. So `causeway events` reads them from the clusters alone,
+also if that driver is dead. An event replaces the one EVENTS before it (a ring of keys), so the
+compacted topic does not grow.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 
 from causeway.link_topics import EVENTS, EventRecord
 
-_AT_ONCE: Final = 100  # events that wait to be written; of more only the number is told
+_AT_ONCE: Final = 100  # events that wait to be written; of more only the number is kept
 _LONGEST: Final = 500  # characters of one value
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 _MORE: Final = "more events than are kept"
 
 
 def said(record: logging.LogRecord) -> dict[str, str]:
-    """What `record` says besides its event, its link among it."""
+    """The fields of `record` besides its event, with its link."""
     about = {
         plain(name): plain(value)
         for name, value in record.__dict__.items()
@@ -34,12 +34,13 @@ def said(record: logging.LogRecord) -> dict[str, str]:
 
 
 def plain(value: object) -> str:
-    """As JSON takes it, and not too long: names of files need not be UTF-8."""
+    """`value` as valid JSON text of limited length: file names need not be UTF-8."""
     return str(value)[:_LONGEST].encode(errors="replace").decode()
 
 
-class Happened(logging.Handler):
-    """Of one link, while `listen` holds. Any thread may log; the others are the leader's."""
+class EventLog(logging.Handler):
+    """The events of one link, from `listen` to `end`. Any thread may log; the other methods belong
+    to the leading thread."""
 
     def __init__(self, link: str) -> None:
         super().__init__(logging.INFO)
@@ -47,7 +48,7 @@ class Happened(logging.Handler):
         self._guard = threading.Lock()
         self._waiting: deque[EventRecord] = deque()  # without a number yet
         self._left_out = 0
-        # With numbers, by a write that may have failed; older ones would be written over by these.
+        # With numbers, from a write that may have failed.
         self._unwritten: deque[EventRecord] = deque(maxlen=EVENTS)
         self._kept: deque[EventRecord] = deque(maxlen=EVENTS)
         self._next = 0
@@ -77,18 +78,18 @@ class Happened(logging.Handler):
                 self._left_out += 1
 
     def begin(self, events: Mapping[int, EventRecord]) -> None:
-        """`events`: of those who led before, by number."""
+        """`events`: of earlier leaders, by number."""
         with self._guard:
             known = [events[number] for number in sorted(events)]
             self._kept = deque(known, maxlen=EVENTS)
             self._next = max(events, default=-1) + 1
-            # Those of a term of ours whose last write failed; it may have got there all the same.
+            # Events of an earlier term whose last write failed, or seemed to fail.
             lost = [each for each in self._unwritten if each not in known]
             self._waiting.extendleft(each.replace(number=-1) for each in reversed(lost))
             self._unwritten.clear()
 
     def unwritten(self) -> list[EventRecord]:
-        """All that have to be written (again); `written` says that they are."""
+        """The events that have to be written (again); call `written` afterwards."""
         with self._guard:
             if self._left_out and self._waiting:
                 many = {"count": str(self._left_out)}
@@ -101,7 +102,7 @@ class Happened(logging.Handler):
             return list(self._unwritten)
 
     def written(self, *, again: bool) -> None:
-        """`again`: what was written before is lost."""
+        """`again`: earlier events are lost and have to be written again."""
         with self._guard:
             self._kept.extend(self._unwritten)
             self._unwritten.clear()

@@ -1,4 +1,4 @@
-"""Who leads a link: one driver at a time, by a lease in the progress topic.
+"""Decides which driver leads a link: one at a time, by a lease in the progress topic.
 
     standby   reads the topic until no newer lease record has come for a lease
     taking    InitProducerId of `causeway.<source>.<target>` raises the epoch; the first batch with
@@ -6,19 +6,19 @@
               after which nothing of an older leader can come
     leading   renews the lease three times a lease
 
-A transactional id's epoch outlives the progress topic: one above 0 where the topic holds no lease
-tells that it was lost (deleted, or its disk), and not that this is the link's first start. So that
-two first drivers are not taken for that, each announces itself in the topic before it asks for its
-epoch, and the first in the log goes first; and it looks whether the id has an epoch before it asks
-for one (since Kafka 3.0), as an answer may be lost, and the next one is higher. What was found
-stays in the leases from then on. Kafka forgets a transactional id that nobody used for a week, and
-then a loss looks like a first start.
+The epoch of a transactional id outlives the progress topic. If the topic holds no lease and the
+epoch is above 0, the topic was lost (deleted, or its disk), and this is not the link's first start.
+Two first drivers must not look like such a loss. So each driver announces itself in the topic
+before it asks for its epoch, and the first one in the log goes first. And it checks whether the id
+has an epoch before it asks for one (since Kafka 3.0): an answer may be lost, and the next epoch is
+higher. The result stays in all later leases. Kafka forgets a transactional id that was not used for
+a week; after that a loss looks like a first start.
 
-A topic that is lost under a running driver is told by the offsets that its writes get, which go
-back. Each lease says how far the topic had come, so that the next driver sees it as well.
+If the topic is lost under a running driver, the offsets of the driver's writes go back. Each lease
+contains the end of the topic, so that the next driver notices the loss as well.
 
-The broker's refusal keeps records of an older leader out; the lease only keeps two healthy drivers
-from taking the link from each other in turns.
+The broker refuses records of an older leader. The lease only prevents that two healthy drivers take
+the link from each other repeatedly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from collections.abc import Callable, Sequence
 from causeway.cluster import Cluster, one_cluster
 from causeway.config import LinkSettings
 from causeway.daemon import processes
-from causeway.daemon.event_log import Happened
+from causeway.daemon.event_log import EventLog
 from causeway.daemon.lanes import MARGIN
 from causeway.errors import CausewayError
 from causeway.link_topics import (
@@ -50,11 +50,11 @@ from causeway.relay.lane import clock
 from causeway.wire import produce
 
 _log = logging.getLogger("causeway.leadership")
-# A transactional id that is not used is forgotten after a week by default, and with it its epoch.
+# Kafka forgets an unused transactional id, with its epoch, after a week by default.
 _REFRESH_S = 12 * 3600.0
-_POLL_S = 0.5  # so often who waits looks whether the lease was let go of
-_KEPT_LEASES = 16  # records, of the newest
-_NOBODY = -1, -1  # no producer's id and epoch
+_POLL_S = 0.5  # so often a standby checks whether the lease was released
+_KEPT_LEASES = 16  # the newest lease records
+_NO_PRODUCER = -1, -1  # id and epoch
 
 
 class Leadership:
@@ -74,21 +74,21 @@ class Leadership:
         self._lock = threading.Lock()
         self._writer: ProgressWriter | None = None
         self._term = 0  # how many times we have led
-        self._leading = False  # apart from the lock: a write under way may hold that for long
+        self._leading = False  # outside of the lock: a write may hold the lock for long
         self._written_at = 0.0
         self._taken_at = 0.0
         self._alone_at = 0.0
         self._progress_lost: bool | None = None
-        self._happened = Happened(link.name)
-        # Each lease has them. While we lead, the thread that looks at the clusters sets them.
+        self._happened = EventLog(link.name)
+        # Each lease contains them. The discoverer sets them while this process leads.
         self.clusters = ClusterIds()
 
     def acquire(
         self, stop: threading.Event, on_standby: Callable[[LeaseRecord], None]
     ) -> ProgressContents | None:
-        """Blocks until this process leads the link, then returns all progress; None once `stop`.
+        """Blocks until this process leads the link, then returns all progress; None after `stop`.
 
-        `on_standby` is called with each lease record that keeps us waiting. Raises CausewayError.
+        `on_standby` gets each lease record that makes us wait. Raises CausewayError.
         """
         self._happened.listen()
         if not self._topic.exists():
@@ -106,28 +106,29 @@ class Leadership:
             self._happened.end()
             return None
         with self._lock:
-            # Else nobody has led since; what an attempt of ours that failed has found out stands.
+            # None: no driver has led since, and the result of our own failed attempt still holds.
             if (lost := contents.leases[-1].progress_lost) is not None:
                 self._progress_lost = lost
             self.clusters = contents.clusters
             losses = self.losses
             self._take()
             contents.update(self._topic.read(contents.end))
-            # The epoch bars older leaders only if they have our producer id. Kafka gives out a new
-            # id where it forgot the old one or its epochs are used up, so bar those as well.
+            # The epoch fences older leaders only if they have our producer id. Kafka gives out a
+            # new id after it forgot the old one or used up its epochs, so fence the old ids as
+            # well.
             assert self._writer is not None
-            strangers = {
+            others = {
                 lease.producer_id: lease.producer_epoch
                 for lease in contents.leases
                 if lease.producer_id not in (-1, self._writer.producer_id)
             }
-            for producer_id, epoch in strangers.items():
-                self._bar(producer_id, epoch)
-            if strangers:
+            for producer_id, epoch in others.items():
+                self._fence(producer_id, epoch)
+            if others:
                 contents.update(self._topic.read(contents.end))
             self.clusters = contents.clusters
             if self.losses != losses:
-                cause = "it was made anew since it was read"
+                cause = "it was recreated since it was read"
                 raise CausewayError("lead by", self._topic.topic, cause, retriable=True)
             self._term += 1
             self._leading = True
@@ -139,35 +140,35 @@ class Leadership:
 
     @property
     def progress_lost(self) -> bool:
-        """Whether the link has been led before the oldest of what its topic holds."""
+        """Whether a driver led the link before the oldest record of its topic."""
         return bool(self._progress_lost or self.losses)
 
     @property
     def losses(self) -> int:
-        """How often the topic was found to lack what had been written to it. All that is known has
-        to be written again after each."""
+        """How often the topic turned out to lack records that were written to it. After each loss
+        everything has to be written again."""
         return self._topic.losses
 
     @property
     def term(self) -> int | None:
-        """Which of our times of leading this is, from 1 on; None unless we surely lead. Two equal
-        answers mean that nobody else has led in between."""
+        """The number of this process's current term, from 1 on; None unless it surely leads. Two
+        equal answers mean that no other driver has led in between."""
         surely = self._leading and clock() - self._written_at < self._lease_s
         return self._term if surely else None
 
     @property
     def alone_at(self) -> float:
-        """When (monotonic) no lane of an earlier leader has a lease any more."""
+        """The time (monotonic) when the last lease of an earlier leader's lanes has ended."""
         return self._alone_at
 
     @property
     def alone_in_s(self) -> float:
-        """After so long no lane of an earlier leader has a lease; 0 where none has."""
+        """Seconds until the last lease of an earlier leader's lanes has ended; 0 after that."""
         return max(0.0, self._alone_at - time.monotonic())
 
     @property
     def throttled_s(self) -> float:
-        """For how long the target throttles our writes, by a quota."""
+        """Seconds for which the target throttles our writes, by a quota."""
         return self._cluster.quotas.left_s(produce.API_KEY)
 
     @property
@@ -184,7 +185,7 @@ class Leadership:
                 raise LeadershipLostError("write progress", self._topic.topic, "not leading")
             try:
                 if clock() - self._taken_at > _REFRESH_S:
-                    self._writer.write([self._record()])  # proves that nobody else leads by now
+                    self._writer.write([self._record()])  # proves that no other driver leads
                     self._take()
                 writing_at = clock()
                 losses = self.losses
@@ -216,7 +217,7 @@ class Leadership:
                 _log.debug("release %s: %s", self._link.name, error)
 
     def let_others(self, stop: threading.Event, seconds: float) -> None:
-        """Waits until another driver leads, or so long. Raises CausewayError."""
+        """Waits until another driver leads, at most `seconds`. Raises CausewayError."""
         contents = self._topic.read()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not stop.wait(_POLL_S / 2):
@@ -225,15 +226,16 @@ class Leadership:
             contents.update(self._topic.read(contents.end))
 
     def lose(self) -> None:
-        """Forgets that we led: another driver does, or may."""
+        """Forgets the lead: another driver leads, or may lead."""
         self._leading = False
         with self._lock:
             self._writer = None
 
     def _announce(self, contents: ProgressContents) -> None:
-        """In a topic that nobody has led from yet: that we are about to. Of several who say so, the
-        first in the log goes first, and `contents` has it alone for the others to wait for."""
-        writer = ProgressWriter(self._topic, *_NOBODY)
+        """Announces, in a topic without leases, that this driver is about to lead. The first
+        announcement in the log goes first: `contents` keeps only that one, and the other drivers
+        wait for it."""
+        writer = ProgressWriter(self._topic, *_NO_PRODUCER)
         writer.write([self._record(writer)])
         contents.update(self._topic.read(contents.end))
         led = [lease for lease in contents.leases if lease.progress_lost is not None]
@@ -273,7 +275,7 @@ class Leadership:
                 self._progress_lost = False
             producer = self._cluster.init_transactional_id(name)
         else:
-            producer = _NOBODY
+            producer = _NO_PRODUCER
         if self._progress_lost is None:
             self._progress_lost = producer[1] > 0
         self._writer = ProgressWriter(self._topic, *producer)
@@ -281,11 +283,11 @@ class Leadership:
         self._writer.write([self._record()])
         self._taken_at = self._written_at = writing_at
 
-    def _bar(self, producer_id: int, epoch: int) -> None:
+    def _fence(self, producer_id: int, epoch: int) -> None:
         try:
             ProgressWriter(self._topic, producer_id, min(epoch + 1, 32_767)).write([self._record()])
         except LeadershipLostError:
-            pass  # it is barred already
+            pass  # it is fenced already
 
     def _record(
         self, writer: ProgressWriter | None = None, *, released: bool = False

@@ -1,12 +1,12 @@
-"""One link of the file, led by this process: three threads that disturb no other link.
+"""Leads one link of the file, in three threads that do not disturb other links.
 
     lead        takes the link, then writes progress and renews the lease
-    discover    looks for topics and partitions, again and again: discoverer.py
-    direct      looks what people ask of it: directing.py
+    discover    looks for topics and partitions repeatedly: discoverer.py
+    direct      reads the requests of people: directive_executor.py
 
-and, once partitions are known, the tasks of its control plane: tasks/control_plane.py.
-A partition goes to a lane only after its progress record is durably written: whoever leads next
-must find the same producer ids.
+Once partitions are known, the tasks of the control plane run as well: tasks/control_plane.py.
+A partition goes to a lane only after its progress record is durable: the next leader must find the
+same producer ids.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from functools import partial
 
 from causeway.config import LinkSettings
 from causeway.control import Sharer, Transforms
-from causeway.daemon.directive_executor import Directing
+from causeway.daemon.directive_executor import DirectiveExecutor
 from causeway.daemon.discoverer import Discoverer, Term
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import Found, Intake, Registry, RunOptions, Tally
+from causeway.daemon.partitions import Found, Reconciler, Registry, RunOptions, TransformTally
 from causeway.daemon.sides import Sides
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import BrokerApis, Patience
-from causeway.daemon.tasks import ControlPlane, Task, Tasks
+from causeway.daemon.tasks import ControlPlane, ScheduledTask, Tasks
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Directive, LeadershipLostError, LeaseRecord, ProgressContents
 from causeway.status import LinkProblem, LinkStatus, Role, lag
@@ -35,14 +35,14 @@ from causeway.wire import codes
 
 _log = logging.getLogger("causeway.link")
 _TICK_S = 0.1
-_CALM_S = 0.25  # once all of it runs
-_SURPRISES = 3  # internal errors at the start that a run lives through
+_CALM_S = 0.25  # once all parts run
+_SURPRISES = 3  # internal errors at the start that a run survives
 _BACKOFF_S = (1.0, 60.0)
-_ASIDE_S = 2.0  # so long a driver that stepped down waits for another to lead
-_FINAL_S = 5.0  # so long the last progress is tried to be written
+_ASIDE_S = 2.0  # so long a driver that stepped down waits for another driver to lead
+_FINAL_S = 5.0  # so long the last progress write is retried
 
 
-class Link:
+class LinkDriver:
     """`also`: more tasks that run while this process leads the link; `sharers`: the other links of
     its source."""
 
@@ -54,7 +54,7 @@ class Link:
         fleet: Fleet,
         transforms: Transforms,
         staging: Staging,
-        also: Sequence[Task] = (),
+        also: Sequence[ScheduledTask] = (),
         sharers: Collection[Sharer] = (),
     ) -> None:
         self.settings = link
@@ -66,7 +66,7 @@ class Link:
         self.control = ControlPlane(link, sides, self.registry, self._leading, fleet.lookups)
         self._tasks = Tasks(link.name, [*self.control.tasks, *also], self._leads)
         self._lock = threading.Lock()
-        self._intake = Intake(
+        self._intake = Reconciler(
             link,
             run,
             sides,
@@ -78,11 +78,11 @@ class Link:
         )
         limits = partial(fleet.limit, link.name)
         self._new_directing = partial(
-            Directing, link, sides, self.registry, self._intake, limits, sharers=sharers
+            DirectiveExecutor, link, sides, self.registry, self._intake, limits, sharers=sharers
         )
-        self._directing: Directing | None = None
+        self._directing: DirectiveExecutor | None = None
         self._staging = staging
-        self._tally = Tally(transforms)
+        self._tally = TransformTally(transforms)
         self._patience = Patience(link.name)
         self._role = Role.STARTING
         self._reason: str | None = None
@@ -90,24 +90,25 @@ class Link:
         self._planned = False
         self._planned_at = 0.0
         self._progress_writes = self._progress_write_failures = 0
-        self._losses = 0  # of the progress topic, after which all was written again
-        self._unfinished = False  # the last look at the clusters left something to be tried again
+        self._losses = 0  # losses of the progress topic after which everything was written again
+        self._unfinished = False  # the last look at the clusters left work for another attempt
         self._stop = threading.Event()
         self._term_events = Term()
-        self._looked = threading.Event()  # in this term, at the clusters
+        self._looked = threading.Event()  # the clusters, in this term
         self._discoverer: Discoverer | None = None
         self._thread = threading.Thread(target=self._lead, name=f"lead {link.name}", daemon=True)
         self._surprises = 0
-        self.failure: CausewayError | None = None  # retries do not help: a person should see it
-        fleet.attach(link.name, self.registry.hear, self.registry.wait)
+        self.failure: CausewayError | None = None  # retries do not help: a person must act
+        fleet.attach(link.name, self.registry.take_reports, self.registry.wait)
 
-    # -- from outside -----------------------------------------------------------------------------
+    # -- for the driver ---------------------------------------------------------------------------
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Has the last progress written and the lease released; `join` waits for it."""
+        """Ends the link: it writes the last progress and releases the lease. `join` waits for
+        that."""
         self._stop.set()
         self._term_events.over.set()
 
@@ -128,7 +129,7 @@ class Link:
                 source=self.settings.source.alias,
                 target=self.settings.target.alias,
                 role=self._role,
-                reason=self._reason or (directing.unheard if directing else None),
+                reason=self._reason or (directing.not_read if directing else None),
                 planned=self._planned,
                 partitions=partitions,
                 problems=(*self._problems, *(directing.problems if directing else ())),
@@ -145,8 +146,8 @@ class Link:
             )
 
     def is_settled(self, for_good_s: float) -> bool:
-        """Whether a bounded run has nothing more to wait for here: each partition is done, or
-        stopped, or has failed for `for_good_s`. Never while another driver leads."""
+        """Whether a bounded run need not wait for this link: each partition is done, or stopped, or
+        has failed for `for_good_s`. Never while another driver leads."""
         now = time.monotonic()
         with self._lock:
             if not self._looked.is_set():
@@ -184,7 +185,7 @@ class Link:
         self._set_role(Role.ENDED, None)
 
     def _fail(self, error: Exception) -> CausewayError:
-        """`error` as a CausewayError. A run that has just begun, or is to end, keeps it."""
+        """`error` as a CausewayError. A run that has just begun, or is bounded, keeps it."""
         if not isinstance(error, CausewayError):
             _log.error("internal error", exc_info=error, extra={"link": self.settings.name})
             self._surprises += 1
@@ -206,7 +207,7 @@ class Link:
             self._role, self._reason = role, reason
 
     def _term(self, contents: ProgressContents) -> None:
-        """One time of leading: until `stop`, a wish to hand over, or LeadershipLostError."""
+        """Leads the link until `stop`, a request to step down, or LeadershipLostError."""
         self._term_events.over.clear()
         self._term_events.lost.clear()
         if self._stop.is_set():
@@ -237,7 +238,7 @@ class Link:
                     continue
                 throttled_s = self._leadership.throttled_s
                 if throttled_s and not self._leadership.renewal_due:
-                    continue  # it goes with the next lease, which the broker takes all the same
+                    continue  # the next lease contains it; the broker accepts leases
                 written_at = now
                 try:
                     self._write_dirty()
@@ -246,7 +247,7 @@ class Link:
                 except LeadershipLostError:
                     raise
                 except CausewayError as error:
-                    # The lanes go on: any old progress is true. Only a takeover ends a term.
+                    # The lanes go on: old progress stays true. Only a takeover ends a term.
                     self._set_role(Role.LEADING, str(error))
                     self._make_topic(error)
                     written_at = now + pause
@@ -261,7 +262,7 @@ class Link:
             self._tasks.stop()
 
     def _make_topic(self, error: CausewayError) -> None:
-        """Where somebody deleted the progress topic."""
+        """Creates the progress topic again if `error` shows that it was deleted."""
         if not isinstance(error, BrokerError) or error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
             return
         try:
@@ -276,11 +277,12 @@ class Link:
         self._tasks.join(_FINAL_S)
         last = threading.Thread(target=self.control.finish, name="last tasks", daemon=True)
         last.start()
-        last.join(_FINAL_S)  # a cluster that is gone must not hold up whoever leads next
+        last.join(_FINAL_S)  # a cluster that is gone must not delay the next leader
         self._leadership.release()
 
-    def _hand_over(self, directing: Directing, wish: Directive) -> None:
-        """No lane has any partition; whoever leads next begins with its tasks at once."""
+    def _hand_over(self, directing: DirectiveExecutor, wish: Directive) -> None:
+        """Releases the lead. No lane has a partition: the next leader can start its tasks at
+        once."""
         directing.stepped_down()
         self._tasks.stop()
         self._write_last()
@@ -310,7 +312,7 @@ class Link:
         with self.registry.writing:
             losses = self._leadership.losses
             if losses != self._losses:
-                self.registry.mark_all_dirty()  # we know all that was in the progress topic
+                self.registry.mark_all_dirty()  # this process knows the topic's whole contents
                 self._tally.mark_all_dirty()
                 directing.mark_all_dirty()
             rows, entries = self.registry.take_dirty(final=final)
@@ -333,19 +335,19 @@ class Link:
             self._losses = losses
 
     def _abandon(self, role: Role, reason: str) -> None:
-        """Stops this link's relaying; what is known of it is read again when we lead again."""
+        """Stops the relaying of this link. The next term reads all progress again."""
         self._leadership.lose()
         self._term_events.over.set()
         _log.warning("link not led", extra={"link": self.settings.name, "reason": reason})
         self._tasks.stop()
         self._intake.revoke(self.registry.places())
         if self._discoverer is not None:
-            self._discoverer.join()  # it may have added some meanwhile, and adds no more
+            self._discoverer.join()  # it may have added partitions meanwhile, and adds no more
         self._intake.revoke(self.registry.places())
         self._forget(role, reason)
 
     def _forget(self, role: Role, reason: str) -> None:
-        """All that is known of the partitions: no lane has any."""
+        """Forgets all partitions. No lane has one."""
         self._set_role(role, reason)
         with self._lock:
             self._looked.clear()
@@ -353,7 +355,7 @@ class Link:
 
     # -- discovering ------------------------------------------------------------------------------
 
-    def _new_discoverer(self, directing: Directing) -> Discoverer:
+    def _new_discoverer(self, directing: DirectiveExecutor) -> Discoverer:
         return Discoverer(
             self.settings,
             self._intake,
@@ -377,7 +379,7 @@ class Link:
             if self.registry.places():
                 self.failure = None
             elif found.errors and (not self._planned or self._patience.waits):
-                self.failure = next(iter(lasting), None)  # nothing at all can be mirrored
+                self.failure = next(iter(lasting), None)  # no topic can be mirrored
             if not self._planned:
                 self._planned, self._planned_at = True, time.monotonic()
             self._looked.set()

@@ -2,7 +2,7 @@
 the source, and promotions that hold their mirrors.
 
 The clocks of two machines may differ. So a promotion counts as dead if this process has seen no
-renewal for `ending.HOLD_S`, by its own clock.
+renewal for PROMOTION_HOLD_S, by its own clock.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from causeway.link_topics import (
 )
 
 _log = logging.getLogger("causeway.link")
-_LEFT_MS = 3_000  # the command that has set a fence may lift it itself
+_LEFT_MS = 3_000  # the command that set a fence may lift it itself
 _AGAIN_S = 5.0  # between two attempts
 
 
-class Overdue:
-    """Of one link and one time of leading it. Not thread-safe."""
+class OverdueDirectives:
+    """The overdue directives of one link, during one term. Not thread-safe."""
 
     def __init__(
         self, link: LinkSettings, sides: Sides, sharers: Collection[fences.Sharer] = ()
@@ -41,7 +41,7 @@ class Overdue:
         self._sides = sides
         self._sharers = sharers
         self._lift_at = self._release_at = 0.0
-        self._seen: dict[EndDirective, float] = {}  # promotions, and when each was first seen so
+        self._seen: dict[EndDirective, float] = {}  # promotions, and when each was first seen
         self._not_lifted: str | None = None
         self._not_released: str | None = None
 
@@ -50,13 +50,13 @@ class Overdue:
         """Why a fence or promotion could not be ended in time; None if all is well."""
         return self._not_lifted or self._not_released
 
-    def end(self, standing: LinkDirectives) -> None:
-        """Ends all that is over by now. Raises no CausewayError: see `reason`."""
-        self._lift(standing)
-        self._release(standing)
+    def end(self, directives: LinkDirectives) -> None:
+        """Ends all overdue directives. Raises no CausewayError: see `reason`."""
+        self._lift(directives)
+        self._release(directives)
 
-    def _lift(self, standing: LinkDirectives) -> None:
-        over = fences.expired(standing, int(time.time() * 1000) - _LEFT_MS)
+    def _lift(self, directives: LinkDirectives) -> None:
+        over = fences.expired(directives, int(time.time() * 1000) - _LEFT_MS)
         if not over:
             self._not_lifted = None
         if not over or time.monotonic() < self._lift_at:
@@ -72,9 +72,9 @@ class Overdue:
         for topic in (topic for topic, error in errors.items() if error is None):
             _log.info("fence lifted", extra={"link": self._link.name, "topic": topic})
 
-    def _release(self, standing: LinkDirectives) -> None:
+    def _release(self, directives: LinkDirectives) -> None:
         now = time.monotonic()
-        promotions = promotions_under_way(standing)
+        promotions = promotions_under_way(directives)
         self._seen = {each: self._seen.get(each, now) for each in promotions}
         dead = [each for each, since in self._seen.items() if now - since >= PROMOTION_HOLD_S]
         if not dead:

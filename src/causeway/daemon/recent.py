@@ -1,5 +1,5 @@
-"""Figures of about the last minute, as Kafka's own metrics keep them: in two halves, `before` and
-`current`. Half a minute after its first figure the current one is over, and becomes `before`."""
+"""Figures of about the last minute, in two halves like Kafka's own metrics: `before` and `current`.
+Half a minute after its first figure, the current half becomes `before`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from causeway.model import Spread
 from causeway.status import Timing
 
 _HALF_S = 30.0
-RECENT_S = 2 * _HALF_S  # figures older than that are recent no more
+RECENT_S = 2 * _HALF_S  # older figures are not recent
 
 
 class Recent(Value):
@@ -46,7 +46,7 @@ class Recent(Value):
 
 
 def with_more(known: Recent | None, spread: Spread | None, now: float) -> Recent | None:
-    """`known` and what came since, which may be nothing."""
+    """`known` with the new `spread`, if there is one."""
     if spread is None:
         return known
     return Recent.of(spread, now) if known is None else known.plus(spread, now)

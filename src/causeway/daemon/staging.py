@@ -1,10 +1,10 @@
 """The stages of transforms: checked once Spark is up, launched where lanes want them.
 
 Spark is up ─► each transform is analysed ─► its partitions are given to lanes
-lanes say which stages they want, and where ─► launched, stopped, launched anew
+lanes ask for stages, with their addresses ─► launched, stopped, launched again
 
-Rules that lanes carry out without Spark, as far as records are plain, are analysed with their first
-stage: settings have shown that they are sound, and their records need not wait for it.
+Lanes carry out some rules without Spark if records are plain. Spark analyses such rules with their
+first stage: they were checked with the settings, and their records need not wait.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ if TYPE_CHECKING:
     from causeway.transform.rules import Shortcut
 
 _log = logging.getLogger("causeway.run")
-_DEATH_S = 3.0  # so long after a failed call a JVM may prove to be dead
-_AT_ONCE = 8  # stages: of more, those that few records need begin with the first of these
-_TROUBLED_S = 90.0  # so long it is told why a stage has ended: longer than one may be left alone
+_DEATH_S = 3.0  # so long after a failed call a JVM may turn out to be dead
+_AT_ONCE = (
+    8  # stages: if there are more, stages that few records need start with their first record
+)
+_TROUBLED_S = 90.0  # so long the end of a stage is shown
 Prepare = Callable[[Any, TransformSettings], Any]
 
 
 class Staging:
-    """Of all links. Not thread-safe but for `troubles`."""
+    """The stages of all links. Not thread-safe except for `troubles`."""
 
     def __init__(
         self, transforms: Sequence[Transform], fleet: Fleet, prepare: Prepare | None = None
@@ -62,8 +64,8 @@ class Staging:
         return bool(self._transforms)
 
     def step(self, spark: Spark) -> None:
-        """Launches what lanes want by now. Raises ConfigError for a transform that can't be used.
-        `spark` is another one after a JVM died."""
+        """Launches the stages that lanes want. Raises ConfigError for a transform that cannot be
+        used. After the death of a JVM, `spark` is another one."""
         if not self._transforms:
             return
         if spark is not self._spark:
@@ -92,8 +94,8 @@ class Staging:
         return counts
 
     def troubles(self) -> Mapping[str, str]:
-        """By the transform's key: what its stages wait for, or why the last one ended, for a
-        while."""
+        """By the transform's key: the reason why its stages wait, or why the last one ended
+        recently."""
         since = time.monotonic() - _TROUBLED_S
         with self._lock:
             found = {key: reason for key, (at, reason) in self._troubles.items() if at > since}
@@ -106,7 +108,7 @@ class Staging:
         return found
 
     def stop(self) -> None:
-        """Once no lane has anything under way."""
+        """Stops all stages. Call it when no lane has records in a stage."""
         if self._stages is not None:
             self._stages.stop_all()
 
@@ -134,7 +136,7 @@ class Staging:
         self._fleet.open([(stage, transform.settings.lanes)])
 
     def _check(self, spark: Spark) -> None:
-        """Opens each transform's stages once it is known to be of use."""
+        """Analyses each transform, and then opens its stages."""
         for key, transform in self._transforms.items():
             if key in self._checked:
                 continue
@@ -154,7 +156,7 @@ class Staging:
             self._open(transform, getattr(prepared, "shortcut", None))
 
     def _is_gone(self, spark: Spark) -> bool:
-        """Whether it has died, which shows a moment after its calls fail."""
+        """Whether `spark` has died, which shows a moment after its calls fail."""
         until = time.monotonic() + _DEATH_S
         while time.monotonic() < until:
             if spark is not self._spark or spark.death is not None:
@@ -171,12 +173,12 @@ class Staging:
 
 
 class _Prepare:
-    """Raises ConfigError. A registry that does not answer keeps nothing from starting: the workers
-    wait for it."""
+    """Analyses a transform once for each session. Raises ConfigError. A schema registry that does
+    not answer does not prevent the start: the workers wait for it."""
 
     def __init__(self) -> None:
-        self._silent: set[str] = set()  # asked once: many transforms may have the same
-        # What was checked is what stages run: analysing it takes seconds while Java is new.
+        self._silent: set[str] = set()  # asked once: many transforms may share one
+        # Stages run the checked plan: the analysis takes seconds in a new JVM.
         self._made: dict[int, tuple[Any, TransformSettings, Any]] = {}
 
     def __call__(self, session: Any, transform: TransformSettings) -> Any:

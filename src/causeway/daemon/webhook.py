@@ -1,9 +1,8 @@
-"""Posts what happens to an address of the file's, so that people are woken.
+"""Posts events to the webhook of the file, for alerts.
 
-The log's events that name a link, and all warnings, go into a bounded queue, which costs the
-driver nothing; a thread posts them, together what happens together, and tries again with backoff
-while the receiver is away. Of what does not fit, the number is told. An event may come twice: a
-receiver whose answer is lost gets it again.
+Log events that name a link, and all warnings, go into a bounded queue. A thread posts them in
+batches, and retries with backoff while the receiver is away. If the queue is full, the number of
+dropped events is posted. An event may arrive twice, if the receiver's answer was lost.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from causeway.daemon.event_log import plain, said
 _log = logging.getLogger("causeway.webhook")
 _MOST: Final = 1000  # events that wait
 _AT_ONCE: Final = 100  # events of a post
-_TOGETHER_S: Final = 0.5  # what happens within that is posted together
+_TOGETHER_S: Final = 0.5  # events within this time are posted together
 _BACKOFF_S: Final = (1.0, 60.0)
 _TIMEOUT_S: Final = 10.0
 _END_S: Final = 5.0  # for the last ones, at the end of a run
-_AGAIN: Final = frozenset({408, 425, 429})  # and all of the 500s: worth another try
-# Who calls the server of the run, and what is wrong with the webhook itself.
-_UNTOLD: Final = ("causeway.http", "causeway.webhook")
+_AGAIN: Final = frozenset({408, 425, 429})  # and all 5xx: retried
+# Calls to the HTTP server, and problems of the webhook itself.
+_NOT_POSTED: Final = ("causeway.http", "causeway.webhook")
 
 
 @contextmanager
 def posting(settings: WebhookSettings | None) -> Iterator[None]:
-    """While the block lasts; nothing where there is no webhook."""
+    """Posts events while the block lasts; does nothing without a webhook."""
     if settings is None:
         yield
         return
@@ -71,7 +70,7 @@ class Webhook(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith(_UNTOLD):
+        if record.name.startswith(_NOT_POSTED):
             return
         about = said(record)
         link = about.pop("link", None)
@@ -92,7 +91,7 @@ class Webhook(logging.Handler):
         self._come.set()
 
     def stop(self) -> None:
-        """Tries to post what is left, for some seconds."""
+        """Tries for some seconds to post the remaining events."""
         self._stopping.set()
         self._come.set()
         self._thread.join(_END_S)
@@ -110,7 +109,7 @@ class Webhook(logging.Handler):
                 try:
                     done = self._post(*batch)
                 except Exception as error:
-                    self._tell("webhook not reached", type(error).__name__)
+                    self._warn("webhook not reached", type(error).__name__)
                     done = False
                 if done:
                     pause = _BACKOFF_S[0]
@@ -137,7 +136,7 @@ class Webhook(logging.Handler):
             self._left_out += left_out
 
     def _post(self, some: Sequence[dict[str, Any]], left_out: int) -> bool:
-        """Whether they need not be posted again: they were taken, or never will be. Raises OSError,
+        """Whether the batch is done: it was accepted, or never will be. Raises OSError,
         HTTPException, ValueError."""
         value = {"v": 1, "driver": self._driver, "left_out": left_out, "events": some}
         body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
@@ -152,12 +151,12 @@ class Webhook(logging.Handler):
         except urllib.error.HTTPError as error:
             error.close()
             if error.code in _AGAIN or error.code >= 500:
-                self._tell("webhook not reached", f"HTTP {error.code}")
+                self._warn("webhook not reached", f"HTTP {error.code}")
                 return False
-            self._tell("webhook refuses events", f"HTTP {error.code}")
+            self._warn("webhook refuses events", f"HTTP {error.code}")
             return True
         except urllib.error.URLError as error:
-            self._tell("webhook not reached", str(error.reason))
+            self._warn("webhook not reached", str(error.reason))
             return False
 
     def _headers(self, body: bytes) -> dict[str, str]:
@@ -171,8 +170,9 @@ class Webhook(logging.Handler):
             )
         return found
 
-    def _tell(self, what: str, reason: str) -> None:
-        """Once, until it goes well again. Its address may be a secret: the host will do."""
+    def _warn(self, what: str, reason: str) -> None:
+        """Warns once, until a post succeeds again. The address may be secret: logs only the
+        host."""
         if not self._trouble:
             host = urlsplit(self._settings.url.reveal()).hostname
             _log.warning(what, extra={"host": host, "reason": reason})
@@ -180,7 +180,7 @@ class Webhook(logging.Handler):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A POST that is led elsewhere would become a GET, and take the token with it."""
+    """Refuses redirects: a redirected POST would become a GET, and carry the token with it."""
 
     def redirect_request(
         self,

@@ -16,8 +16,8 @@ from causeway.cluster import Cluster
 from causeway.config import ChosenTopics, LinkSettings
 from causeway.control import fences, geo_topics
 from causeway.daemon import Sides, directive_executor, overdue
-from causeway.daemon.directive_executor import Directing
-from causeway.daemon.partitions import Intake, Registry
+from causeway.daemon.directive_executor import DirectiveExecutor
+from causeway.daemon.partitions import Reconciler, Registry
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.link_topics import (
     Directive,
@@ -101,7 +101,7 @@ class Named:
 class Pauses:
     are_any = False
 
-    def stand(self, _: LinkDirectives) -> None:
+    def update(self, _: LinkDirectives) -> None:
         pass
 
     def pause(self) -> bool:
@@ -115,7 +115,7 @@ class Pauses:
 
 
 class Partitions:
-    """For an Intake whose lanes let go at once."""
+    """For an Reconciler whose lanes let go at once."""
 
     def __init__(self) -> None:
         self.pauses = Pauses()
@@ -141,23 +141,23 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *, geo: bool = True) -> LinkSettin
     return link
 
 
-Begin = Callable[[DirectivesRecord | None], tuple[Directing, Log]]
+Begin = Callable[[DirectivesRecord | None], tuple[DirectiveExecutor, Log]]
 
 
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
-    begun: list[Directing] = []
+    begun: list[DirectiveExecutor] = []
     log = Log()
     monkeypatch.setattr(directive_executor, "DirectiveLog", lambda *_: log)
     monkeypatch.setattr(directive_executor, "_LOOK_S", 0.005)
 
-    def new(before: DirectivesRecord | None) -> tuple[Directing, Log]:
+    def new(before: DirectivesRecord | None) -> tuple[DirectiveExecutor, Log]:
         nobody = cast(Cluster, Named())
         limits: list[Mapping[str | None, int]] = []
         sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
-        intake = cast(Intake, cast(Any, log.partitions))
+        intake = cast(Reconciler, cast(Any, log.partitions))
         registry = Registry(LINK.name)
-        found = Directing(LINK, sides, registry, intake, limits.append, before, SHARERS)
+        found = DirectiveExecutor(LINK, sides, registry, intake, limits.append, before, SHARERS)
         begun.append(found)
         return found, log
 
@@ -203,7 +203,7 @@ def test_who_may_not_read_what_was_asked_before_mirrors_nothing(begin: Begin) ->
     assert found.known.wait(60)
     log.await_looks(2)
     assert found.problems == ()
-    assert found.unheard is None
+    assert found.not_read is None
 
 
 def test_who_may_not_read_of_what_nobody_is_known_to_have_asked_says_so(begin: Begin) -> None:
@@ -211,8 +211,8 @@ def test_who_may_not_read_of_what_nobody_is_known_to_have_asked_says_so(begin: B
     log.refused = AuthorizationError("read", "directives", "TOPIC_AUTHORIZATION_FAILED")
     assert found.known.wait(60)
     log.await_looks(2)
-    assert found.unheard is not None
-    assert "TOPIC_AUTHORIZATION_FAILED" in found.unheard
+    assert found.not_read is not None
+    assert "TOPIC_AUTHORIZATION_FAILED" in found.not_read
 
 
 def test_a_loss_that_is_acknowledged_during_a_restart_is_acknowledged_after_it(
@@ -443,10 +443,10 @@ def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(
     link = choosing(monkeypatch)
     seen: list[tuple[bool, frozenset[str]]] = []
 
-    def stand(_: object, standing: LinkDirectives) -> None:
+    def update(_: object, standing: LinkDirectives) -> None:
         seen.append((standing.pause_of(Scope("orders")) is not None, link.chosen.names))
 
-    monkeypatch.setattr(Pauses, "stand", stand)
+    monkeypatch.setattr(Pauses, "update", update)
     found, log = begin(None)
     assert found.known.wait(60)
     log.comes(0, DirectiveKind.MIRROR, Scope("orders"))

@@ -18,7 +18,7 @@ from tests.builders.settings import LINK
 PATIENCE_S = 10.0
 
 
-class Directing:
+class DirectiveExecutor:
     """What is asked for fails as often as there are errors, then it is done."""
 
     def __init__(self, *errors: Exception) -> None:
@@ -54,7 +54,9 @@ class Looks:
         return None
 
 
-def start(directing: Directing, looks: Looks) -> tuple[Discoverer, threading.Event, list[str]]:
+def start(
+    directing: DirectiveExecutor, looks: Looks
+) -> tuple[Discoverer, threading.Event, list[str]]:
     term, failures = Term(), list[str]()
 
     def fail(error: Exception) -> CausewayError:
@@ -78,7 +80,7 @@ def test_what_cannot_be_carried_out_now_is_tried_again(monkeypatch: pytest.Monke
     monkeypatch.setattr(discoverer, "_BACKOFF_S", (0.01, 0.02))
     looks = Looks()
 
-    made, lost, failures = start(Directing(ValueError("odd"), CausewayError("x")), looks)
+    made, lost, failures = start(DirectiveExecutor(ValueError("odd"), CausewayError("x")), looks)
 
     assert looks.second.wait(PATIENCE_S), "discovery goes on"
     assert failures == ["odd", "x"]
@@ -88,7 +90,7 @@ def test_what_cannot_be_carried_out_now_is_tried_again(monkeypatch: pytest.Monke
 
 
 def test_who_was_overtaken_meanwhile_ends() -> None:
-    made, lost, failures = start(Directing(LeadershipLostError("write", "p")), Looks())
+    made, lost, failures = start(DirectiveExecutor(LeadershipLostError("write", "p")), Looks())
 
     made.join()
 
@@ -100,7 +102,7 @@ def test_what_a_lane_has_yet_to_let_go_of_is_not_acted_upon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(discoverer, "_BACKOFF_S", (0.01, 0.02))
-    directing, looks = Directing(), Looks()
+    directing, looks = DirectiveExecutor(), Looks()
     seen: list[int] = []
 
     def look(self: Looks) -> Found:

@@ -18,7 +18,7 @@ from causeway.daemon.partitions import discovery, reconcile
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import Wish
 from causeway.daemon.partitions.discovery import Found
-from causeway.daemon.partitions.reconcile import Intake, RunOptions
+from causeway.daemon.partitions.reconcile import Reconciler, RunOptions
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import CausewayError
@@ -129,7 +129,7 @@ def _intake(
     *absent: str,
     wish: Wish = Wish(),  # noqa: B008  it is frozen
     link: LinkSettings = settings.LINK,
-) -> Intake:
+) -> Reconciler:
     """Of a link with this one topic, where the target lacks some topics."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
     number = PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
@@ -150,7 +150,7 @@ def _intake(
     monkeypatch.setattr(reconcile, "settle_clusters", lambda _, __, known: known)
     error = broker_error(codes.UNKNOWN_TOPIC_OR_PARTITION, "ask", "it")
     both = cast(Any, Brokers(dict.fromkeys((*absent, "mm2-offsets.A.internal"), error)))
-    return Intake(
+    return Reconciler(
         link,
         RunOptions(settings=RunSettings(), wish=wish, bounded=True),
         Sides(source=both, target=both, source_admin=both, target_admin=both),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from causeway.daemon import event_log
-from causeway.daemon.event_log import Happened
+from causeway.daemon.event_log import EventLog
 from causeway.link_topics import EVENTS, EventRecord, ProgressContents, decode_entry, encode_entry
 
 _log = logging.getLogger("causeway.test-happened")
@@ -17,14 +17,14 @@ _log.setLevel(logging.INFO)
 
 
 @pytest.fixture
-def link() -> Iterator[Happened]:
-    made = Happened("A->B")
+def link() -> Iterator[EventLog]:
+    made = EventLog("A->B")
     made.listen()
     yield made
     made.end()
 
 
-def told(link: Happened) -> list[tuple[int, str]]:
+def told(link: EventLog) -> list[tuple[int, str]]:
     return [(each.number, each.event) for each in link.unwritten()]
 
 
@@ -32,7 +32,7 @@ def say(event: str, link: str = "A->B", **about: object) -> None:
     _log.warning(event, extra={"link": link, **about})
 
 
-def test_what_the_log_says_of_the_link_and_nothing_else(link: Happened) -> None:
+def test_what_the_log_says_of_the_link_and_nothing_else(link: EventLog) -> None:
     link.begin({})
     say("partition stopped", partition="orders-1", reason="caf\udce9 " + "x" * 1000)
     say("partition stopped", link="A->C")
@@ -48,7 +48,7 @@ def test_what_the_log_says_of_the_link_and_nothing_else(link: Happened) -> None:
     assert "link" not in one.about
 
 
-def test_a_write_that_fails_loses_none_and_one_that_does_not_ends_it(link: Happened) -> None:
+def test_a_write_that_fails_loses_none_and_one_that_does_not_ends_it(link: EventLog) -> None:
     link.begin({})
     say("one")
     assert told(link) == [(0, "one")]
@@ -58,14 +58,14 @@ def test_a_write_that_fails_loses_none_and_one_that_does_not_ends_it(link: Happe
     assert told(link) == []
 
 
-def test_a_new_leader_goes_on_where_the_last_one_ended(link: Happened) -> None:
+def test_a_new_leader_goes_on_where_the_last_one_ended(link: EventLog) -> None:
     before = EventRecord(number=7, at=1, level="info", event="lead link", about={})
     say("waited")
     link.begin({7: before})
     assert told(link) == [(8, "waited")]
 
 
-def test_a_term_whose_last_write_failed_tells_it_in_the_next_one_once(link: Happened) -> None:
+def test_a_term_whose_last_write_failed_tells_it_in_the_next_one_once(link: EventLog) -> None:
     link.begin({})
     say("one")
     (one,) = link.unwritten()
@@ -76,7 +76,7 @@ def test_a_term_whose_last_write_failed_tells_it_in_the_next_one_once(link: Happ
     assert told(link) == [], "it did"
 
 
-def test_what_was_lost_is_written_again(link: Happened) -> None:
+def test_what_was_lost_is_written_again(link: EventLog) -> None:
     link.begin({})
     say("one")
     link.unwritten()
@@ -86,7 +86,7 @@ def test_what_was_lost_is_written_again(link: Happened) -> None:
     assert told(link) == []
 
 
-def test_a_flood_is_counted_and_not_kept(link: Happened) -> None:
+def test_a_flood_is_counted_and_not_kept(link: EventLog) -> None:
     link.begin({})
     for number in range(1000):
         say(f"event {number}")
@@ -97,7 +97,7 @@ def test_a_flood_is_counted_and_not_kept(link: Happened) -> None:
     assert (found[-1].event, found[-1].about) == (event_log._MORE, {"count": "900"})
 
 
-def test_no_more_wait_to_be_written_than_are_kept(link: Happened) -> None:
+def test_no_more_wait_to_be_written_than_are_kept(link: EventLog) -> None:
     """However long the topic can't be written."""
     link.begin({})
     for _ in range(10):

@@ -16,7 +16,7 @@ from causeway.model import State
 from tests.builders.daemon import new_link, part
 
 
-class Directing:
+class DirectiveExecutor:
     """Somebody has asked for a restart, which is under way for `since_s`."""
 
     since_s = 0.0
@@ -31,7 +31,7 @@ def test_what_is_let_go_of_to_be_tried_again_is_waited_for() -> None:
     link._note(Found())
     link.registry.add([part(0, State.DONE)])  # and another one, which nobody has just now
     assert link.is_settled(60)
-    directing = Directing()
+    directing = DirectiveExecutor()
     link._directing = cast(Any, directing)
     assert not link.is_settled(60)
     directing.since_s = 61.0

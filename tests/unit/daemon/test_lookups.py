@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.daemon.lanes import LookUps
+from causeway.daemon.lanes import LaneLookups
 from causeway.errors import CausewayError
 from causeway.link_topics import Span
 from causeway.model import Pair, TopicPartition
@@ -33,7 +33,7 @@ class FakeLane:
     def __init__(self, *answers: LookedUp | None) -> None:
         self.answers = list(answers)
         self.asked: list[Lookup] = []
-        self.lookups: LookUps | None = None
+        self.lookups: LaneLookups | None = None
 
     def send(self, message: Lookup) -> None:
         over_the_wire = decode(encode(message))
@@ -46,9 +46,9 @@ class FakeLane:
             threading.Thread(target=self.lookups.take, args=(answer,)).start()
 
 
-def asked_of(lane: FakeLane | None) -> LookUps:
+def asked_of(lane: FakeLane | None) -> LaneLookups:
     connection = cast(LaneConnection | None, cast(Any, lane))
-    lookups = LookUps(lambda _: connection)
+    lookups = LaneLookups(lambda _: connection)
     if lane is not None:
         lane.lookups = lookups
     return lookups
@@ -58,7 +58,7 @@ def test_a_lane_that_ends_right_before_it_is_asked_keeps_nobody_waiting() -> Non
     lane = FakeLane(None)
     lanes = [cast(LaneConnection, cast(Any, lane)), None]
     with pytest.raises(CausewayError, match="its lane has ended"):
-        LookUps(lambda _: lanes.pop(0)).find(KEY, SOUGHT)
+        LaneLookups(lambda _: lanes.pop(0)).find(KEY, SOUGHT)
 
 
 def test_an_answer_reaches_who_asked() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from causeway.control import claim_checks
-from causeway.daemon.lanes.tracked import Standing
+from causeway.daemon.lanes.tracked import ReportedPartition
 from causeway.daemon.partitions import claims
 from causeway.daemon.partitions.decisions import Begin, GoOn, PassOver, Stop
 from causeway.daemon.partitions.registry import Registry
@@ -167,7 +167,7 @@ def test_a_partition_whose_loss_may_be_passed_over_waits_for_that() -> None:
         mirrored = row()
         mirrored.progress = mirrored.progress.replace(first_copy_end=first_copy_end)
         registry.add([mirrored])
-        registry.hear([_lacking(standing)])
+        registry.take_reports([_lacking(standing)])
         (found,) = registry.status()
         assert found.state is state
         assert registry.passing.is_set() is (state is State.RECOVERING)
@@ -200,5 +200,5 @@ def test_progress_of_an_earlier_version_has_lost_nothing() -> None:
     assert (found.loss, found.lost, found.acknowledged, found.first_copy_end) == (None, 0, 0, -1)
 
 
-def _lacking(standing: Standing) -> Standing:
+def _lacking(standing: ReportedPartition) -> ReportedPartition:
     return standing.replace(report=standing.report.replace(loss=LOSS))

@@ -29,7 +29,7 @@ def transformed(*outlets: Outlet, since: int | None = 0) -> Row:
 def hear(it: Row, *outlets: Outlet, traces: tuple[Trace, ...]) -> None:
     said = says(State.RUNNING, 100)
     update = {"outlets": outlets, "traces": traces}
-    it.hear(said.replace(report=said.report.replace(**update)))
+    it.take_report(said.replace(report=said.report.replace(**update)))
 
 
 def test_each_outlet_is_told_of_by_its_own_trace() -> None:

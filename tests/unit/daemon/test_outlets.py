@@ -101,7 +101,7 @@ class World:
         report = told.report.replace(
             topic=row.progress.topic, outlets=row.progress.outlets, wants=wants
         )
-        self.registry.hear([told.replace(report=report)])
+        self.registry.take_reports([told.replace(report=report)])
 
 
 @pytest.fixture

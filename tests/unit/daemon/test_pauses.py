@@ -77,7 +77,7 @@ def test_what_its_lane_lets_go_of_is_paused_and_the_rest_later(
     pauses: Pauses, registry: Registry, lanes: Lanes
 ) -> None:
     lanes.kept = {at(1)}
-    pauses.stand(paused(ORDERS))
+    pauses.update(paused(ORDERS))
     assert not pauses.pause()
     assert states(registry) == [State.PAUSED, State.RUNNING, State.STOPPED, State.PAUSED]
     lanes.kept = set()
@@ -94,30 +94,30 @@ def test_while_nothing_changes_nobody_is_asked_again(pauses: Pauses, lanes: Lane
     assert pauses.pause()
     standing = paused(ORDERS)
     for _ in range(3):
-        pauses.stand(standing)
+        pauses.update(standing)
         assert pauses.pause()
     assert len(lanes.asked) == 1
 
 
 def test_a_new_reason_is_shown(pauses: Pauses, registry: Registry) -> None:
     for who in ("anna@ops", "ben@ops"):
-        pauses.stand(paused(ORDERS, who=who))
+        pauses.update(paused(ORDERS, who=who))
         assert pauses.pause()
         assert who in str(registry.status()[0].reason)
 
 
 def test_what_is_about_to_go_to_a_lane_is_held_back(pauses: Pauses, registry: Registry) -> None:
     assert not pauses.hold([at(0), at(1)])
-    pauses.stand(paused(Scope("orders", 1)))
+    pauses.update(paused(Scope("orders", 1)))
     assert pauses.hold([at(0), at(1)]) == {at(1)}
     assert states(registry)[:2] == [State.RUNNING, State.PAUSED]
 
 
 def test_what_is_resumed_waits_for_a_lane(pauses: Pauses, registry: Registry) -> None:
-    pauses.stand(paused(ORDERS))
+    pauses.update(paused(ORDERS))
     pauses.pause()
     assert pauses.over() == []
-    pauses.stand(paused(Scope("orders", 1)))
+    pauses.update(paused(Scope("orders", 1)))
     assert pauses.over() == [at(0), at(3)]
     registry.take_dirty()
     assert [one.progress.source for one in registry.resume(pauses.over())] == [at(0), at(3)]
@@ -133,7 +133,7 @@ def test_what_is_stopped_is_taken_up_as_if_it_were_not(registry: Registry) -> No
     registry.note_gone({at(2): -1})
     rows = troubled(registry, [Scope("orders", 2), Scope("bills")])
     assert [each.progress.partition for each in rows] == [2]
-    registry.let_go(rows, anew=True)
+    registry.let_go(rows, restart=True)
     left = registry.left().partitions
     assert left[at(2)].state is State.WAITING
     assert left[at(2)].reason is None
@@ -152,7 +152,7 @@ def test_what_has_ended_is_told_of_also_where_it_had_stopped(
     pauses: Pauses, registry: Registry, lanes: Lanes
 ) -> None:
     lanes.kept = {at(1)}
-    pauses.stand(ended(State.FAILED_OVER, ORDERS))
+    pauses.update(ended(State.FAILED_OVER, ORDERS))
     assert not pauses.pause(), "a lane has it still"
     lanes.kept = {at(2)}  # the fleet knows nothing of what has stopped
     assert pauses.pause()
@@ -165,17 +165,17 @@ def test_what_has_ended_is_told_of_also_where_it_had_stopped(
         reason,
     ]
     asked = len(lanes.asked)
-    pauses.stand(ended(State.FAILED_OVER, ORDERS))
+    pauses.update(ended(State.FAILED_OVER, ORDERS))
     assert pauses.pause()
     assert len(lanes.asked) == asked, "it is known already"
 
 
 def test_nothing_is_done_for_what_has_ended(pauses: Pauses, registry: Registry) -> None:
     assert {each.source for each in registry.courses()} == {at(0), at(1), at(2), at(3)}
-    pauses.stand(ended(State.PROMOTING, ORDERS))
+    pauses.update(ended(State.PROMOTING, ORDERS))
     pauses.pause()
     assert registry.courses(), "its groups are still brought over"
-    pauses.stand(ended(State.PROMOTED, ORDERS))
+    pauses.update(ended(State.PROMOTED, ORDERS))
     pauses.pause()
     assert not registry.courses()
     assert not registry.topics()
@@ -185,19 +185,19 @@ def test_nothing_is_done_for_what_has_ended(pauses: Pauses, registry: Registry) 
 
 
 def test_what_was_to_be_promoted_and_is_not_goes_on(pauses: Pauses, registry: Registry) -> None:
-    pauses.stand(ended(State.PROMOTING, ORDERS))
+    pauses.update(ended(State.PROMOTING, ORDERS))
     assert pauses.pause()
     assert states(registry) == [State.PROMOTING, State.PROMOTING, State.STOPPED, State.PROMOTING]
-    pauses.stand(LinkDirectives())
+    pauses.update(LinkDirectives())
     assert pauses.over() == [at(0), at(1), at(3)]
     assert pauses.renewed() == []
 
 
 def test_what_had_ended_is_renewed_and_not_resumed(pauses: Pauses, registry: Registry) -> None:
     """Where it goes on may be elsewhere by now."""
-    pauses.stand(ended(State.PROMOTED, ORDERS))
+    pauses.update(ended(State.PROMOTED, ORDERS))
     assert pauses.pause()
-    pauses.stand(paused(ORDERS))
+    pauses.update(paused(ORDERS))
     assert pauses.pause()
     assert set(states(registry)) == {State.PROMOTED}
     assert pauses.over() == []
@@ -205,7 +205,7 @@ def test_what_had_ended_is_renewed_and_not_resumed(pauses: Pauses, registry: Reg
 
 
 def test_what_a_lane_says_late_does_not_bring_it_back(pauses: Pauses, registry: Registry) -> None:
-    pauses.stand(ended(State.FAILED_OVER, ORDERS))
+    pauses.update(ended(State.FAILED_OVER, ORDERS))
     assert pauses.hold([at(0)]) == {at(0)}
     registry.wait([("A->B", "orders", 0)])
     assert states(registry)[0] is State.FAILED_OVER
@@ -214,7 +214,7 @@ def test_what_a_lane_says_late_does_not_bring_it_back(pauses: Pauses, registry: 
 
 def test_where_records_went_is_written_at_once(pauses: Pauses, registry: Registry) -> None:
     registry.take_dirty(final=True)
-    pauses.stand(ended(State.PROMOTING, ORDERS))
+    pauses.update(ended(State.PROMOTING, ORDERS))
     pauses.pause()
     rows, _ = registry.take_dirty()
     assert {each.progress.state for each in rows} == {State.PROMOTING}
@@ -224,7 +224,7 @@ def test_where_records_went_is_written_at_once(pauses: Pauses, registry: Registr
 def test_a_topic_was_begun_where_a_person_has_said_so(pauses: Pauses) -> None:
     """A partition that it got afterwards is new, though the mirror the other way has ended."""
     wish = BeginDirective(scope=ORDERS, who="anna@ops", at=1, starts={0: 70})
-    pauses.stand(LinkDirectives({wish.key: wish}))
+    pauses.update(LinkDirectives({wish.key: wish}))
     assert pauses.was_begun("orders")
     assert pauses.start_of(at(1)) is None
     assert not pauses.was_begun("bills")
@@ -237,7 +237,7 @@ def test_the_file_holds_all_whatever_is_asked_for(registry: Registry, lanes: Lan
     assert pauses.hold({at(0)}) == {at(0)}
     assert pauses.hold_of(at(1)) == BY_FILE
     going = PauseDirective(scope=ORDERS, who="anna@ops", at=0, paused=False)
-    pauses.stand(LinkDirectives({going.key: going}))
+    pauses.update(LinkDirectives({going.key: going}))
     assert pauses.pause()
     assert states(registry)[:2] == [State.PAUSED, State.PAUSED]
     assert pauses.over() == []
@@ -246,7 +246,7 @@ def test_the_file_holds_all_whatever_is_asked_for(registry: Registry, lanes: Lan
 def test_what_has_ended_has_so_though_the_file_pauses(registry: Registry, lanes: Lanes) -> None:
     pauses = Pauses("A->B", registry, lanes.recall, BY_FILE)
     end = EndDirective(scope=ORDERS, who="anna@ops", at=0, how=State.PROMOTED)
-    pauses.stand(LinkDirectives({end.key: end}))
+    pauses.update(LinkDirectives({end.key: end}))
     held = pauses.hold_of(at(0))
     assert held is not None
     assert held[0] is State.PROMOTED

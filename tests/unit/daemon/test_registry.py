@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from causeway.control import Held
-from causeway.daemon.lanes import Standing
+from causeway.daemon.lanes import ReportedPartition
 from causeway.daemon.partitions import Registry, rows
 from causeway.link_topics import PartitionProgress, ProgressContents
 from causeway.model import State, TopicPartition
@@ -20,7 +20,7 @@ def test_what_is_held_gets_its_reason_while_it_is(
     monkeypatch.setattr("causeway.control.open_transactions.HELD_MS", 0)
     registry = Registry("A->B")
     registry.add([row()])
-    registry.hear([holds(140)])
+    registry.take_reports([holds(140)])
 
     held = registry.held()
 
@@ -29,7 +29,7 @@ def test_what_is_held_gets_its_reason_while_it_is(
         registry.explain(held, {AT: "whose it is"})
         registry.explain(held, {AT: "whose it is, a minute later"})
     assert [record.message for record in caplog.records] == ["partition held"], "said once"
-    registry.hear([holds(150, 120)])
+    registry.take_reports([holds(150, 120)])
     registry.explain({AT: Held(100, 140, 0)}, {AT: "late news"})
     assert [each.reason for each in registry.status()] == [None]
 
@@ -54,9 +54,9 @@ def test_the_newest_pairs_of_those_that_moved_are_told_once() -> None:
     registry = Registry("A->B")
     registry.add([row(), *(_other(number) for number in (1, 2))])
     for number in range(3):
-        registry.hear([_reaches(number, 10)])
+        registry.take_reports([_reaches(number, 10)])
     assert len(registry.newest(moved=False)) == 3
-    registry.hear([_reaches(1, 20)])
+    registry.take_reports([_reaches(1, 20)])
 
     assert registry.newest(moved=True) == {AT._replace(partition=1): (19, 19)}
     assert registry.newest(moved=True) == {}
@@ -80,7 +80,7 @@ def test_the_status_is_in_order_whatever_comes_and_goes() -> None:
 def test_positions_are_those_of_what_goes_on() -> None:
     registry = Registry("A->B")
     registry.add([_other(number) for number in (0, 1)])
-    registry.hear([_reaches(0, 10), _reaches(1, 20)])
+    registry.take_reports([_reaches(0, 10), _reaches(1, 20)])
     stopped = registry.known()[AT].replace(state=State.STOPPED, reason="why")
     registry.stop({AT: stopped})
     assert registry.positions() == {AT._replace(partition=1): 20}
@@ -92,7 +92,7 @@ def _other(number: int) -> rows.Row:
     return it
 
 
-def _reaches(number: int, position: int) -> Standing:
+def _reaches(number: int, position: int) -> ReportedPartition:
     standing = says(State.RUNNING, position)
     news = {"partition": number, "newest": (position - 1, position - 1)}
     return standing.replace(report=standing.report.replace(**news))

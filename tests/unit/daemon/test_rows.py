@@ -15,10 +15,10 @@ from tests.builders.daemon import MIRROR, holds, outlet, row, says
 
 def test_a_last_stable_offset_that_stands_while_the_log_grows_is_told_of() -> None:
     it = row()
-    it.hear(holds(140))
+    it.take_report(holds(140))
     begun = it.heard_at
     assert it.held(begun + 59) is None
-    it.hear(holds(150))
+    it.take_report(holds(150))
 
     assert it.held(begun + 61) == Held(100, 150, 61_000)
 
@@ -32,24 +32,24 @@ def test_a_last_stable_offset_that_stands_while_the_log_grows_is_told_of() -> No
 def test_it_is_no_news_once_it_moves_on_or_nothing_is_behind_it() -> None:
     for after in (holds(150, 120), holds(150, 150), says(State.FAILED, 100, "no answer")):
         it = row()
-        it.hear(holds(140))
+        it.take_report(holds(140))
         begun = it.heard_at
-        it.hear(after)
+        it.take_report(after)
         assert it.held(begun + 59) is None
         assert it.status(begun + 59, 0).reason in (None, "no answer")
     it = row()
-    it.hear(holds(140))
-    it.hear(holds(150, 150))
+    it.take_report(holds(140))
+    it.take_report(holds(150, 150))
     assert it.status(it.heard_at + 90, 0).held_ms == 0
 
 
 def test_what_was_stopped_stays_so_whatever_its_lane_still_says() -> None:
     it = row()
-    it.hear(says(State.RUNNING, 10))
+    it.take_report(says(State.RUNNING, 10))
     it.stop(it.progress.replace(state=State.STOPPED, reason="deleted"))
     it.dirty = False
 
-    it.hear(says(State.RECOVERING, 20))
+    it.take_report(says(State.RECOVERING, 20))
 
     assert (it.progress.state, it.progress.reason) == (State.STOPPED, "deleted")
     assert it.progress.outlets[0].pair.source == 20, "its last word on where it stood counts"
@@ -60,47 +60,47 @@ def test_what_was_stopped_stays_so_whatever_its_lane_still_says() -> None:
 def test_what_is_paused_stays_so_though_an_earlier_terms_lane_lets_go_of_it_late() -> None:
     it = row()
     it.put_on_hold(State.PAUSED, "paused by anna@ops")
-    it.hear(says(State.RUNNING, 20))
+    it.take_report(says(State.RUNNING, 20))
     progress = it.progress
     assert (progress.state, progress.reason) == (State.PAUSED, "paused by anna@ops")
     assert (progress.position, it.lane) == (20, None)
-    it.hear(says(State.STOPPED, 20, "diverged"))
+    it.take_report(says(State.STOPPED, 20, "diverged"))
     assert it.progress.state is State.STOPPED
 
 
 def test_a_position_goes_back_only_where_a_lane_has_found_its_place() -> None:
     it = row()
-    it.hear(says(State.RUNNING, 50))
+    it.take_report(says(State.RUNNING, 50))
 
-    it.hear(says(State.RECOVERING, 30))
+    it.take_report(says(State.RECOVERING, 30))
     assert it.progress.position == 50
-    it.hear(says(State.RUNNING, 30))
+    it.take_report(says(State.RUNNING, 30))
     assert it.progress.position == 30
 
 
 def test_a_moment_of_recovery_is_not_written() -> None:
     it = row()
-    it.hear(says(State.RECOVERING, 0))
+    it.take_report(says(State.RECOVERING, 0))
     assert not it.dirty
-    it.hear(says(State.FAILED, 0, "broker down"))
+    it.take_report(says(State.FAILED, 0, "broker down"))
     assert it.dirty
 
 
 def test_each_failure_counts_once_however_often_it_is_reported() -> None:
     it = row()
     for state in (State.FAILED, State.FAILED, State.RUNNING, State.FAILED):
-        it.hear(says(state, 0, "broker down" if state is State.FAILED else None))
+        it.take_report(says(state, 0, "broker down" if state is State.FAILED else None))
     assert it.status(0.0, 0).failures == 2
 
 
 def test_a_lane_of_an_older_claim_is_not_believed() -> None:
     it = row()
-    it.hear(says(State.RUNNING, 10))
+    it.take_report(says(State.RUNNING, 10))
     claimed = outlet(10).replace(producer_id=2)
     it.progress = it.progress.replace(outlets=(claimed,))
     it.dirty = False
 
-    it.hear(says(State.RUNNING, 20))
+    it.take_report(says(State.RUNNING, 20))
 
     assert it.progress.outlets == (claimed,)
     assert it.progress.position == 10
@@ -120,7 +120,7 @@ def test_what_the_target_lost_is_forgotten_at_once_though_it_has_got_more_since(
     report = says(State.RUNNING, 60).report.replace(
         resumed=Pair(30, 30, 30), breaks=(Pair(30, 33, 30),)
     )
-    registry.hear([says(State.RUNNING, 60).replace(report=report)])
+    registry.take_reports([says(State.RUNNING, 60).replace(report=report)])
 
     places = registry.place(CourseKey(it.progress.source, MIRROR), [20, 35, 60])
     assert places is not None
@@ -141,7 +141,7 @@ def test_who_looks_at_all_rows_keeps_no_report_waiting(monkeypatch: pytest.Monke
     registry.add([row(State.RUNNING)])
 
     def amid_a_report(it: Row, *_: object) -> Any:
-        report = threading.Thread(target=registry.hear, args=([says(State.RUNNING, 20)],))
+        report = threading.Thread(target=registry.take_reports, args=([says(State.RUNNING, 20)],))
         report.daemon = True
         report.start()
         report.join(60)
@@ -154,15 +154,15 @@ def test_who_looks_at_all_rows_keeps_no_report_waiting(monkeypatch: pytest.Monke
 
 def test_it_is_placed_once_a_lane_has_found_its_place() -> None:
     it = row()
-    it.hear(says(State.RECOVERING, 0))
+    it.take_report(says(State.RECOVERING, 0))
     assert not it.placed
-    it.hear(says(State.RUNNING, 10))
+    it.take_report(says(State.RUNNING, 10))
     it.wait()
     assert it.placed, "another lane will find what this one has found"
 
 
 def test_the_time_that_an_open_transaction_holds_records_back_grows() -> None:
     it = row()
-    it.hear(holds(140))
+    it.take_report(holds(140))
     first, later = (it.status(it.heard_at + seconds, 0).held_ms for seconds in (100.0, 200.0))
     assert later - first == 100_000

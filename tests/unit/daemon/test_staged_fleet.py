@@ -17,7 +17,7 @@ from causeway.daemon import spark as daemon_spark
 from causeway.daemon import staging
 from causeway.daemon.lanes import Fleet, placing
 from causeway.daemon.lanes import fleet as fleets
-from causeway.daemon.lanes.placing import Homes
+from causeway.daemon.lanes.placing import StageHomes
 from causeway.daemon.spark import Ended
 from causeway.daemon.staging import Staging
 from causeway.errors import ConfigError, PrerequisiteError
@@ -107,7 +107,7 @@ def test_a_transform_may_have_several_lanes_and_others_get_others(fleet: Fleet) 
 
 
 def test_a_home_that_is_gone_is_replaced_and_keeps_its_place_if_it_comes_back() -> None:
-    homes = Homes()
+    homes = StageHomes()
     homes.open(StageSpec(key=PII, name="pii"), 2)
     assert homes.at(PII, [0, 1, 2]) == [0, 1]
     assert homes.at(PII, [1, 2]) == [1, 2]

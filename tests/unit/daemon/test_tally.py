@@ -9,7 +9,7 @@ import pytest
 
 from causeway.config import TransformSettings
 from causeway.control import Transforms
-from causeway.daemon.partitions import Tally
+from causeway.daemon.partitions import TransformTally
 from causeway.daemon.partitions import tally as tallies
 from causeway.daemon.partitions.tally import Counted
 from causeway.filters import compile_patterns
@@ -24,9 +24,9 @@ KEY = "A->B/pii@now"
 
 
 @pytest.fixture
-def tally(monkeypatch: pytest.MonkeyPatch) -> Tally:
+def tally(monkeypatch: pytest.MonkeyPatch) -> TransformTally:
     monkeypatch.setattr(tallies, "_names", lambda _: ("mask a", "drop b"))
-    return Tally(Transforms(LINK_PII, {}, lambda *_: "now"))
+    return TransformTally(Transforms(LINK_PII, {}, lambda *_: "now"))
 
 
 def record(identity: str = "now", **counts: Any) -> TransformRecord:
@@ -37,7 +37,7 @@ def counted(**counts: Any) -> list[Counted]:
     return [("pii", Transformed(**counts)), ("pii", None), ("pii", Transformed(records_in=1))]
 
 
-def test_what_protects_nothing_so_far(tally: Tally) -> None:
+def test_what_protects_nothing_so_far(tally: TransformTally) -> None:
     (idle,) = tally.status([("pii", None)], {}, {})
     assert idle.unseen == (), "without a record nobody can tell"
     (told,) = tally.status(counted(records_in=4, dropped=2, seen=2), {KEY: 1}, {KEY: "OOM"})
@@ -47,7 +47,7 @@ def test_what_protects_nothing_so_far(tally: Tally) -> None:
     assert told.troubles == ("OOM",)
 
 
-def test_it_goes_on_where_an_earlier_driver_ended(tally: Tally) -> None:
+def test_it_goes_on_where_an_earlier_driver_ended(tally: TransformTally) -> None:
     tally.begin({"pii": record(records_in=10, seen=1)})
     (told,) = tally.status(counted(records_in=4, seen=2), {}, {})
     assert told.counts == Transformed(records_in=5, seen=2), "of this run"
@@ -56,7 +56,9 @@ def test_it_goes_on_where_an_earlier_driver_ended(tally: Tally) -> None:
     assert written.counts == Transformed(records_in=15, seen=3)
 
 
-def test_each_rule_says_how_many_records_had_its_path_and_how_many_did_not(tally: Tally) -> None:
+def test_each_rule_says_how_many_records_had_its_path_and_how_many_did_not(
+    tally: TransformTally,
+) -> None:
     """One early match no longer hides the records without the path that follow."""
     tally.begin({"pii": record(records_in=10, seen=1, found=(1,), missing=(9,))})
     many = [("pii", Transformed(found=(1, 4), missing=(7,))), ("pii", Transformed(missing=(2, 1)))]
@@ -68,7 +70,7 @@ def test_each_rule_says_how_many_records_had_its_path_and_how_many_did_not(tally
     assert idle.rules == (("1 mask a", 0, 0), ("2 drop b", 0, 0))
 
 
-def test_another_transform_begins_anew(tally: Tally) -> None:
+def test_another_transform_begins_anew(tally: TransformTally) -> None:
     tally.begin({"pii": record("old", records_in=10, seen=3)})
     (told,) = tally.status(counted(records_in=4), {}, {})
     assert told.unseen == ("mask a", "drop b")
@@ -76,7 +78,7 @@ def test_another_transform_begins_anew(tally: Tally) -> None:
     assert written == record(records_in=5)
 
 
-def test_only_news_is_written_at_once(tally: Tally) -> None:
+def test_only_news_is_written_at_once(tally: TransformTally) -> None:
     tally.begin({})
     first = tally.take_dirty(lambda: counted(records_in=4), {})
     assert first == [record(records_in=5)]
@@ -89,7 +91,7 @@ def test_only_news_is_written_at_once(tally: Tally) -> None:
     assert troubled.reason == "OOM"
 
 
-def test_what_was_not_written_or_got_lost_is_written_again(tally: Tally) -> None:
+def test_what_was_not_written_or_got_lost_is_written_again(tally: TransformTally) -> None:
     tally.begin({})
     first = tally.take_dirty(lambda: counted(records_in=4), {})
     tally.give_back(first)
@@ -99,6 +101,6 @@ def test_what_was_not_written_or_got_lost_is_written_again(tally: Tally) -> None
 
 
 def test_a_link_without_transforms_counts_nothing() -> None:
-    plain = Tally(Transforms(LINK, {}))
+    plain = TransformTally(Transforms(LINK, {}))
     assert plain.take_dirty(lambda: pytest.fail("it asked"), {}, final=True) == []
     assert plain.status((), {}, {}) == ()

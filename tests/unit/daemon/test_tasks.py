@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from causeway.daemon.tasks import Task, Tasks
+from causeway.daemon.tasks import ScheduledTask, Tasks
 from causeway.daemon.tasks.schedule import DONE, Outcome
 from causeway.errors import CausewayError
 from tests.harness.waiting import await_until
@@ -29,8 +29,8 @@ def test_a_failing_task_is_seen_tried_again_and_holds_up_nothing() -> None:
     tasks = Tasks(
         "A->B",
         [
-            Task(name="first", interval_s=0.01, work=fails_twice),
-            Task(name="second", interval_s=60, work=works),
+            ScheduledTask(name="first", interval_s=0.01, work=fails_twice),
+            ScheduledTask(name="second", interval_s=60, work=works),
         ],
     )
     tasks.start()
@@ -67,7 +67,7 @@ def test_a_term_waits_for_what_the_last_one_has_under_way() -> None:
 
     tasks = Tasks(
         "A->B",
-        [Task(name="slow", interval_s=60, work=work, begin=lambda: seen.append("begin"))],
+        [ScheduledTask(name="slow", interval_s=60, work=work, begin=lambda: seen.append("begin"))],
     )
     tasks.start()
     assert entered.wait(60)
@@ -88,7 +88,7 @@ def test_a_task_that_is_not_ready_holds_up_no_end() -> None:
         ran.set()
         return DONE
 
-    task = Task(name="groups", interval_s=60, work=work, ready=ready.is_set)
+    task = ScheduledTask(name="groups", interval_s=60, work=work, ready=ready.is_set)
     tasks = Tasks("A->B", [task])
     tasks.start()
     tasks.stop()
@@ -116,8 +116,8 @@ def test_a_task_that_fares_as_before_is_recorded_as_often_as_it_wants() -> None:
     tasks = Tasks(
         "A->B",
         [
-            Task(name="often", interval_s=0.01, work=lambda: work("often"), record_s=0.0),
-            Task(name="seldom", interval_s=0.01, work=lambda: work("seldom")),
+            ScheduledTask(name="often", interval_s=0.01, work=lambda: work("often"), record_s=0.0),
+            ScheduledTask(name="seldom", interval_s=0.01, work=lambda: work("seldom")),
         ],
     )
     tasks.start()
@@ -147,7 +147,7 @@ def test_of_many_items_the_first_are_recorded_and_each_is_logged_once(
         runs.append(1)
         return Outcome(items={f"group-{n}": "it has members" for n in range(150)})
 
-    tasks = Tasks("A->B", [Task(name="groups", interval_s=0.01, work=work)])
+    tasks = Tasks("A->B", [ScheduledTask(name="groups", interval_s=0.01, work=work)])
     tasks.start()
     await_until(lambda: len(runs) > 3, what="several runs")
     tasks.stop()
@@ -163,9 +163,9 @@ def test_a_run_that_tells_nothing_keeps_the_time_of_the_one_before() -> None:
 
     def work() -> Outcome:
         runs.append(1)
-        return Outcome(told=told[0])
+        return Outcome(dated=told[0])
 
-    tasks = Tasks("A->B", [Task(name="source", interval_s=0.01, record_s=0.0, work=work)])
+    tasks = Tasks("A->B", [ScheduledTask(name="source", interval_s=0.01, record_s=0.0, work=work)])
     tasks.start()
     try:
         await_until(lambda: tasks.status()[0].done_at > 0, what="a run that tells")

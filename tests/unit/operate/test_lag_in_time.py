@@ -45,7 +45,7 @@ def heard(
     it = row()
     said = says(state, position)
     times = {"last_timestamp": NOW_MS - HOUR, "first_unmirrored": first_unmirrored}
-    it.hear(said.replace(report=said.report.replace(**times)))
+    it.take_report(said.replace(report=said.report.replace(**times)))
     return it.progress.replace(written_at=NOW_MS - HOUR)
 
 
@@ -147,16 +147,16 @@ def test_a_mirror_that_has_ended_lags_by_nothing_once_its_source_is_gone() -> No
 def test_a_lane_s_word_holds_for_as_long_as_the_position_does() -> None:
     it = row()
     said = says(State.RUNNING, 40)
-    it.hear(said.replace(report=said.report.replace(first_unmirrored=NOW_MS)))
-    it.hear(says(State.FAILED, 40, "no answer"))
+    it.take_report(said.replace(report=said.report.replace(first_unmirrored=NOW_MS)))
+    it.take_report(says(State.FAILED, 40, "no answer"))
     assert it.progress.first_unmirrored == NOW_MS
-    it.hear(says(State.RUNNING, 41))
+    it.take_report(says(State.RUNNING, 41))
     assert it.progress.first_unmirrored == -1
 
 
 def test_the_source_is_asked_once_where_no_lane_can_tell() -> None:
     it = row()
-    it.hear(says(State.FAILED, 40, "no answer"))
+    it.take_report(says(State.FAILED, 40, "no answer"))
     assert it.is_undated
     it.dirty = False
     it.date(Dated(39, NOW_MS))
@@ -164,7 +164,7 @@ def test_the_source_is_asked_once_where_no_lane_can_tell() -> None:
     it.date(Dated(40, NOW_MS))
     assert (it.is_undated, it.dirty) == (False, True)
     assert it.status(0.0, NOW_MS + SECOND).lag_ms == SECOND
-    it.hear(says(State.RUNNING, 100))
+    it.take_report(says(State.RUNNING, 100))
     assert not it.is_undated, "nothing is left to mirror"
 
 
@@ -193,8 +193,8 @@ def test_the_source_is_asked_for_the_time_of_a_record_once() -> None:
             return SimpleNamespace(records=raw_batch([Rec(offset=position, timestamp=NOW_MS)]))
 
     stuck, caught_up = row(), row()
-    stuck.hear(says(State.FAILED, 40, "no answer"))
-    caught_up.hear(says(State.RUNNING, 100))
+    stuck.take_report(says(State.FAILED, 40, "no answer"))
+    caught_up.take_report(says(State.RUNNING, 100))
     caught_up.progress = caught_up.progress.replace(partition=1)
     registry = Registry("A->B")
     registry.add([stuck, caught_up])
@@ -207,7 +207,7 @@ def test_the_source_is_asked_for_the_time_of_a_record_once() -> None:
         task.run()
     assert fetched == [(stuck.progress.source, 40)]
     assert {each.progress.first_unmirrored for each in (stuck, caught_up)} == {NOW_MS, -1}
-    stuck.hear(says(State.FAILED, 50, "no answer"))
+    stuck.take_report(says(State.FAILED, 50, "no answer"))
     task.run()
     assert fetched[1:] == [(stuck.progress.source, 50)]
 
@@ -229,10 +229,10 @@ def test_the_source_is_asked_for_the_end_of_what_no_lane_mirrors(state: State) -
             return SimpleNamespace(records=raw_batch([Rec(offset=position, timestamp=NOW_MS)]))
 
     it, mirrored, gone = row(), row(), row()
-    it.hear(says(state, 100, "no answer"))
-    mirrored.hear(says(State.RUNNING, 100))
+    it.take_report(says(state, 100, "no answer"))
+    mirrored.take_report(says(State.RUNNING, 100))
     mirrored.progress = mirrored.progress.replace(partition=1)
-    gone.hear(says(state, 100, "it was deleted"))
+    gone.take_report(says(state, 100, "it was deleted"))
     gone.progress = gone.progress.replace(partition=2, gone_at=NOW_MS)
     registry, source = Registry("A->B"), Source()
     registry.add([it, mirrored, gone])
@@ -269,14 +269,14 @@ def test_a_partition_that_no_lane_looks_at_is_not_said_to_have_been_seen() -> No
     mirror = settings("127.0.0.1:1", "127.0.0.1:2", ".*")
     control = ControlPlane(mirror, sides, registry, lambda: 1, cast(Any, None))
     (task,) = (each for each in control.tasks if each.name == lag.SOURCE_TASK)
-    assert not task.run().told
+    assert not task.run().dated
     registry.add([it])
     assert it.progress.state is State.WAITING
-    assert not task.run().told
-    it.hear(says(State.RUNNING, 100))
-    assert task.run().told
+    assert not task.run().dated
+    it.take_report(says(State.RUNNING, 100))
+    assert task.run().dated
     it.wait()
-    assert not task.run().told
+    assert not task.run().dated
 
 
 class _Failing:

@@ -1,14 +1,13 @@
 """The lanes of this process, and which of them relays which partition.
 
-A partition belongs to one lane at a time. Its next lane gets it only when the last one said that
-it is done with it (`final`, Drained), or its process is known to be dead, or its lease has run out
-by our clock:
+A partition belongs to one lane at a time. The next lane gets it only after the last one reported
+its end (`final`, Drained), or is known to be dead, or after its lease has expired by our clock:
 
     lane    report at its time t ────────────► sends nothing after t + lease
     driver          └► echo of t, at our time u ≥ t: nothing comes after u + lease
 
-Even a mistake here does no harm to the target's log, which the sequences guard; it would only
-cost both lanes a recovery.
+The sequences protect the target's log even against a mistake here: it would only cost both lanes a
+recovery.
 """
 
 from __future__ import annotations
@@ -24,10 +23,18 @@ from causeway.config import ClientSettings, RunSettings
 from causeway.daemon import processes
 from causeway.daemon.clients import REPORT_INTERVAL_S, clusters_message, renewed_clusters
 from causeway.daemon.lanes import placing
-from causeway.daemon.lanes.lookups import LookUps
-from causeway.daemon.lanes.placing import Gathering, Homes, Rebalancing
+from causeway.daemon.lanes.lookups import LaneLookups
+from causeway.daemon.lanes.placing import Gathering, Rebalancing, StageHomes
 from causeway.daemon.lanes.throttling import RESPLIT_S, Throttling
-from causeway.daemon.lanes.tracked import Key, Lane, OnWaiting, Sink, Sinks, Standing, Tracked
+from causeway.daemon.lanes.tracked import (
+    ConnectedLane,
+    Key,
+    OnWaiting,
+    ReportedPartition,
+    Sink,
+    Sinks,
+    Tracked,
+)
 from causeway.relay import (
     Assignment,
     Drain,
@@ -46,7 +53,7 @@ from causeway.relay import (
 from causeway.status import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
-MARGIN = 1.02  # of the lease: two machines' clocks need not run alike
+MARGIN = 1.02  # of the lease: the clocks of two machines may differ in speed
 
 
 class Fleet:
@@ -63,15 +70,15 @@ class Fleet:
         self._run = run
         self._clusters = clusters_message(run, clusters, treatments)
         self._local = local
-        self.lookups = LookUps(self._connection_of)
+        self.lookups = LaneLookups(self._connection_of)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._tracked: dict[Key, Tracked] = {}
         self._waiting: dict[Key, None] = {}
-        self._lanes: dict[LaneConnection, Lane] = {}
+        self._lanes: dict[LaneConnection, ConnectedLane] = {}
         self._sinks = Sinks()
         self._throttling = Throttling()
-        self._homes = Homes()
+        self._homes = StageHomes()
         self._gathering = Gathering()
         self._rebalancing = Rebalancing()
         self._resplit_at = 0.0
@@ -82,41 +89,40 @@ class Fleet:
     # -- links ------------------------------------------------------------------------------------
 
     def attach(self, link: str, sink: Sink, on_waiting: OnWaiting) -> None:
-        """`sink` hears all reports of the link's partitions, `on_waiting` which of them lost their
+        """`sink` gets all reports of the link's partitions, `on_waiting` those that lost their
         lane. Both are called with the fleet's lock held: they must be quick and not call back."""
         with self._lock:
             self._sinks.attach(link, sink, on_waiting)
 
     def add(self, assignments: Iterable[Assignment], *, held: bool = False) -> None:
-        """Has these relayed from now on, by whichever lane; `held`: once they are added anew."""
+        """Assigns partitions to lanes from now on. `held`: only after they are added again."""
         with self._lock:
             self._rebalancing.note_change()
             for assignment in assignments:
                 tracked = self._tracked.setdefault(assignment.key, Tracked(assignment=assignment))
                 tracked.assignment, tracked.removed, tracked.held = assignment, False, held
-                # Else its lane has not let go of it yet; then it is placed anew.
+                # If a lane still has it, it is placed after that lane lets go of it.
                 if tracked.lane is None and not held:
                     self._waiting[assignment.key] = None
             self._place()
 
     def limit(self, link: str, limits: Mapping[str | None, int]) -> None:
-        """What `link` may read of its topics, and in all by None, in bytes/s."""
+        """The limits of `link` by source topic, and in total by None, in bytes/s."""
         with self._lock:
             self._throttling.limit(link, limits)
-            self._throttling.tell(self._usable(), self._tracked)
+            self._throttling.send_shares(self._usable(), self._tracked)
 
     def open(self, stages: Iterable[tuple[StageSpec, int]]) -> None:
-        """Partitions that go through one of these are given to lanes from now on, and to so many
-        lanes in all. Those of other stages wait."""
+        """Opens stages, each with its number of lanes. Their partitions wait for that."""
         with self._lock:
             for stage, lanes in stages:
                 self._homes.open(stage, lanes)
             self._place()
 
     def remove(self, keys: Collection[Key], timeout_s: float) -> bool:
-        """Has these relayed no more. Returns once no lane has any of them and `sink` knows their
-        last reports; False where that took longer than `timeout_s` (it still happens, at the
-        latest when their lane's lease has run out)."""
+        """Removes partitions. Returns once no lane has any of them and `sink` has their last
+        reports; False if that took longer than `timeout_s`. It still happens, at the latest when
+        the lease of their lane has expired."""
         with self._lock:
             for key in keys:
                 if (tracked := self._tracked.get(key)) is not None:
@@ -126,9 +132,9 @@ class Fleet:
             return self._revoke(keys, timeout_s)
 
     def recall(self, keys: Collection[Key], timeout_s: float) -> dict[Key, bool]:
-        """Takes these from their lanes until they are added anew, as `remove` does, but their
-        counts go on. Those that no lane has any more, and whether theirs had no batch unanswered
-        when it let go."""
+        """Takes partitions from their lanes until they are added again. Their counts go on, unlike
+        after `remove`. Returns those that no lane has any more, and whether the lane had no
+        unanswered batch."""
         with self._lock:
             for key in keys:
                 if (tracked := self._tracked.get(key)) is not None:
@@ -142,7 +148,7 @@ class Fleet:
             }
 
     def tell(self, ended: StageEnded) -> None:
-        """The lane whose stage it was."""
+        """Informs the lane of the stage."""
         with self._lock:
             for lane in self._lanes.values():
                 if ended.key in lane.stages:
@@ -159,7 +165,7 @@ class Fleet:
                     lane.connection.send(message)
 
     def expect(self, lanes: int) -> None:
-        """How many lanes were launched: partitions wait a moment for all of them to be there."""
+        """Sets the number of launched lanes: partitions wait a moment for all of them."""
         with self._lock:
             self._gathering.expected = lanes
 
@@ -168,7 +174,7 @@ class Fleet:
         assert hello is not None
         here = self._local and hello.host == socket.gethostname()
         with self._lock:
-            self._lanes[connection] = Lane(
+            self._lanes[connection] = ConnectedLane(
                 connection=connection,
                 number=hello.lane,
                 host=hello.host,
@@ -178,7 +184,7 @@ class Fleet:
             )
             self._trouble = None
             connection.send(self._clusters)
-            self._throttling.tell(self._usable(), self._tracked)
+            self._throttling.send_shares(self._usable(), self._tracked)
             if self._draining:
                 connection.send(Drain())
             self._place()
@@ -190,7 +196,7 @@ class Fleet:
             if lane is None or lane.closed:
                 return
             lost: list[Key] = []
-            standings: list[Standing] = []
+            standings: list[ReportedPartition] = []
             if isinstance(message, LaneReport):
                 lane.lease_from = time.monotonic()
                 lane.silent_s = 0.0
@@ -222,7 +228,7 @@ class Fleet:
             self._changed.notify_all()
 
     def on_lane_ended(self, number: int, reason: str, returned: bool) -> None:
-        """The job of lane `number` ended; where its function has `returned`, it sends no more."""
+        """The job of lane `number` ended. If its function has `returned`, it sends no more."""
         with self._lock:
             if not self._draining:
                 self._trouble = f"lane {number} ended: {reason}"
@@ -237,7 +243,7 @@ class Fleet:
         lost: list[Key] = []
         with self._lock:
             now = time.monotonic()
-            # A pause of our own, during which nothing was heard of anybody, is nobody's silence.
+            # After a pause of this process, the time without reports does not count.
             passed = min(now - self._ticked_at, 1.0)
             self._ticked_at = now
             for lane in list(self._lanes.values()):
@@ -250,13 +256,13 @@ class Fleet:
             self._place()
             if now >= self._resplit_at:
                 self._resplit_at = now + RESPLIT_S
-                self._throttling.tell(self._usable(), self._tracked)
+                self._throttling.send_shares(self._usable(), self._tracked)
             if not self._draining:
                 self._rebalancing.step(now, self._tracked, self._usable())
             self._changed.notify_all()
 
     def drain(self, timeout_s: float) -> bool:
-        """Ends all lanes; False where one has not said by `timeout_s` that it is done."""
+        """Ends all lanes. Returns False if one has not reported its end within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         with self._lock:
             self._draining = True
@@ -270,7 +276,7 @@ class Fleet:
                 self.tick()
         return True
 
-    # -- what is seen of it -----------------------------------------------------------------------
+    # -- status -----------------------------------------------------------------------
 
     @property
     def partitions(self) -> int:
@@ -309,9 +315,9 @@ class Fleet:
     # -- inside, with the lock held ---------------------------------------------------------------
 
     def _revoke(self, keys: Collection[Key], timeout_s: float) -> bool:
-        """Returns once no lane has any of `keys`; False where that took longer."""
+        """Returns once no lane has any of `keys`; False if that took longer."""
         deadline = time.monotonic() + timeout_s
-        by_lane: dict[Lane, list[Key]] = {}
+        by_lane: dict[ConnectedLane, list[Key]] = {}
         for key in keys:
             tracked = self._tracked.get(key)
             if tracked is not None and tracked.lane is not None and not tracked.leaving:
@@ -326,8 +332,9 @@ class Fleet:
             self._changed.wait(left)
         return True
 
-    def _release(self, lane: Lane) -> list[Key]:
-        """Takes all its partitions from a lane that is over; those that wait for another now."""
+    def _release(self, lane: ConnectedLane) -> list[Key]:
+        """Takes all partitions from a lane that is over. Returns those that wait for another
+        lane."""
         self._rebalancing.note_change()
         lost = [key for key in lane.partitions if self._loosen(key)]
         lane.partitions.clear()
@@ -336,7 +343,7 @@ class Fleet:
         return lost
 
     def _loosen(self, key: Key) -> bool:
-        """A partition without a lane: to the next one, or away. True where it has to wait."""
+        """Handles a partition without a lane. Returns True if it waits for the next lane."""
         tracked = self._tracked[key]
         tracked.settle()
         if tracked.removed:
@@ -351,7 +358,7 @@ class Fleet:
         self._tracked.pop(key, None)
         self._waiting.pop(key, None)
 
-    def _take(self, lane: Lane, message: LaneReport) -> list[Standing]:
+    def _take(self, lane: ConnectedLane, message: LaneReport) -> list[ReportedPartition]:
         now = time.monotonic()
         standings = []
         if message.partitions:
@@ -386,8 +393,8 @@ class Fleet:
         for number, assignments in by_lane.items():
             placing.hand_over(lanes[number], assignments, self._homes)
 
-    def _usable(self) -> dict[int, Lane]:
-        """By number; the newest where one that is about to close has the same."""
+    def _usable(self) -> dict[int, ConnectedLane]:
+        """The connected lanes by number; the newest if a closing one has the same number."""
         return {
             lane.number: lane for lane in self._lanes.values() if not (lane.closed or lane.over)
         }

@@ -1,7 +1,7 @@
-"""What lanes look up for the driver: places in what a transform makes of a partition.
+"""Asks lanes for target offsets of transformed partitions.
 
-Only a lane can walk such a series again, through its stage. It answers in its own time; an answer
-that nobody waits for any more is dropped.
+Only a lane can compute such a series again, through its stage. The answer may take a while; late
+answers are dropped.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PATIENCE_S = 300.0
 _Answer = dict[int, int] | CausewayError
 
 
-class LookUps:
-    """Thread-safe. `connect` gives the lane that has a partition, None where none has it now."""
+class LaneLookups:
+    """Thread-safe. `connect` returns the lane that has a partition; None if no lane has it."""
 
     def __init__(self, connect: Callable[[Key], LaneConnection | None]) -> None:
         self._connect = connect
@@ -40,7 +40,7 @@ class LookUps:
             number = next(self._ids)
             self._asked[number] = connection, future
         if self._connect(key) is not connection:
-            # `lost` may have been called right before this was asked.
+            # `lost` may have been called right before this question.
             self._settle(number, _error(sought, "its lane has ended"))
         connection.send(
             Lookup(
@@ -66,7 +66,7 @@ class LookUps:
         return answer
 
     def take(self, message: LookedUp) -> None:
-        """A lane's answer."""
+        """Takes a lane's answer."""
         self._settle(
             message.id,
             dict(message.places)
@@ -75,7 +75,7 @@ class LookUps:
         )
 
     def lost(self, connection: LaneConnection) -> None:
-        """This lane answers no more."""
+        """Fails the questions to a lane that has ended."""
         with self._lock:
             gone = [number for number, (lane, _) in self._asked.items() if lane is connection]
         for number in gone:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
-from causeway.daemon.lanes.tracked import FLOOR, Key, Lane, Tracked
+from causeway.daemon.lanes.tracked import FLOOR, ConnectedLane, Key, Tracked
 from causeway.model import State
 from causeway.relay import Assign, Assignment, Revoke, StageSpec, StageSpecs
 
@@ -97,7 +97,7 @@ class _Home:
     at: list[int] = field(default_factory=list)
 
 
-class Homes:
+class StageHomes:
     """The lanes of each stage, by the stage's key. A stage at a lane has its own key."""
 
     def __init__(self) -> None:
@@ -163,7 +163,10 @@ class Gathering:
 
 
 def place(
-    waiting: Iterable[Key], tracked: Mapping[Key, Tracked], lanes: Mapping[int, Lane], homes: Homes
+    waiting: Iterable[Key],
+    tracked: Mapping[Key, Tracked],
+    lanes: Mapping[int, ConnectedLane],
+    homes: StageHomes,
 ) -> dict[Key, int]:
     """A lane for each of `waiting`, except those whose stage is not open yet."""
     placed: dict[Key, int] = {}
@@ -187,7 +190,7 @@ def place(
     return placed | spread([(key, tracked[key].weight) for key in plain], loads)
 
 
-def _load(tracked: Mapping[Key, Tracked], lane: Lane, stage: str | None = None) -> float:
+def _load(tracked: Mapping[Key, Tracked], lane: ConnectedLane, stage: str | None = None) -> float:
     """The weight of the partitions that go through `stage`, or of all."""
     return sum(
         tracked[key].weight
@@ -196,7 +199,7 @@ def _load(tracked: Mapping[Key, Tracked], lane: Lane, stage: str | None = None) 
     )
 
 
-def hand_over(lane: Lane, assignments: Sequence[Assignment], homes: Homes) -> None:
+def hand_over(lane: ConnectedLane, assignments: Sequence[Assignment], homes: StageHomes) -> None:
     """Sends `assignments` to `lane`, and first the stages that they need."""
     needed = {each.transform for each in assignments if each.transform is not None}
     if new := needed - lane.known_stages:
@@ -214,7 +217,7 @@ def _at(assignment: Assignment, lane: int) -> Assignment:
     return assignment.replace(transform=at_lane(assignment.transform, lane))
 
 
-def moves(tracked: Mapping[Key, Tracked], lanes: Mapping[int, Lane]) -> dict[Key, int]:
+def moves(tracked: Mapping[Key, Tracked], lanes: Mapping[int, ConnectedLane]) -> dict[Key, int]:
     """The partitions that should move, each with the number of its new lane. Partitions that go
     through a stage stay."""
     held: dict[int, dict[Key, float]] = {number: {} for number in lanes}
@@ -251,7 +254,9 @@ class Rebalancing:
         self._at = min(self._at, at)
         self._changed = True
 
-    def step(self, now: float, tracked: Mapping[Key, Tracked], lanes: Mapping[int, Lane]) -> None:
+    def step(
+        self, now: float, tracked: Mapping[Key, Tracked], lanes: Mapping[int, ConnectedLane]
+    ) -> None:
         if now < self._at or not self._changed:
             return
         self._at = now + _REBALANCE_S
@@ -259,7 +264,7 @@ class Rebalancing:
             return
         found = moves(tracked, lanes)
         self._changed = bool(found)
-        revoked: dict[Lane, list[Key]] = {}
+        revoked: dict[ConnectedLane, list[Key]] = {}
         for key, number in found.items():
             one = tracked[key]
             if one.lane is not None:

@@ -1,7 +1,7 @@
-"""What of a throttle each lane gets. Splitting is pure; the lanes hold to their shares.
+"""Splits the limits of throttles over the lanes, which keep to their shares.
 
-A lane that lags takes part in full, and those that lag share alike; one that keeps up keeps what it
-uses and a little more. All shares together are the limit, at any time.
+Lanes that lag get equal shares. A lane that keeps up gets what it uses and a little more. The sum
+of the shares is the limit, at any time.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from causeway.daemon.lanes.tracked import Key, Lane, Tracked
+from causeway.daemon.lanes.tracked import ConnectedLane, Key, Tracked
 from causeway.model import State
 from causeway.relay import Rate, Throttle
 
 RESPLIT_S: Final = 1.0
-_IDLE: Final = 0.02  # of the limit, for all lanes together that have nothing to read
-_MORE: Final = 1.25  # than it uses, for a lane that keeps up
-_SAME: Final = 0.05  # a share that grows by less is not told
+_IDLE: Final = 0.02  # of the limit, for all lanes together that have no records to read
+_MORE: Final = 1.25  # times its use, for a lane that keeps up
+_SAME: Final = 0.05  # a share that grows by less is not sent
 
 _Scope = tuple[str, str | None]  # link, and topic of its source
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Of a lane: bytes/s that it reads of what is throttled; whether it lags there."""
+    """The use of a throttle by a lane: bytes/s that it reads, and whether it lags."""
 
     bytes_per_s: float = 0.0
     lags: bool = False
@@ -51,37 +51,39 @@ class Throttling:
 
     def __init__(self) -> None:
         self._limits: dict[_Scope, int] = {}
-        self._told: dict[Lane, dict[_Scope, float]] = {}
+        self._sent: dict[ConnectedLane, dict[_Scope, float]] = {}
 
     def limit(self, link: str, limits: Mapping[str | None, int]) -> None:
-        """By topic, and of the whole link by None."""
+        """Sets the limits of `link` by topic, and in total by None."""
         kept = {scope: rate for scope, rate in self._limits.items() if scope[0] != link}
         self._limits = kept | {(link, topic): rate for topic, rate in limits.items()}
 
-    def tell(self, lanes: Mapping[int, Lane], tracked: Mapping[Key, Tracked]) -> None:
-        """Each lane of its shares, where they are others than it was told."""
-        if not lanes or not (self._limits or self._told):
+    def send_shares(
+        self, lanes: Mapping[int, ConnectedLane], tracked: Mapping[Key, Tracked]
+    ) -> None:
+        """Sends each lane its shares, if they differ from those that it has."""
+        if not lanes or not (self._limits or self._sent):
             return
         uses = self._uses(lanes, tracked)
         shares: dict[int, dict[_Scope, float]] = {number: {} for number in lanes}
         for scope, limit in self._limits.items():
             for number, share in split(limit, uses[scope]).items():
                 shares[number][scope] = share
-        told = self._told
-        self._told = {lane: told.get(lane, {}) for lane in lanes.values() if told.get(lane)}
+        sent = self._sent
+        self._sent = {lane: sent.get(lane, {}) for lane in lanes.values() if sent.get(lane)}
         for number, lane in lanes.items():
-            before, now = told.get(lane, {}), shares[number]
+            before, now = sent.get(lane, {}), shares[number]
             if _differ(before, now):
                 rates = (
                     Rate(link=link, topic=topic, bytes_per_s=rate)
                     for (link, topic), rate in now.items()
                 )
                 lane.connection.send(Throttle(rates=tuple(rates)))
-                self._told[lane] = now
-        self._told = {lane: rates for lane, rates in self._told.items() if rates}
+                self._sent[lane] = now
+        self._sent = {lane: rates for lane, rates in self._sent.items() if rates}
 
     def _uses(
-        self, lanes: Mapping[int, Lane], tracked: Mapping[Key, Tracked]
+        self, lanes: Mapping[int, ConnectedLane], tracked: Mapping[Key, Tracked]
     ) -> dict[_Scope, dict[int, Use]]:
         uses = {scope: dict.fromkeys(lanes, Use()) for scope in self._limits}
         for number, lane in lanes.items():
@@ -97,7 +99,7 @@ class Throttling:
 
 
 def _lags(one: Tracked) -> bool:
-    """As far as is known; what has just come to its lane may."""
+    """Whether it lags. A partition without a report counts as lagging."""
     if one.report is None:
         return True
     return one.report.state is State.RUNNING and one.report.position < one.report.source_end

@@ -19,7 +19,7 @@ FLOOR = 20_000.0  # bytes/s: the weight of an idle partition
 _STAGED = 2.0  # records of a stage pass their lane twice, to the stage and back
 
 
-class Standing(Value):
+class ReportedPartition(Value):
     """A lane's report of one partition, with counts of the whole run and rates."""
 
     report: FlowReport
@@ -33,7 +33,7 @@ class Standing(Value):
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class ConnectedLane:
     connection: LaneConnection
     number: int
     host: str
@@ -107,7 +107,7 @@ class Lane:
 @dataclass(slots=True)
 class Tracked:
     assignment: Assignment
-    lane: Lane | None = None
+    lane: ConnectedLane | None = None
     leaving: bool = False  # revoked; the fleet waits for the last report
     going_to: int | None = None  # the lane that it was revoked for
     removed: bool = False  # no lane gets it next
@@ -139,8 +139,8 @@ class Tracked:
         self.records_per_s += share * (records / passed - self.records_per_s)
         self.bytes_per_s += share * (size / passed - self.bytes_per_s)
 
-    def standing(self, report: FlowReport, lane: Lane) -> Standing:
-        return Standing(
+    def standing(self, report: FlowReport, lane: ConnectedLane) -> ReportedPartition:
+        return ReportedPartition(
             report=report,
             lane=lane.number,
             records=self.records + report.records,
@@ -184,7 +184,7 @@ def _with_newest(assignment: Assignment, report: FlowReport) -> Assignment:
     )
 
 
-Sink = Callable[[Sequence[Standing]], None]
+Sink = Callable[[Sequence[ReportedPartition]], None]
 OnWaiting = Callable[[Collection[Key]], None]
 
 
@@ -197,9 +197,9 @@ class Sinks:
     def attach(self, link: str, sink: Sink, on_waiting: OnWaiting) -> None:
         self._sinks[link] = (sink, on_waiting)
 
-    def tell(self, standings: Sequence[Standing], lost: Collection[Key]) -> None:
+    def tell(self, standings: Sequence[ReportedPartition], lost: Collection[Key]) -> None:
         """Informs each link about its own partitions. Drops reports of links without a listener."""
-        by_link: dict[str, list[Standing]] = {}
+        by_link: dict[str, list[ReportedPartition]] = {}
         for standing in standings:
             by_link.setdefault(standing.report.link, []).append(standing)
         waiting: dict[str, list[Key]] = {}

@@ -20,10 +20,10 @@ from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.others import OthersHere, find_place
 from causeway.daemon.partitions.outlets import led_topics
 from causeway.daemon.partitions.readings import Readings
-from causeway.daemon.partitions.reconcile import Intake, RunOptions
+from causeway.daemon.partitions.reconcile import Reconciler, RunOptions
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.daemon.partitions.tally import Tally
+from causeway.daemon.partitions.tally import TransformTally
 from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
 
 __all__ = [
@@ -36,16 +36,16 @@ __all__ = [
     "Found",
     "GoByKey",
     "GoOn",
-    "Intake",
     "Offsets",
     "OthersHere",
     "PassOver",
     "Readings",
+    "Reconciler",
     "Registry",
     "Row",
     "RunOptions",
     "Stop",
-    "Tally",
+    "TransformTally",
     "Wish",
     "assignment",
     "decide",

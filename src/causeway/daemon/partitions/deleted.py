@@ -1,12 +1,13 @@
-"""Partitions of topics that the source no longer has: after a while they leave the status.
+"""Partitions whose topics were deleted, recreated or routed otherwise. Partitions of topics that
+the source no longer has leave the status after a while:
 
-    gone from the source          since when is noted in the progress topic; what ran has stopped
-    back under its name           what had stopped stays so; else its id tells if it is the same
-    gone for the retention time   out of the status and the metrics, and the offset map is let go
-    and so is the target topic    forgotten: nothing is left that could be there twice
+    gone from the source          the progress topic contains the time; running partitions stop
+    back under its name           stopped partitions stay so; else the id shows if it is the same
+    gone for the retention time   removed from status and metrics, with the offset map
+    target topic gone as well     forgotten: no record can be there twice
 
-Until then the claim stays, so that a topic that comes back stops, and is not copied on top of what
-the target holds of it.
+Until then the claim stays, so that a topic that comes back stops, and is not copied on top of its
+records in the target.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from causeway.model import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """`noted`: since when (ms) the topic is gone, -1 where it is back; `over`: those whose time is
-    over."""
+    """`noted`: the time (ms) since which the topic is gone, -1 if it is back; `over`: partitions
+    whose retention time is over."""
 
     noted: Mapping[TopicPartition, int]
     over: Mapping[TopicPartition, PartitionProgress]
@@ -82,8 +83,8 @@ class Deleted:
         self._lost_targets: frozenset[str] = frozenset()  # at the last look
 
     def look(self, gone: Collection[str], found: Found) -> None:
-        """`gone`: of the topics that were mirrored until now. What cannot be done now stands in
-        `found`, and is tried again. Raises LeadershipLostError."""
+        """Handles deleted topics. `gone`: those that were mirrored until now. Work that is not
+        possible now is noted in `found` and tried again. Raises LeadershipLostError."""
         try:
             self._look(gone, found)
         except LeadershipLostError:
@@ -108,7 +109,7 @@ class Deleted:
                 self._leadership.write(entries)
 
     def _forget(self, over: Mapping[TopicPartition, PartitionProgress]) -> None:
-        """Those of whose records the target has nothing any more."""
+        """Forgets partitions whose target topics are gone as well."""
         before = self._lost_targets
         targets = {outlet.topic for progress in over.values() for outlet in progress.outlets}
         self._lost_targets = discovery.absent(self._sides.target_admin, targets)
@@ -125,8 +126,8 @@ class Deleted:
 
 
 def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tuple[Row, str]]:
-    """Those of `rows` whose topic is no longer the one that was mirrored, each with the reason. In
-    a reason `{}` is the place of the offset before which all is mirrored. `gone`: source topics."""
+    """Those of `rows` whose topic or routing has changed, each with the reason to stop. `{}` in a
+    reason means the offset before which everything is mirrored. `gone`: source topics."""
     reasons = []
     for row in rows:
         name = row.progress.topic

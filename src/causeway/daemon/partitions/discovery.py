@@ -1,7 +1,7 @@
-"""One look at both clusters: which partitions there are, and where each new one begins.
+"""Looks at both clusters: finds the partitions, and the offsets where new ones begin.
 
-Asks in bulk and answers item by item: what cannot be told of one topic or partition now stands
-in the result as a trouble, and is asked again next time.
+It asks in bulk and answers for each topic and partition. If one cannot be decided now, the result
+contains a trouble, and the next look asks again.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ from causeway.status import LinkProblem
 from causeway.wire import codes
 
 _EARLIEST, _LATEST = -2, -1
-_NEW_TOPIC_S = 30.0  # so long a new topic may need until all brokers know it
+_NEW_TOPIC_S = 30.0  # at most so long until all brokers know a new topic
 
 
 @dataclass(slots=True)
 class Found:
-    """`mirrored`: topics whose target is there, by source name; `created`: those target topics
-    that this look has made, and that are empty. `counts`: all topics of the source, with their
-    numbers of partitions. `ended`: topics whose mirror has ended, by source name, as far as they
-    had begun and are there; nothing is done for them. `lost_targets`: by source name, those whose
-    target was mirrored to and is gone. `lost_led`: topics of the target that transforms led to, and
-    that are gone. `unfinished`: something may be better when asked again soon. `held`: a lane has
-    yet to let go of what people want no more."""
+    """The result of a look. By source name: `mirrored`: topics with an existing target; `ended`:
+    existing topics whose mirror has ended, which are left alone; `lost_targets`: topics whose
+    target was deleted. `created`: target topics that this look created, which are empty. `counts`:
+    the number of partitions of each source topic. `lost_led`: deleted target topics to which
+    transforms led. `unfinished`: another look may find more soon. `held`: a lane still holds
+    partitions that are no longer wanted."""
 
     mirrored: dict[str, MirroredTopic] = field(default_factory=dict)
     ended: dict[str, MirroredTopic] = field(default_factory=dict)
@@ -68,12 +67,11 @@ def look(
     wish_of: Callable[[TopicPartition], Wish],
     has_ended: Callable[[str], bool] = lambda _: False,
 ) -> Found:
-    """Finds the link's topics and makes the target ready for them, but for those that have ended,
-    and where the file pauses the link.
-    Raises CausewayError only where a cluster as a whole can't be asked.
+    """Finds the link's topics and prepares the target for them, except for ended mirrors and while
+    the file pauses the link. Raises CausewayError only if a whole cluster does not answer.
 
-    A target topic that progress speaks of and that is gone is not created again, unless a person
-    said how to go on (`wish_of` the topic's first partition).
+    A deleted target topic with progress is not created again, unless a person says how to go on
+    (`wish_of` the topic's first partition).
     """
     observed = topics.observe(sides.source_admin, sides.target_admin, link)
     plan = topics.plan(observed, link, _begun(observed, link, known, wish_of))
@@ -130,7 +128,7 @@ def _begun(
     known: Mapping[TopicPartition, PartitionProgress],
     wish_of: Callable[[TopicPartition], Wish],
 ) -> dict[str, frozenset[str]]:
-    """By progress, or because a person said that the target's topic is the mirror."""
+    """The target topics that are mirrors, by progress or by the word of a person."""
     begun = collisions.begun_by(known.values())
     if observed.names.used:
         for name in observed.source_topics:
@@ -141,7 +139,7 @@ def _begun(
 
 
 def _without(plan: TopicPlan, ended: Mapping[str, MirroredTopic]) -> TopicPlan:
-    """Nothing of those that have ended is made, grown or complained of."""
+    """`plan` without changes and problems of the `ended` topics."""
     targets = {topic.target for topic in ended.values()}
     return replace(
         plan,
@@ -197,12 +195,12 @@ def find_places(
     was_there: Callable[[TopicPartition], bool],
     copied: Container[TopicPartition],
 ) -> dict[TopicPartition, Offsets]:
-    """Where each of `wanted` (topic, partition) would begin, and where it ends by now, by source
-    partition; those that could not be asked are missing, and a trouble says why.
+    """The offsets of each of `wanted` (topic, partition), by source partition. Leaves out those
+    without an answer; a trouble gives the reason.
 
-    `was_there`: at this process's first look. What has come into being since then belongs to the
-    mirror from its first record on, also where the mirror began with the latest ones.
-    `copied`: the partitions whose position MirrorMaker 2 has noted, perhaps past `end`.
+    `was_there`: whether a partition existed at this process's first look. A later one belongs to
+    the mirror from its first record on, also if the mirror began with the latest records.
+    `copied`: the partitions with a position of MirrorMaker 2, perhaps past `end`.
     """
     if not wanted:
         return {}
@@ -224,14 +222,14 @@ def find_places(
         timed = [at for at in times if times[at] == since]
         at_time = _offsets(sides.source, timed, since, found)
         begins |= dict.fromkeys(timed, -1)
-        # -1: no record is that young, so nothing that is there now is wanted.
+        # -1: all existing records are older, so none of them is wanted.
         begins |= {at: ends.get(at, -1) if o < 0 else o for at, o in at_time.items()}
     targets = {
         TopicPartition(topic.target, target)
         for topic, partition in wanted
         for target in targets_of(topic, partition)
     }
-    # A broker takes seconds to say the same of a thousand new logs.
+    # Known without asking: a broker takes seconds to answer for a thousand new logs.
     target_ends = {at: 0 for at in targets if at.topic in found.created}
     target_ends |= _offsets(sides.target, targets - target_ends.keys(), _LATEST, found)
     places: dict[TopicPartition, Offsets] = {}
@@ -276,14 +274,14 @@ def _offsets(
 
 
 def gone(source: Cluster, topics_known: Collection[str], found: Found) -> frozenset[str]:
-    """Which of `topics_known` the source no longer has."""
+    """Those of `topics_known` that the source no longer has."""
     missing = set(topics_known) - found.counts.keys()
     return _absent(source, {name: name for name in missing}, found)
 
 
 def absent(cluster: Cluster, names: Collection[str], found: Found | None = None) -> frozenset[str]:
-    """Those that are not there by their name. `found`: of a look whose list left them out; it
-    learns which of them are there all the same. Raises CausewayError."""
+    """Those of `names` that do not exist. `found`: a look whose list of topics lacked them; it gets
+    a trouble for each that exists nevertheless. Raises CausewayError."""
     if not names:
         return frozenset()
     topics_found = cluster.metadata(sorted(names)).topics
@@ -314,9 +312,9 @@ def _left_out(topic: str) -> BrokerError:
 
 
 def _absent(cluster: Cluster, missing: Mapping[str, str], found: Found) -> frozenset[str]:
-    """Of topics that were missing in a list of all (by their name, what `found` calls them) those
-    that are not there. Asked again, by name: a broker that just started may not know all topics
-    yet, and a list leaves out what we may not see."""
+    """Those of `missing` (name, and its name in `found`) that do not exist. A list of all topics
+    lacked them, so it asks again by name: a broker that just started may not know all topics yet,
+    and a list leaves out topics that this user may not see."""
     if not missing:
         return frozenset()
     time.sleep(1.0)

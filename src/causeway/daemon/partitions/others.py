@@ -1,4 +1,14 @@
-"""Asks whether other links of Causeway wrote the records of a target partition."""
+"""Finds what others wrote to a target partition: other links of Causeway, or another tool.
+
+Another tool's end is found by the last records of the target:
+
+    target  ………[r1 r2 … r8]│end
+    source  ………………[r1 r2 … r8]│● go on here
+
+The source is searched for them as readers of committed records see it, and as readers of all
+records do: MirrorMaker 2 reads all records by default. There must be exactly one match: a guess
+would lose or double records.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +26,7 @@ from causeway.records import HEADER, LOG_APPEND_TIME, records_of
 
 
 class OthersHere:
-    """One look at the other links of `link`'s target, taken once somebody asks. Not
-    thread-safe."""
+    """One look at the other links of the target, taken at the first question. Not thread-safe."""
 
     def __init__(self, target: Cluster, link: LinkSettings) -> None:
         self._target = target
@@ -25,9 +34,9 @@ class OthersHere:
         self._feeds: dict[TopicPartition, list[OtherFeed]] | None = None
 
     def brought(self, topic: MirroredTopic, partition: int, ends: Mapping[int, int]) -> bool:
-        """Whether other links wrote all records of `partition`'s target partition. False if that
-        does not matter for the mirror's beginning. `ends`: the ends of the target partitions that
-        it may feed. Raises CausewayError."""
+        """Whether other links wrote all records of the target partition. False if that does not
+        matter for the beginning of the mirror. `ends`: the ends of the target partitions that
+        `partition` may feed. Raises CausewayError."""
         if not (self._link.stops_on_data and any(ends.values())):
             return False
         if self._feeds is None:
@@ -53,7 +62,7 @@ def _brought_all(feeding: Collection[OtherFeed], topic: MirroredTopic) -> bool:
 
 
 _LAST = 8  # records that must agree, or all there are
-_BEFORE = 10_000  # offsets before the floor: enough to hold so many, but for huge gaps
+_BEFORE = 10_000  # offsets before the floor: enough for so many records, except with huge gaps
 _SEARCH_BYTES = 256 * 1024 * 1024  # of the source, at most, for each kind of reader
 
 
@@ -65,9 +74,9 @@ def find_place(
     *,
     floor: int | None = None,
 ) -> int | None:
-    """The source offset after the record that the target ends with, None where that can't be told.
-    `floor`: the target is known to hold all from before this offset, which is the answer where the
-    source has no records from there on.
+    """The source offset after the record that the target ends with; None if it is not clear.
+    `floor`: the target holds all records before this offset; it is the answer if the source has no
+    records from there on.
 
     Raises CausewayError.
     """
@@ -93,7 +102,7 @@ def find_place(
                 break
     if floor is not None and whole and newest < floor:
         return floor
-    # Times hardly ever repeat. Without them what was not read may hold another such place.
+    # Timestamps hardly ever repeat. Without them, unread records may match as well.
     if not places or (last.append_times and not whole):
         return None
     return max(*places, floor or 0)
@@ -101,7 +110,7 @@ def find_place(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Last:
-    """A target's last records, oldest first; without times where it gives its own
+    """A target's last records, oldest first; without timestamps if the target sets its own
     (`append_times`)."""
 
     records: Sequence[Content]
@@ -126,8 +135,8 @@ class _Last:
         return _without_time(content, self.append_times)
 
     def is_like(self, window: Sequence[Content], *, cut_off: bool) -> bool:
-        """Whether these records of the source are those that the target ends with; `cut_off`:
-        they may be fewer, as the source has deleted what came before the first of them."""
+        """Whether these records of the source are those that the target ends with. `cut_off`: they
+        may be fewer, because the source has deleted earlier records."""
         if not window or (len(window) < len(self.records) and not cut_off):
             return False
         return list(window) == self.records[-len(window) :]
@@ -138,7 +147,7 @@ def _without_time(content: Content, append_times: bool) -> Content:
 
 
 def _start(source: Cluster, at: TopicPartition, last: _Last, floor: int | None) -> tuple[int, bool]:
-    """Where to begin to look, and whether the log begins there."""
+    """The offset where the search begins, and whether the log begins there."""
     earliest = _offset(source, at, EARLIEST)
     times = [content[0] for content in last.records if content[0] is not None and content[0] >= 0]
     if floor is not None:

@@ -1,12 +1,12 @@
-"""Outlets that transforms want, as data demands them: made, claimed durably, and only then used.
+"""Supplies the outlets of transforms on demand: created, claimed durably, and only then used.
 
-a lane waits with records for a partition that has no outlet
-  ─► its topic is made ready on the target ─► the lane lets go of the partition
-  ─► the claim gets an outlet more, from the wanted offset on, durably ─► assigned anew
+a lane waits with records for a target partition that has no outlet
+  ─► its topic is prepared on the target ─► the lane lets go of the source partition
+  ─► the claim gets one more outlet, from the wanted offset on, durably ─► assigned again
 
-Where a mirror's own flow, or another transformed one, feeds that target partition already, it is no
-longer alone there. It is told so before the new outlet can be used: it is taken from its lane too,
-and assigned again with outlets that are not `exclusive` (see routing.led_to).
+If another flow feeds that target partition already, that flow is no longer alone there. Before the
+new outlet is used, the other flow is taken from its lane as well, and assigned again with outlets
+that are not `exclusive` (see routing.led_to).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from causeway.model import Pair, State, TopicPartition
 from causeway.relay import OutletWanted
 
 _log = logging.getLogger("causeway.link")
-# Of one source partition: names that come from records must not drown the target, nor the progress
-# topic, which has all outlets of a partition in one record.
+# Of one source partition. Names in records must not flood the target, nor the progress topic, which
+# has all outlets of a partition in one record.
 MOST_OUTLETS = 5000
-# Takes partitions from their lanes: those that no lane has any more, and whether its lane had
-# nothing unanswered.
+# Takes partitions from their lanes. Returns those that no lane has any more, and whether the lane
+# had no unanswered batch.
 Recall = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, bool]]
 Assign = Callable[[Sequence[Row], Mapping[TopicPartition, bool]], None]
 
 
 def led_topics(registry: Registry) -> list[MirroredTopic]:
-    """The target's topics that transforms lead to and that mirror no topic themselves, each as a
+    """The target topics to which transforms lead and that mirror no topic themselves, each as a
     mirror of the source topic whose configs and ACLs it gets."""
     found: dict[str, MirroredTopic] = {}
     mirrors = {topic.target for topic in registry.topics().values()}
@@ -53,8 +53,8 @@ def led_topics(registry: Registry) -> list[MirroredTopic]:
 
 
 def why_without_target(progress: PartitionProgress, lost: Collection[str]) -> str | None:
-    """Why a partition stops whose transform led it to one of these topics, which the target has no
-    more; None where it did not."""
+    """The reason to stop a partition whose transform leads to one of the `lost` target topics; None
+    if it does not."""
     for outlet in progress.outlets:
         if outlet.routed is not None and outlet.topic in lost:
             what = f"{outlet.topic}, to which its transform leads,"
@@ -85,11 +85,11 @@ class Outlets:
         self._recall, self._revoke = recall, revoke
         self._assign = assign
         self._on_created = on_created
-        self._recalled: set[TopicPartition] = set()  # and not given back yet
+        self._recalled: set[TopicPartition] = set()  # and not assigned again yet
 
     def supply(self) -> bool:
-        """Gives each partition the outlets that it wants; False where something has to be tried
-        again. Raises CausewayError; LeadershipLostError where another driver leads."""
+        """Gives each partition the outlets that it wants. Returns False if another attempt is
+        needed. Raises CausewayError; LeadershipLostError if another driver leads."""
         rows = {row.progress.source: row for row in self._registry.wanting()}
         if not rows and not self._recalled:
             return True
@@ -98,7 +98,7 @@ class Outlets:
         wants = {at: row.wants for at, row in rows.items()}
         ready = self._make_ready(wants)
         ends = self._ends(wants, ready)
-        able, all_told = self._sort_out(rows, wants, ready, ends)
+        able, complete = self._sort_out(rows, wants, ready, ends)
         places = {
             TopicPartition(found.target, want.partition)
             for at in able
@@ -108,17 +108,17 @@ class Outlets:
         led_to = routing.led_to(self._registry.known().values()) | places
         alone = self._alone_at(led_to)
         live = {row.progress.source for row in self._registry.live()}
-        # Also those that a lane lets go of late: they are held until they are given back.
+        # Includes those that a lane released late: they stay held until they are assigned again.
         self._recalled = (self._recalled & live) | able | alone
         settled = self._recall(self._recalled)
         if not alone <= settled.keys():
-            return False  # else its lane would take our records for somebody else's
+            return False  # otherwise its lane would take our records for foreign ones
         now = self._registry.get(able & settled.keys())
         self._claim([(row, wants[row.progress.source]) for row in now], ready, ends, led_to)
         self._give_back(led_to, settled)
         if any(isinstance(found, RoutedTopic) and found.created for found in ready.values()):
             self._on_created()
-        return all_told and self._recalled.isdisjoint(live - settled.keys())
+        return complete and self._recalled.isdisjoint(live - settled.keys())
 
     def _make_ready(
         self, wants: Mapping[TopicPartition, Sequence[OutletWanted]]
@@ -145,7 +145,7 @@ class Outlets:
         wants: Mapping[TopicPartition, Sequence[OutletWanted]],
         ready: Mapping[str, RoutedTopic | CausewayError],
     ) -> dict[TopicPartition, int | CausewayError]:
-        """Where the wanted target partitions end by now."""
+        """The current ends of the wanted target partitions."""
         ends: dict[TopicPartition, int | CausewayError] = {}
         asked = []
         for want in (want for each in wants.values() for want in each):
@@ -170,7 +170,7 @@ class Outlets:
         ready: Mapping[str, RoutedTopic | CausewayError],
         ends: Mapping[TopicPartition, int | CausewayError],
     ) -> tuple[set[TopicPartition], bool]:
-        """Those that can have all they want, and whether the others stop for good."""
+        """The partitions whose outlets are all possible, and whether all others were stopped."""
         able: set[TopicPartition] = set()
         refused: dict[TopicPartition, str] = {}
         lacking: dict[TopicPartition, str] = {}
@@ -188,11 +188,11 @@ class Outlets:
             elif at not in refused:
                 lacking[at] = _lack(errors[0])
         self._refuse(refused)
-        self._registry.be_without(lacking)
+        self._registry.note_lack(lacking)
         return able, not lacking
 
     def _refuse(self, refused: Mapping[TopicPartition, str]) -> None:
-        """They stop for good, each for its reason."""
+        """Stops partitions, each with its reason."""
         self._revoke(refused)
         self._registry.stop(
             {
@@ -204,7 +204,7 @@ class Outlets:
         )
 
     def _alone_at(self, places: Collection[TopicPartition]) -> set[TopicPartition]:
-        """The partitions on lanes that take themselves to be alone at one of these places."""
+        """The partitions whose lane assumes that it is alone at one of `places`."""
         return {
             row.progress.source
             for row in self._registry.live()
@@ -236,7 +236,7 @@ class Outlets:
                 reason=None,
             )
             progress = routing.among_others(progress, led_to)
-            # The row itself stays what it is until this is durable.
+            # The row itself changes once this is durable.
             entries += replace(row).grow(progress)
             claimed.append(progress)
         if not claimed:
@@ -251,7 +251,7 @@ class Outlets:
     def _give_back(
         self, led_to: Collection[TopicPartition], settled: Mapping[TopicPartition, bool]
     ) -> None:
-        """To lanes, what was taken from them and wants nothing more."""
+        """Assigns recalled partitions again if they want no more outlets."""
         rows = [
             row
             for row in self._registry.get(settled)
@@ -281,7 +281,7 @@ def _error(
 
 
 def _lack(error: CausewayError) -> str:
-    """Without the topic's name, which comes from a record and may be secret."""
+    """The reason, without the topic's name: it comes from a record and may be secret."""
     name = f": {error.name}" if isinstance(error, BrokerError) else ""
     return (
         f"waits for a target partition that its transform leads to: {error.operation}{name} "
@@ -311,7 +311,7 @@ def _outlet(
     ends: Mapping[TopicPartition, int | CausewayError],
     producer: tuple[int, int],
 ) -> Outlet:
-    """From the wanted offset on; nothing from below goes there."""
+    """The outlet from the wanted offset on; no earlier record goes there."""
     found = ready[want.topic]
     assert isinstance(found, RoutedTopic)
     end = ends[TopicPartition(found.target, want.partition)]

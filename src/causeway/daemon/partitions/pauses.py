@@ -1,9 +1,9 @@
-"""Which partitions are not to be mirrored now, because a person wants it so.
+"""Holds the partitions that people have paused or ended.
 
-paused    taken from its lane, in order: what it has sent is answered for; no lane gets it
-resumed   assigned again where it was, like one whose lane is gone
-ended     as paused; nothing else is done for it either
-renewed   what had ended is let go of, and taken up again like what is new
+paused    taken from its lane in order, after all answers have come; no lane gets it
+resumed   assigned again at its position, like a partition whose lane is gone
+ended     as paused; its topic and groups are left alone as well
+renewed   the end was withdrawn: it is let go of, and taken up again like a new one
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger("causeway.link")
 
 
 class Pauses:
-    """Of one link. Thread-safe but for `pause`, which belongs to one thread."""
+    """The holds of one link. Thread-safe, except for `pause`, which belongs to one thread."""
 
     def __init__(
         self,
@@ -32,21 +32,22 @@ class Pauses:
         recall: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, bool]],
         by_file: Hold | None = None,
     ) -> None:
-        """`recall` takes partitions from their lanes: those that no lane has any more. `by_file`:
-        how the file holds all that has not ended, whatever is asked for."""
+        """`recall` takes partitions from their lanes and returns those that no lane has any more.
+        `by_file`: the hold of a file that pauses the link, whatever directives say."""
         self._link = link
         self._registry = registry
         self._recall = recall
         self._by_file = by_file
-        # Held from asking what is paused until the rest is with the fleet: what is paused later is
-        # taken from there. Nobody who has the registry's lock, or the fleet's, waits for it.
+        # Held from the decision which partitions are paused until the other ones are assigned.
+        # Partitions that are paused later are recalled. A holder of the registry's or the
+        # fleet's lock never waits for it.
         self.deciding = threading.RLock()
         self._standing = LinkDirectives()
-        self._done = True  # with what stands
-        self._held = False  # something is, or was
+        self._done = True  # the directives are carried out
+        self._held = False  # a partition is, or was, on hold
 
-    def stand(self, standing: LinkDirectives) -> None:
-        """What counts from now on: whoever asks afterwards hears of it."""
+    def update(self, standing: LinkDirectives) -> None:
+        """Takes the directives in force. All later questions use them."""
         with self.deciding:
             if standing is not self._standing:
                 self._standing, self._done = standing, False
@@ -57,34 +58,34 @@ class Pauses:
             return self._holds(self._standing)
 
     def has_ended(self, topic: str) -> bool:
-        """Its mirror, so that nothing is done for it."""
+        """Whether the mirror of `topic` has ended, so that its target is left alone."""
         with self.deciding:
             return self._standing.has_ended(Scope(topic))
 
     def hold_of(self, at: TopicPartition) -> Hold | None:
-        """Why it is not to go to a lane; None where it may."""
+        """The reason why no lane may get the partition; None if one may."""
         with self.deciding:
             return self._hold_of(self._standing, at)
 
     def start_of(self, at: TopicPartition) -> ClaimStart | None:
-        """Where it has to be claimed anew, as a person wants it so."""
+        """The directive that says where the partition begins."""
         with self.deciding:
             return self._standing.start_of(at)
 
     def was_begun(self, topic: str) -> bool:
-        """Whether a person has said where its partitions begin."""
+        """Whether a directive says where the partitions of `topic` begin."""
         with self.deciding:
             return (DirectiveKind.BEGIN, Scope(topic)) in self._standing.by_key
 
     def pause(self) -> bool:
-        """Pauses what is to be paused; False where a lane has yet to let go of something."""
+        """Puts partitions on hold. Returns False if a lane still holds one of them."""
         with self.deciding:
             if self._done or not self._holds(self._standing):
                 return True
             standing = self._standing
         wanted = self._to_hold(standing)
         gone = self._recall(wanted) if wanted else {}
-        # Of these nothing is sent, whatever the fleet still knows of them.
+        # No lane sends their records, whatever the fleet still knows.
         rest = self._registry.rows(lambda row: row.progress.state in AT_REST | ENDED)
         idle = {row.progress.source for row in rest}
         held = {at: hold for at, hold in wanted.items() if at in gone or at in idle}
@@ -99,24 +100,24 @@ class Pauses:
             return self._done
 
     def _to_hold(self, standing: LinkDirectives) -> dict[TopicPartition, Hold]:
-        """Those that are not held yet, or for another reason."""
+        """The partitions to hold that are not on hold yet, or for another reason."""
         return {
             row.progress.source: hold
             for row in self._registry.rows(lambda _: True)
             if (hold := self._hold_of(standing, row.progress.source)) is not None
             and not _is_held(row, hold)
-            # What is at rest can end, but is not paused; what had ended is renewed first.
+            # A partition at rest can end, but is not paused; an ended one is renewed first.
             and (hold[0] in ENDED or row.progress.state not in AT_REST | ENDED)
         }
 
     def over(self) -> list[TopicPartition]:
-        """What is held, has not ended, and should be held no more."""
+        """The paused partitions that should resume."""
         return self._no_longer(
             HELD - ENDED, lambda standing, at: self._hold_of(standing, at) is None
         )
 
     def renewed(self) -> list[TopicPartition]:
-        """What has ended, and should go on."""
+        """The ended partitions whose end was withdrawn."""
         return self._no_longer(ENDED, lambda standing, at: not standing.has_ended(at))
 
     def _no_longer(
@@ -130,8 +131,8 @@ class Pauses:
         return [at for row in held if over(standing, at := row.progress.source)]
 
     def hold(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Of partitions that are about to go to lanes, those that must not; they are held. Call it
-        with `deciding` held."""
+        """Puts those of `places` on hold that must not go to a lane, and returns them. Call it with
+        `deciding` held."""
         standing = self._standing
         if not self._holds(standing):
             return set()
@@ -150,12 +151,12 @@ class Pauses:
         return self._by_file or standing.hold_of(at)
 
     def note_held(self) -> None:
-        """Rows were added that are held already."""
+        """Notes that rows were added that are on hold."""
         self._held = True
 
 
 def by_file(link: LinkSettings) -> Hold | None:
-    """How the link's file holds its records; None where it does not."""
+    """The hold of a link whose file pauses it; else None."""
     if not link.records_paused:
         return None
     return State.PAUSED, topic_changes.why_paused(link)

@@ -1,4 +1,4 @@
-"""What is read of a link's partitions: by people, and by the control plane."""
+"""Reads a link's partitions, for the status and for the control plane."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from causeway.model import ENDED, HELD, State, TopicPartition
 from causeway.status import PartitionStatus
 from causeway.translation import Course, CourseKey
 
-IDLE = HELD | {State.STOPPED}  # they want nothing
-OVER = ENDED | {State.STOPPED}  # nothing of them is brought up to date
+IDLE = HELD | {State.STOPPED}  # they need no outlets
+OVER = ENDED | {State.STOPPED}  # they are not kept up to date
 
 
 class Readings:
-    """Thread-safe. Who changes which rows there are calls `_others`."""
+    """Thread-safe. A change of the set of rows must call `_rows_changed`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,7 +26,7 @@ class Readings:
         self._sorted: tuple[Row, ...] | None = ()  # by topic and partition; None: to be sorted
         self._moved: dict[TopicPartition, Row] = {}
 
-    def _others(self) -> None:
+    def _rows_changed(self) -> None:
         """With the lock held."""
         self._sorted = None
 
@@ -39,24 +39,24 @@ class Readings:
             return list(self._rows)
 
     def live(self) -> list[Row]:
-        """Those that are not stopped, and have not ended."""
+        """The rows that are not stopped and have not ended."""
         return self.rows(lambda row: row.progress.state not in OVER)
 
     def rows(self, wanted: Callable[[Row], bool]) -> list[Row]:
-        """Those that are `wanted`, which is asked with the lock held."""
+        """The rows for which `wanted` is true. It is called with the lock held."""
         with self._lock:
             return [row for row in self._rows.values() if wanted(row)]
 
     def get(self, places: Iterable[TopicPartition]) -> list[Row]:
-        """Those that are there."""
+        """The rows of those `places` that have one."""
         with self._lock:
             return [row for at in places if (row := self._rows.get(at)) is not None]
 
     def wanting(self) -> list[Row]:
-        """Those that wait for outlets."""
+        """The rows that wait for outlets."""
         return self.rows(lambda row: bool(row.wants) and row.progress.state not in IDLE)
 
-    # -- for people -------------------------------------------------------------------------------
+    # -- for the status ---------------------------------------------------------------------------
 
     def status(self, silent_since: int | None = None) -> tuple[PartitionStatus, ...]:
         """Sorted by topic and partition. Counts may be one report behind the rest. `silent_since`:
@@ -69,20 +69,19 @@ class Readings:
         return tuple([row.status(now, now_ms, silent_since) for row in rows])
 
     def counted(self) -> list[tuple[str, Transformed | None]]:
-        """What became of the records of each partition that goes through a transform, and the
-        transform's name."""
+        """The transform's name and counts of each partition that goes through a transform."""
         rows = self._all().values()
         return [(row.transform.name, row.transformed) for row in rows if row.transform is not None]
 
     def _all(self) -> dict[TopicPartition, Row]:
-        """For those who look at every row: reports need the lock, and with 100,000 partitions each
-        look takes a while. What must fit together in a row is one value, replaced as a whole."""
+        """A copy, for readers of all rows: reports need the lock, and 100,000 rows take a while.
+        Values of a row that must be consistent are one value, replaced as a whole."""
         with self._lock:
             return dict(self._rows)
 
     def is_settled(self, for_good_s: float) -> bool:
-        """Whether a bounded run has nothing more to wait for: each partition is done, or stopped,
-        or has failed for `for_good_s`."""
+        """Whether a bounded run need not wait: each partition is done, or stopped, or has failed
+        for `for_good_s`."""
         now = time.monotonic()
         with self._lock:
             return all(row.is_settled(now, for_good_s) for row in self._rows.values())
@@ -90,8 +89,8 @@ class Readings:
     # -- for the control plane --------------------------------------------------------------------
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Of partitions with an offset map that are not stopped: below which source offset all is
-        mirrored."""
+        """The source offset below which everything is mirrored, of each running partition with an
+        offset map."""
         return {
             at: row.progress.position
             for at, row in self._all().items()
@@ -133,11 +132,11 @@ class Readings:
 
     @property
     def transforms(self) -> bool:
-        """Whether it has partitions that are transformed; no others share target partitions."""
+        """Whether partitions are transformed; only these share target partitions."""
         return any(row.progress.transform is not None for row in self._all().values())
 
     def are_placed(self) -> bool:
-        """Whether each partition's place is known, or why it is not."""
+        """Whether the position of each partition is known, or the reason why it is not."""
         return all(
             row.placed or row.progress.state in IDLE | {State.FAILED}
             for row in self._all().values()
@@ -148,7 +147,7 @@ class Readings:
         return {at: row.progress.position for at, row in self._all().items() if row.is_undated}
 
     def topics(self) -> dict[str, MirroredTopic]:
-        """Those of which something is mirrored now, by source name."""
+        """The topics of which at least one partition is mirrored now, by source name."""
         with self._lock:
             return {
                 at.topic: row.topic
@@ -163,8 +162,8 @@ class Readings:
             return {at: held for at, row in self._rows.items() if (held := row.held(now))}
 
     def place(self, key: CourseKey, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
-        """Where each source offset of a partition went, see OffsetMap.place; None where it has no
-        map (not mirrored, keys decide, at-least-once)."""
+        """The target of each source offset, see OffsetMap.place; None if the partition has no map
+        (not mirrored, keys decide, at-least-once)."""
         with self._lock:
             row = self._rows.get(key.source)
             known = None if row is None else row.maps.get(key.target)
@@ -178,7 +177,7 @@ class Readings:
             return target if known is None else known.alone_until(target)
 
     def end(self, key: CourseKey) -> int | None:
-        """The target offset up to which the map of `key` goes: what follows is not there yet."""
+        """The target offset up to which the map of `key` goes; later records are not there yet."""
         with self._lock:
             row = self._rows.get(key.source)
             known = None if row is None else row.maps.get(key.target)

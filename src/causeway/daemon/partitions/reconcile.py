@@ -1,8 +1,8 @@
-"""What a look at both clusters changes of one link's partitions, from claims to lanes.
+"""Applies a look at both clusters to one link's partitions, from claims to lanes.
 
-look ─► stop what is no longer what it was ─► let go of what is chosen no more, and of what
-     goes by key from now on
-     ─► claim what is new (durably) ─► hand it to the fleet ─► see to what was deleted
+look ─► stop partitions whose topics have changed ─► let go of topics that are no longer chosen, and
+     of partitions that go by key from now on
+     ─► claim new partitions (durably) ─► assign them to lanes ─► handle deleted topics
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RunOptions:
     finish: bool = False
 
 
-class Intake:
+class Reconciler:
     """Carries out what looks, people and transforms change. Not thread-safe except for `revoke` and
     `pauses`."""
 
@@ -93,17 +93,18 @@ class Intake:
         self._freeing: set[TopicPartition] = set()  # see _free
 
     def revoke(self, places: Iterable[TopicPartition], timeout_s: float | None = None) -> bool:
-        """As Fleet.remove; without `timeout_s`, for as long as a lane's lease lasts."""
+        """As Fleet.remove; `timeout_s` defaults to the lease of lanes."""
         keys = [(self._link.name, at.topic, at.partition) for at in places]
         return self._fleet.remove(keys, self._lease_s if timeout_s is None else timeout_s)
 
     def settle(self) -> None:
-        """Makes sure that both clusters are the ones that the link knows. Raises CausewayError."""
+        """Checks that both clusters are the ones that the link knows. Raises CausewayError."""
         known = self._leadership.clusters
         self._leadership.clusters = settle_clusters(self._sides, self._link, known)
 
     def look(self) -> Found:
-        """Raises CausewayError; LeadershipLostError where another driver leads."""
+        """Looks at both clusters and applies the changes. Raises CausewayError; LeadershipLostError
+        if another driver leads."""
         self.settle()
         found = discovery.look(
             self._sides,
@@ -134,7 +135,7 @@ class Intake:
             for row in taken.rows:
                 at = row.progress.source
                 row.stop_at = self._ends.setdefault(at, taken.ends[at])
-        # In one step: what was known of them before must not be written after what is claimed.
+        # In one step: older progress must not be written after the claims.
         with self._writing:
             if taken.claims:
                 self._leadership.write(taken.claims)
@@ -149,7 +150,8 @@ class Intake:
         return self._outlets.supply()
 
     def resume(self) -> None:
-        """What is paused and should be so no more goes on where it was; not what is let go of."""
+        """Resumes partitions that are no longer paused, except those of topics that the link
+        leaves."""
         over = self.pauses.over()
         left = self._left({at.topic for at in over})
         rows = self._registry.resume(at for at in over if at.topic not in left)
@@ -159,20 +161,20 @@ class Intake:
             self._assign(rows, self._recall(places))
 
     def renew(self) -> bool | None:
-        """Lets go of what had ended and should go on, for the next look to take up as at a start;
-        None where there is nothing, False where a lane has not let go of it yet."""
+        """Lets go of partitions whose end was withdrawn. The next look takes them up as at a start.
+        None if there are none, False if a lane still holds one of them."""
         places = self.pauses.renewed()
         if not places:
             return None
         if not self.revoke(places):
             return False
         with self._writing:
-            self._registry.let_go(self._registry.get(places), anew=True)
+            self._registry.let_go(self._registry.get(places), restart=True)
         _log.info("renew", extra={"link": self._link.name, "partitions": len(places)})
         return True
 
     def begin(self) -> None:
-        """A time of leading. Raises CausewayError."""
+        """Begins a term of leading. Raises CausewayError."""
         self.settle()
         self._claimer.begin()
 
@@ -191,8 +193,8 @@ class Intake:
         self._claimer.adopt([row.progress.source for row in adopted])
         self._registry.acknowledge(lambda row: covered(row.progress.source, adopt))
         with self._writing:
-            self._let_go(adopted)  # still stopped, and why
-            self._let_go([row for row in rows if row not in adopted], anew=True)
+            self._let_go(adopted)  # they keep their state and reason
+            self._let_go([row for row in rows if row not in adopted], restart=True)
         if rows:
             _log.info("restart", extra={"link": self._link.name, "partitions": len(rows)})
         return True
@@ -210,30 +212,29 @@ class Intake:
         return len(free) == len(places)
 
     def _free(self, rows: Sequence[Row]) -> bool:
-        """Takes them from their lanes; False where one has not let go of its own yet. That one is
-        on no lane in the end, whatever its state is by then: the next look at the latest lets go
-        of it (see `_leave`), be it asked for again or not."""
+        """Takes `rows` from their lanes; False if a lane still holds one. In the end that lane lets
+        go of it as well; then the next look lets go of it (see `_leave`), whatever its state is."""
         places = {row.progress.source for row in rows}
         self._freeing |= places
         return self.revoke(places)
 
-    def _let_go(self, rows: Sequence[Row], *, anew: bool = False) -> None:
-        """Of what `_free` has taken from its lanes; see Registry.let_go."""
-        self._registry.let_go(rows, anew=anew)
+    def _let_go(self, rows: Sequence[Row], *, restart: bool = False) -> None:
+        """Lets go of rows that `_free` has taken from their lanes; see Registry.let_go."""
+        self._registry.let_go(rows, restart=restart)
         self._freeing.difference_update(row.progress.source for row in rows)
 
     def _recall(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
         keys = [(self._link.name, at.topic, at.partition) for at in places]
         settled = self._fleet.recall(keys, self._lease_s) if keys else {}
         return {
-            TopicPartition(topic, partition): told
-            for (_, topic, partition), told in settled.items()
+            TopicPartition(topic, partition): had_none
+            for (_, topic, partition), had_none in settled.items()
         }
 
     def _assign(
         self, rows: Sequence[Row], settled: Mapping[TopicPartition, bool] = MappingProxyType({})
     ) -> None:
-        """To lanes, but for those that are paused: of these the fleet only knows."""
+        """Assigns `rows` to lanes; of paused ones only informs the fleet."""
         clusters = self._leadership.clusters
         assignments = {}
         for row in rows:
@@ -254,8 +255,8 @@ class Intake:
             self._fleet.add(each for at, each in assignments.items() if at not in held)
 
     def _check_known(self, found: Found) -> frozenset[str]:
-        """Stops the partitions whose topic is no longer the one that was mirrored. The topics that
-        the source no longer has."""
+        """Stops the partitions whose topic has changed. Returns the topics that the source no
+        longer has."""
         live = self._registry.live()
         gone = discovery.gone(self._sides.source_admin, {r.progress.topic for r in live}, found)
         reasons = changed(live, found, gone)
@@ -281,9 +282,8 @@ class Intake:
         return gone
 
     def _leave(self, found: Found) -> None:
-        """Lets go of topics that people chose, and do so no more, and of what a lane was too slow
-        to let go of. What is known of them stays, as that of a topic which leaves the file: whoever
-        takes them up again goes on from there."""
+        """Lets go of topics that are no longer chosen, and of partitions that a lane released late.
+        Their progress stays: a later choice of the topics continues from there."""
         left = self._left({row.progress.topic for row in self._registry.rows(lambda _: True)})
         rows = self._registry.rows(
             lambda row: row.progress.topic in left or row.progress.source in self._freeing
@@ -305,14 +305,14 @@ class Intake:
             _log.info("leave", extra={"link": self._link.name, "topics": ", ".join(sorted(left))})
 
     def _left(self, topics: Collection[str]) -> set[str]:
-        """Those of them that were chosen, and are so no more."""
+        """Those of `topics` that are no longer chosen."""
         if not self._link.geo:
             return set()
         out = (Verdict.NOT_INCLUDED, Verdict.EXCLUDED)
         return {topic for topic in topics if self._link.decide_topic(topic).verdict in out}
 
     def _stop_lost(self, found: Found) -> None:
-        """What an earlier leader has mirrored to topics that are gone since."""
+        """Stops partitions of an earlier leader whose target topics are gone."""
         with self._writing:
             rows = []
             for at, progress in self._registry.left().partitions.items():
@@ -324,7 +324,7 @@ class Intake:
             self._registry.add(rows)
 
     def _show_ended(self, found: Found) -> None:
-        """What an earlier leader has mirrored and has ended since: known, and left alone."""
+        """Shows partitions of an earlier leader whose mirror has ended."""
         with self._writing:
             left = self._registry.left()
             rows = []
@@ -342,8 +342,9 @@ class Intake:
             self.pauses.note_held()
 
     def _reverse_ended(self, topics: Collection[str]) -> frozenset[str]:
-        """Those whose mirror from our target to our source has ended, as is recorded on our source:
-        their records are the target's, at least in part. Raises CausewayError."""
+        """Those of `topics` whose reverse mirror, from our target to our source, has ended, as the
+        source records it: at least a part of their records came from the target. Raises
+        CausewayError."""
         if not topics or self._link.group_id is not None:
             return frozenset()
         source, target = self._link.source.alias, self._link.target.alias
@@ -351,19 +352,19 @@ class Intake:
         try:
             log.look()
         except AuthorizationError:
-            return frozenset()  # nobody who has failed over by us lacks this right
+            return frozenset()  # a user who has failed over with Causeway has this right
         return frozenset(
             each.cut.target
             for each in log.directives.all(EndDirective)
             if each.cut is not None
             and each.cut.target in topics
-            # Told where to begin: what it was not told of has come into being since.
+            # With a directive, partitions that it does not name were created later.
             and not self.pauses.was_begun(each.cut.target)
         )
 
     def _reroute(self, found: Found) -> None:
-        """Lets go of the partitions that go by key from now on, to be claimed for that. What was
-        known of them must not be written after what is claimed."""
+        """Lets go of the partitions that go by key from now on, so that they are claimed again.
+        Their older progress must not be written after the new claim."""
         rows = to_turn(self._registry.live(), found)
         if not self._free(rows):
             found.unfinished = True
@@ -373,7 +374,7 @@ class Intake:
 
 
 def troubled(registry: Registry, scopes: Collection[Scope]) -> list[Row]:
-    """Those there that are stopped or failed, unless the source has lost their topics."""
+    """The stopped and failed partitions in `scopes`, unless the source has lost their topics."""
     return registry.rows(
         lambda row: (
             row.progress.state in (State.STOPPED, State.FAILED)

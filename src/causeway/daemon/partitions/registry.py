@@ -1,4 +1,4 @@
-"""The partitions of one link, as its threads share them: rows by source partition, under a lock."""
+"""The partitions of one link, shared by its threads: rows by source partition, under a lock."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from causeway.control import Held, OnDataLoss, claim_checks
-from causeway.daemon.lanes import Key, Standing
+from causeway.daemon.lanes import Key, ReportedPartition
 from causeway.daemon.partitions.readings import IDLE, Readings
 from causeway.daemon.partitions.rows import AT_REST, NOT_WRITTEN, Row
 from causeway.link_topics import Deletion, Entry, PartitionProgress, ProgressContents
 from causeway.model import ENDED, HELD, Dated, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
-_MAPS_S = 60.0  # so often offset maps are written; what one lacks can be looked up
+_MAPS_S = 60.0  # so often offset maps are written; missing points can be looked up
 
 
 class Registry(Readings):
@@ -25,7 +25,7 @@ class Registry(Readings):
         super().__init__()
         self._link = link
         self._on_data_loss = on_data_loss
-        self._left = ProgressContents()  # of the progress topic: what no row has taken yet
+        self._left = ProgressContents()  # records of the progress topic without a row
         self._left_dirty = False
         self._maps_written_at = 0.0
         self.wanted = threading.Event()  # a transform wants outlets
@@ -43,7 +43,7 @@ class Registry(Readings):
     def clear(self) -> None:
         with self._lock:
             self._rows.clear()
-            self._others()
+            self._rows_changed()
             self._moved.clear()
 
     def left(self) -> ProgressContents:
@@ -62,8 +62,8 @@ class Registry(Readings):
 
     @property
     def is_watched(self) -> bool:
-        """Whether no partition waits for a lane, nor for its place. The progress topic does not
-        tell such a partition from one that a lane mirrors, and nobody looks at its end."""
+        """Whether no partition waits for a lane or recovers. The progress topic does not show such
+        states, and no lane reads the ends of these partitions."""
         with self._lock:
             begun = bool(self._rows) or not self._left.partitions
             states = {row.progress.state for row in self._rows.values()}
@@ -71,7 +71,7 @@ class Registry(Readings):
 
     def add(self, rows: Iterable[Row]) -> None:
         with self._lock:
-            self._others()
+            self._rows_changed()
             for row in rows:
                 at = row.progress.source
                 self._rows[at] = row
@@ -79,12 +79,12 @@ class Registry(Readings):
                 self._left.maps.pop(at, None)
                 if row.progress.state is State.STOPPED:
                     self._log_state(row)
-                elif row.progress.position == row.stop_at:  # beyond it, a lane has to find out why
+                elif row.progress.position == row.stop_at:  # beyond it, a lane finds the reason
                     row.finish()
 
     def stop(self, stopped: Mapping[TopicPartition, PartitionProgress]) -> None:
-        """By the driver's own judgement; the new progress says why. What stopped by itself
-        meanwhile has its own reason."""
+        """Stops rows by the driver's decision; the new progress contains the reason. A row that
+        stopped by itself meanwhile keeps its own reason."""
         with self._lock:
             for at, progress in stopped.items():
                 row = self._rows.get(at)
@@ -92,23 +92,23 @@ class Registry(Readings):
                     row.stop(progress)
                     self._log_state(row)
 
-    def let_go(self, rows: Iterable[Row], *, anew: bool = False) -> None:
-        """They are to be taken up again from what is known of them; `anew`: also those that are
-        stopped, with all the checks of a start. No lane has them, and nothing of them is being
+    def let_go(self, rows: Iterable[Row], *, restart: bool = False) -> None:
+        """Removes `rows`, so that the next look takes them up again from their progress. `restart`:
+        also the stopped ones, with all checks of a start. No lane has them, and they are not being
         written."""
         with self._lock:
-            self._others()
+            self._rows_changed()
             for row in rows:
                 at, progress = row.progress.source, row.progress
-                if anew:
+                if restart:
                     progress = progress.replace(state=State.WAITING, reason=None)
                 if self._rows.pop(at, None) is not None:
                     self._left.partitions[at] = progress
                     self._left.maps[at] = {record.to: record for record in row.map_records()}
 
     def note_gone(self, since: Mapping[TopicPartition, int]) -> list[Entry]:
-        """When (ms) the source lost their topics, -1 where these are back. What has to be written
-        of those that have no row."""
+        """Notes when (ms) the source lost the topics; -1 if they are back. Returns the records to
+        write for partitions without a row."""
         entries: list[Entry] = []
         with self._lock:
             for at, gone_at in since.items():
@@ -117,16 +117,16 @@ class Registry(Readings):
                     if gone_at < 0 or row.progress.state is State.STOPPED:
                         row.progress, row.dirty = row.progress.replace(gone_at=gone_at), True
                 elif left is not None:
-                    # Its state stays: by its id we tell whether what comes back is the same topic.
+                    # Its state stays: the id shows later whether the same topic is back.
                     self._left.partitions[at] = left.replace(gone_at=gone_at)
                     entries.append(self._left.partitions[at])
         return entries
 
     def set_aside(self, places: Collection[TopicPartition]) -> list[Entry]:
-        """`let_go`, without their offset maps. What has to be written."""
+        """Removes rows and offset maps of `places`. Returns the records to write."""
         entries: list[Entry] = []
         with self._lock:
-            self._others()
+            self._rows_changed()
             for at in places:
                 row = self._rows.pop(at, None)
                 if row is not None:
@@ -139,7 +139,7 @@ class Registry(Readings):
         return entries
 
     def forget(self, places: Collection[TopicPartition]) -> None:
-        """They have no rows any more, and their progress is dropped."""
+        """Drops the progress of `places`, which have no rows."""
         with self._lock:
             for at in places:
                 self._left.partitions.pop(at, None)
@@ -166,7 +166,7 @@ class Registry(Readings):
 
     # -- from lanes -------------------------------------------------------------------------------
 
-    def hear(self, standings: Sequence[Standing]) -> None:
+    def take_reports(self, standings: Sequence[ReportedPartition]) -> None:
         with self._lock:
             for standing in standings:
                 report = standing.report
@@ -174,7 +174,7 @@ class Registry(Readings):
                 if row is None:
                     continue
                 before = row.progress.state
-                row.hear(standing)
+                row.take_report(standing)
                 self._moved[row.progress.source] = row
                 if row.wants:
                     self.wanted.set()
@@ -187,18 +187,18 @@ class Registry(Readings):
                     self._log_state(row)
 
     def acknowledge(self, wanted: Callable[[Row], bool]) -> None:
-        """A person acknowledges the losses of the rows that are `wanted`."""
+        """Notes that a person acknowledges the losses of the `wanted` rows."""
         with self._lock:
             for row in self._rows.values():
                 if wanted(row) and row.progress.acknowledged < row.progress.lost:
                     known = row.progress.lost
                     row.progress, row.dirty = row.progress.replace(acknowledged=known), True
 
-    # -- as people ask ----------------------------------------------------------------------------
+    # -- by directives ----------------------------------------------------------------------------
 
     def hold(self, why: Mapping[TopicPartition, tuple[State, str]]) -> None:
-        """No lane has them, nor gets them. Where they went is written at once for what ends: others
-        go on from it."""
+        """Puts rows on hold: no lane has them or gets them. Offset maps of ended mirrors are
+        written at once: other tools continue from them."""
         with self._lock:
             for at, (state, reason) in why.items():
                 row = self._rows.get(at)
@@ -209,7 +209,8 @@ class Registry(Readings):
                     self._maps_written_at = -_MAPS_S
 
     def resume(self, places: Iterable[TopicPartition]) -> list[Row]:
-        """Those of them that are held, and have not ended; they wait for lanes from now on."""
+        """Ends the hold of those of `places` that have not ended; they wait for lanes from now
+        on."""
         with self._lock:
             rows = [row for at in places if (row := self._rows.get(at)) is not None]
             rows = [row for row in rows if row.progress.state in HELD - ENDED]
@@ -218,8 +219,8 @@ class Registry(Readings):
             return rows
 
     def note_ends(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Where the source's partitions end, for readers as we are one and in all. Lanes know
-        better of the partitions that they mirror."""
+        """Notes the source's ends: for readers like us, and the high watermark. Lanes know newer
+        ends of the partitions that they mirror."""
         with self._lock:
             for at, (end, top) in ends.items():
                 row = self._rows.get(at)
@@ -227,35 +228,35 @@ class Registry(Readings):
                     row.note_end(end, top)
 
     def date(self, found: Mapping[TopicPartition, Dated]) -> None:
-        """Of the partitions that lag: when the first record that is not mirrored was written."""
+        """Notes the times of the first records that are not mirrored."""
         with self._lock:
             for at, dated in found.items():
                 if (row := self._rows.get(at)) is not None:
                     row.date(dated)
 
     def wait(self, keys: Collection[Key]) -> None:
-        """Their lanes are gone."""
+        """Notes that the lanes of `keys` are gone."""
         with self._lock:
             for _, topic, partition in keys:
                 row = self._rows.get(TopicPartition(topic, partition))
                 if row is not None:
                     row.wait()
 
-    # -- outlets that transforms want -------------------------------------------------------------
+    # -- outlets of transforms -------------------------------------------------------------
 
-    def be_without(self, why: Mapping[TopicPartition, str]) -> None:
-        """They can't have what they want yet."""
+    def note_lack(self, why: Mapping[TopicPartition, str]) -> None:
+        """Notes why outlets are not possible yet."""
         with self._lock:
             for at, reason in why.items():
                 row = self._rows.get(at)
                 if row is not None and row.progress.state not in IDLE:
                     new = row.lack is None
-                    row.be_without(reason)
+                    row.note_lack(reason)
                     if new:
                         self._log_state(row)
 
     def claim(self, claimed: Iterable[PartitionProgress]) -> None:
-        """No lane has them, and this is durable."""
+        """Takes claims that are durable. No lane has these partitions."""
         with self._lock:
             for progress in claimed:
                 row = self._rows.get(progress.source)
@@ -272,8 +273,8 @@ class Registry(Readings):
     # -- progress ---------------------------------------------------------------------------------
 
     def take_dirty(self, *, final: bool = False) -> tuple[list[Row], list[Entry]]:
-        """What has to be written, and whose it is; `give_back` the rows if that fails. With
-        `final`, offset maps as well, however recently they were written."""
+        """The rows and records to write; `give_back` the rows if that fails. `final`: includes all
+        changed offset maps."""
         with self._lock:
             dirty = [row for row in self._rows.values() if row.dirty]
             entries: list[Entry] = [row.progress for row in dirty]
@@ -287,7 +288,7 @@ class Registry(Readings):
             due = final or now - self._maps_written_at > _MAPS_S
             if due:
                 self._maps_written_at = now
-            # A map that was rewound must not be found by the next leader as it was before.
+            # The next leader must not find a rewound map in its earlier form.
             for row in self._rows.values() if due else dirty:
                 if due or row.rewinds != row.rewinds_written:
                     entries += row.map_records(changed=True)
@@ -306,7 +307,7 @@ class Registry(Readings):
                         known.changed = True
 
     def mark_all_dirty(self) -> None:
-        """All that is known has to be written anew; once more, if that fails."""
+        """Everything has to be written again."""
         with self._lock:
             self._left_dirty = True
             for row in self._rows.values():
@@ -320,7 +321,7 @@ class Registry(Readings):
     def explain(
         self, held: Mapping[TopicPartition, Held], why: Mapping[TopicPartition, str]
     ) -> None:
-        """The reason of each that still is `held` where it was."""
+        """Notes the reason of each partition that is still `held` at the same offset."""
         with self._lock:
             for at, reason in why.items():
                 row = self._rows.get(at)
@@ -330,7 +331,7 @@ class Registry(Readings):
                     row.hold.reason = reason
 
     def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
-        """The source no longer has what lies below these offsets."""
+        """Notes the offsets below which the source has no records any more."""
         with self._lock:
             for at, start in log_starts.items():
                 if (row := self._rows.get(at)) is not None:

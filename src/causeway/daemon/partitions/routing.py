@@ -1,4 +1,4 @@
-"""Which target partitions a source partition feeds, also after numbers of partitions have changed.
+"""Decides which target partitions a source partition feeds, also after partitions were added.
 
     keys do not decide (as MirrorMaker 2)      the one of the same number; the target grows along
     as many on both sides at the beginning     the one of the same number, as long as there is one
@@ -7,13 +7,15 @@
                                                a partition goes to the one of the same number
     the target grows while keys decide         stop: keys would change their partition
 
-With as many on both sides, a key lies where its hash has it, on the source as in the target. The
-source's producers hash anew when it grows; that the target's keys stay is up to us from then on.
-What goes through a transform stays in the partition of its number, unless the transform says where.
+With equal numbers on both sides, the hash of a key gives the same partition on source and target.
+After the source has grown, its producers use other partitions for keys; then Causeway must keep
+each key in its target partition. Transformed records stay in the partition of the same number,
+unless the transform decides otherwise.
 
-Which records go by key is part of what their sequences mean, so all who ever relay a partition must
-agree on it. Hence the offset where that begins lies past all that any lane can have read before,
-and is in the progress topic, with the claims of the other target partitions, before one reads on.
+The sequences of records depend on which records go by key, so all lanes that ever relay a partition
+must agree. Hence the offset where routing by key begins is past everything that a lane can have
+read, and it is in the progress topic, with the claims of the other target partitions, before a lane
+continues.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def routed(
     known: Mapping[TopicPartition, PartitionProgress],
     link: LinkSettings,
 ) -> list[MirroredTopic]:
-    """`topics` with the way that their records go from now on; `known`: what has been claimed."""
+    """`topics` with their current routing; `known`: all claims."""
     if link.partitioning != "by-key":
         return list(topics)
     claimed: dict[str, dict[int, frozenset[int]]] = {}
@@ -67,8 +69,8 @@ def is_other(topic: MirroredTopic, progress: PartitionProgress) -> bool:
 
 
 def keys_stay(topic: MirroredTopic) -> bool:
-    """Whether each key stays in its target partition if a partition that did not go by key does
-    from now on: what was claimed until now has fed as many partitions as there are."""
+    """Whether each key stays in its target partition if partitions go by key from now on: earlier
+    claims fed all target partitions that exist."""
     return topic.by_key and topic.fed == topic.target_partitions
 
 
@@ -88,8 +90,8 @@ def by_key_from(
     producers: Mapping[int, tuple[int, int]],
     link: LinkSettings,
 ) -> PartitionProgress:
-    """`progress` of a partition that fed the one of its number, by key from source offset `offset`
-    on. That one's outlet stays what it was; `producers` has (id, epoch) of the others."""
+    """`progress` with routing by key from source offset `offset` on. The outlet of the same number
+    stays; `producers`: (id, epoch) of the other ones."""
     own = {outlet.partition: outlet for outlet in progress.outlets}
     outlets = tuple(
         own.get(target)
@@ -109,9 +111,9 @@ def by_key_from(
 
 
 def led_to(known: Iterable[PartitionProgress]) -> frozenset[TopicPartition]:
-    """The target partitions that transforms have led to. Others may feed them too, another such
-    partition as well as one whose mirror it is, so no offset of theirs tells a record of ours: no
-    outlet there is `exclusive`. That follows from the claims, and so needs no record of its own."""
+    """The target partitions to which transforms have led. Several source partitions may feed them,
+    so an offset does not identify our record: no outlet there is `exclusive`. That follows from the
+    claims and is not stored."""
     return frozenset(
         TopicPartition(outlet.topic, outlet.partition)
         for progress in known
@@ -121,7 +123,7 @@ def led_to(known: Iterable[PartitionProgress]) -> frozenset[TopicPartition]:
 
 
 def among_others(progress: PartitionProgress, led: Collection[TopicPartition]) -> PartitionProgress:
-    """`progress` with no outlet exclusive that is in `led`."""
+    """`progress` whose outlets in `led` are not exclusive."""
     outlets = tuple(
         outlet.replace(exclusive=False)
         if outlet.exclusive and (outlet.topic, outlet.partition) in led

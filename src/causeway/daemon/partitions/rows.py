@@ -1,4 +1,4 @@
-"""What a link knows of each partition: the progress to be written, and the figures for people."""
+"""The state of each partition: its progress record, and its figures for the status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from causeway.control import Held, MirroredTopic, Transform, claim_checks, open_transactions
-from causeway.daemon.lanes import Standing
+from causeway.daemon.lanes import ReportedPartition
 from causeway.daemon.recent import Recent, with_more
 from causeway.link_topics import (
     Entry,
@@ -22,15 +22,15 @@ from causeway.model import ENDED, HELD, Dated, State, TopicPartition, age_ms
 from causeway.relay import FlowReport, OutletWanted, Trace
 from causeway.status import PartitionStatus, lag
 
-# These states last a moment, and a later start finds out by itself.
+# These states last a moment; the next start does not need them.
 NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
-AT_REST = frozenset({State.STOPPED, State.DONE})  # nothing goes on by itself
+AT_REST = frozenset({State.STOPPED, State.DONE})  # they do not continue by themselves
 
 
 @dataclass(slots=True)
 class _Hold:
-    """The source's last stable offset has stood at `stable` since `since` (monotonic) while there
-    are records behind it; `reason`: why, once somebody has looked."""
+    """The source's last stable offset has been `stable` since `since` (monotonic), with records
+    behind it. `reason`: once the task `open transactions` knows it."""
 
     stable: int
     since: float
@@ -45,15 +45,15 @@ class Row:
     stop_at: int | None = None
     transform: Transform | None = None
     transformed: Transformed | None = None
-    wants: tuple[OutletWanted, ...] = ()  # outlets that its transform waits for
-    lack: str | None = None  # why it can't have them yet
-    passing: bool = False  # the next look takes it up again, behind its loss
-    begun: bool = False  # claimed just now: nothing of it can be on its way
+    wants: tuple[OutletWanted, ...] = ()  # outlets for which its transform waits
+    lack: str | None = None  # why they are not possible yet
+    passing: bool = False  # the next look takes it up again behind its loss
+    begun: bool = False  # claimed just now: no record can be in flight
     lane: int | None = None
-    placed: bool = False  # a lane has found its place since we lead: its topics are what they were
+    placed: bool = False  # a lane has recovered it in this term: its topics are the same
     dirty: bool = False
     failed_at: float | None = None  # monotonic, since when it has been FAILED
-    failures: int = 0  # times it became so
+    failures: int = 0  # how often it became FAILED
     recoveries: int = 0
     records: int = 0
     bytes: int = 0
@@ -63,16 +63,16 @@ class Row:
     high_watermark: int = -1
     hold: _Hold | None = None
     maps: Maps = field(default_factory=dict)
-    rewinds_written: int = 0  # of the maps, as far as the progress topic knows
+    rewinds_written: int = 0  # rewinds of the maps that the progress topic contains
     newest: tuple[int, int] | None = None  # source and target offset of a record on both sides
     ages: Recent | None = None  # ms
     latencies: Recent | None = None
 
-    def hear(self, standing: Standing) -> None:
+    def take_report(self, standing: ReportedPartition) -> None:
         report, before = standing.report, self.progress
         if _producers(report.outlets) != _producers(before.outlets):
-            return  # a lane of a claim that another leader has replaced meanwhile
-        # What we stopped or hold stays so, whatever its lane still has to say before it lets go.
+            return  # the report is about a claim that another leader has replaced
+        # Stopped and held rows keep their state, whatever their lane still reports.
         kept = before.state is State.STOPPED and report.state is not State.STOPPED
         kept |= before.state in HELD and report.state not in AT_REST
         kept |= before.state in ENDED
@@ -129,16 +129,16 @@ class Row:
             self.hold = _Hold(report.source_end, self.heard_at)
 
     def held(self, now: float) -> Held | None:
-        """What an open transaction keeps from us, once it has done so for HELD_MS."""
+        """The records that an open transaction holds back, after HELD_MS."""
         since_ms = self._held_ms(now)
         if self.hold is None or since_ms < open_transactions.HELD_MS:
             return None
         return Held(self.hold.stable, self.high_watermark, since_ms)
 
     def _held_ms(self, now: float) -> int:
-        hold = self.hold  # reports replace it meanwhile
+        hold = self.hold  # reports may replace it meanwhile
         if hold is None or self.progress.state is not State.RUNNING:
-            return 0  # what a lane last saw is old news
+            return 0  # the last report of a lane is out of date
         return round(1000 * (now - hold.since))
 
     @property
@@ -146,17 +146,18 @@ class Row:
         return self.progress.is_mapped
 
     def grow(self, progress: PartitionProgress) -> list[Entry]:
-        """It has more outlets in `progress`. What has to be written before a lane sends to them."""
+        """Takes `progress`, which has more outlets. Returns the records to write before a lane uses
+        them."""
         known = offset_maps_of(progress, {}, since=self._since())
         self.progress = progress
         new = known.keys() - self.maps.keys()
         self.maps = {**known, **self.maps}
-        # With many outlets, all maps for each that is new would be much to write.
+        # With many outlets, writing all maps for each new outlet would be too much.
         rewound = self.rewinds != self.rewinds_written
         return [progress, *(each for each in self.map_records() if rewound or each.to in new)]
 
     def _since(self) -> int | None:
-        """The source offset from which on all was sent by this claim, as far as is known."""
+        """The source offset from which on this claim sent all records, if known."""
         first = self.maps.get(self.progress.outlets[0].at)
         if first is None or not first.points:
             return None
@@ -168,7 +169,7 @@ class Row:
         return sum(known.rewinds for known in self.maps.values())
 
     def map_records(self, *, changed: bool = False) -> list[OffsetMapRecord]:
-        """Of all its offset maps, or those that have changed since they were last written."""
+        """The records of all offset maps, or of those that changed since the last write."""
         return [
             OffsetMapRecord(
                 topic=self.progress.topic,
@@ -183,8 +184,8 @@ class Row:
         ]
 
     def _position(self, report: FlowReport) -> int:
-        # Only a lane that has found its place may say that it lies before the last one known: the
-        # target can lose what it had acknowledged, and then gets it again.
+        # Only a lane that has recovered may report an earlier position than before: the target can
+        # lose acknowledged records, and then gets them again.
         if report.state in (State.RUNNING, State.DONE):
             return report.position
         return max(report.position, self.progress.position)
@@ -195,19 +196,19 @@ class Row:
         self.progress = self.progress.replace(state=State.RECOVERING)
 
     def wait(self) -> None:
-        """Its lane is gone; another gets it soon."""
+        """Notes that its lane is gone; another one gets it soon."""
         if self.progress.state not in AT_REST | HELD:
             self.progress = self.progress.replace(state=State.WAITING, reason=None)
         self.lane = None
         self.records_per_s = self.bytes_per_s = 0.0
 
     def finish(self) -> None:
-        """A bounded run finds that all of its share is mirrored already."""
+        """Ends it: everything that a bounded run wants is mirrored already."""
         self.placed = True
         self.progress = self.progress.replace(state=State.DONE, reason=None)
 
     def put_on_hold(self, state: State, reason: str) -> None:
-        """A person wants it so (`state` is one of HELD); what it wants can wait."""
+        """Puts it on hold by a directive (`state` is one of HELD)."""
         if state in ENDED and self.progress.state is State.STOPPED:
             reason = f"{reason}; it had stopped: {self.progress.reason}"
         self.progress = self.progress.replace(state=state, reason=reason)
@@ -218,7 +219,7 @@ class Row:
 
     @property
     def is_undated(self) -> bool:
-        """Whether it lags and no lane knows the time of the first record that waits."""
+        """Whether it lags and no lane knows the time of the first record that is not mirrored."""
         progress = self.progress
         return (
             0 <= progress.position < progress.source_end
@@ -228,14 +229,14 @@ class Row:
 
     @property
     def is_unwatched(self) -> bool:
-        """It has stopped or failed, so that no lane looks at its end, which may move on."""
+        """Whether it has stopped or failed: then no lane reads its end, which may grow."""
         return self.progress.state in (State.STOPPED, State.FAILED) and self.progress.gone_at < 0
 
     def note_end(self, end: int, high_watermark: int) -> None:
-        """The source was asked; a lane that mirrors the partition knows better."""
+        """Takes the source's answer, unless a lane mirrors the partition and knows a newer end."""
         if self.progress.state not in HELD and not self.is_unwatched:
             return
-        # A failover reads from the progress topic how much is missing.
+        # A failover reads the number of missing records from the progress topic.
         self.dirty |= self.is_unwatched and end != self.progress.source_end
         self.progress = self.progress.replace(source_end=end)
         self.high_watermark = high_watermark
@@ -248,24 +249,24 @@ class Row:
 
     def resume(self) -> None:
         self.progress = self.progress.replace(state=State.WAITING, reason=None)
-        self.dirty = True  # else it would stand as paused for as long as no lane takes it
+        self.dirty = True  # else its record would stay PAUSED until a lane takes it
 
-    def be_without(self, reason: str) -> None:
-        """The outlets that its transform wants can't be had yet."""
+    def note_lack(self, reason: str) -> None:
+        """Notes why the outlets of its transform are not possible yet."""
         self.lack = reason
         self.progress = self.progress.replace(state=State.FAILED, reason=reason)
         self.dirty = True
         self._note_failure()
 
     def claim(self, progress: PartitionProgress) -> None:
-        """`progress` is durable: it is claimed for more outlets, or knows more of those it has. No
-        lane has it."""
+        """Takes `progress`, a durable claim with more or changed outlets. No lane has the
+        partition."""
         self.grow(progress)
         self.wants, self.lack = (), None
         self._note_failure()
 
     def stop(self, progress: PartitionProgress) -> None:
-        """By the driver's own judgement; `progress` says why."""
+        """Stops it by the driver's decision; `progress` contains the reason."""
         self.progress = progress
         self.lane, self.wants = None, ()
         self.dirty = True
@@ -279,27 +280,28 @@ class Row:
             self.failures += 1
 
     def is_settled(self, now: float, for_good_s: float) -> bool:
-        """Whether a bounded run need not wait for it: done, stopped, held, or failed for good."""
+        """Whether a bounded run need not wait for it: it is done, stopped or held, or has failed
+        for `for_good_s`."""
         if self.progress.state in AT_REST | HELD:
             return True
         return self.failed_at is not None and now - self.failed_at > for_good_s
 
     def trim(self, start: int) -> None:
-        """The source no longer has what lies below `start`."""
+        """Notes that the source has no records below `start` any more."""
         for known in self.maps.values():
             known.trim(start)
 
     def status(self, now: float, now_ms: int, silent_since: int | None = None) -> PartitionStatus:
         """At `now` (monotonic), which is `now_ms`; `silent_since`: when the source last answered
         (ms), None if it answers. 100,000 rows take 0.3 to 0.6 s of CPU."""
-        # A lane does not report what did not change, so silence means that nothing moves.
+        # A lane does not report unchanged partitions: without reports no record moves.
         still = now - self.heard_at > 3.0
         progress, hold = self.progress, self.hold
         held_ms = self._held_ms(now)
         left = lag.lag_records(progress.source_end, progress.position)
         if progress.state in ENDED:
-            silent_since = None  # no record is waited for
-        # A bounded run that had nothing to copy never asked for the source's end.
+            silent_since = None  # no record is missing
+        # A bounded run without records to copy never asked for the source's end.
         behind = 0 if progress.state is State.DONE and left is None else left
         return PartitionStatus(
             topic=progress.topic,
@@ -352,5 +354,5 @@ def _producers(outlets: Sequence[Outlet]) -> list[int]:
 
 def _newest(reported: int, before: int) -> int:
     """The newer time. Older versions also stored times that give no age: these never win."""
-    told = age_ms(before, int(time.time() * 1000)) is not None
-    return max(reported, before) if told or reported < 0 else reported
+    dated = age_ms(before, int(time.time() * 1000)) is not None
+    return max(reported, before) if dated or reported < 0 else reported

@@ -1,4 +1,4 @@
-"""What a link's transforms have done: for the status, and as records of the progress topic."""
+"""Counts the work of a link's transforms, for the status and the progress topic."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from causeway.daemon.lanes import plus
 from causeway.link_topics import Transformed, TransformRecord
 from causeway.status import TransformStatus
 
-_RECORD_S = 60.0  # so often counts are recorded; what was seen or refused first, at once
-Counted = tuple[str, Transformed | None]  # a partition's transform by its name, and its counts
+_RECORD_S = 60.0  # so often counts are recorded; a first match or refusal at once
+Counted = tuple[str, Transformed | None]  # the name of a partition's transform, and its counts
 
 
-class Tally:
-    """Of one link. Thread-safe. Counts of the status are of this run; those recorded go on where an
-    earlier driver's ended, as long as the transform is what it was."""
+class TransformTally:
+    """The counts of one link. Thread-safe. The status shows the counts of this run; the records
+    continue those of an earlier driver, while the transform stays the same."""
 
     def __init__(self, transforms: Transforms) -> None:
         self._transforms = transforms.all
@@ -28,7 +28,7 @@ class Tally:
         self._recorded_at = 0.0
 
     def begin(self, records: Mapping[str, TransformRecord]) -> None:
-        """A term of leading, with what the progress topic says."""
+        """Begins a term of leading, with the records of the progress topic."""
         with self._lock:
             self._earlier.clear()
             self._recorded.clear()
@@ -71,7 +71,7 @@ class Tally:
         *,
         final: bool = False,
     ) -> list[TransformRecord]:
-        """What has to be written; all that is new, if `final`. `count` is asked where there are
+        """The records to write; all changed ones if `final`. `count` is only called if there are
         transforms."""
         if not self._transforms:
             return []
@@ -96,13 +96,13 @@ class Tally:
             return dirty
 
     def give_back(self, records: Sequence[TransformRecord]) -> None:
-        """They could not be written."""
+        """Marks records that could not be written."""
         with self._lock:
             for record in records:
                 self._recorded.pop(record.name, None)
 
     def mark_all_dirty(self) -> None:
-        """All has to be written anew."""
+        """Everything has to be written again."""
         with self._lock:
             self._recorded.clear()
             self._recorded_at = 0.0
@@ -119,7 +119,7 @@ def _sum(each: Iterable[Transformed | None]) -> Transformed:
 
 
 def _unseen(transform: Transform, counts: Transformed) -> tuple[str, ...]:
-    """The rules that no record has given anything to do, though there were records."""
+    """The rules that have not matched any record, although there were records."""
     if not counts.records_in:
         return ()
     names = _rules(transform)

@@ -1,10 +1,10 @@
-"""Right behind what was mirrored by another transform: is that one place of the source?
+"""Finds the source offset right behind the records of an earlier transform, if it is only one.
 
-    target of each outlet  ──T────[ours]──end►     nothing of ours after its pair: it stands there
+    target of each outlet  ──T────[ours]──end►     no record of ours after its pair: the pair holds
                              all pairs at the same source offset: all before is there, nothing after
 
-A record of the earlier version that came after a pair would have to be counted by that version,
-which is gone. What was relayed as it is can be walked again.
+Only the earlier version could count its records after a pair, and it is gone. Records that were
+relayed unchanged can be counted again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from causeway.model import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
-    """The source offset to begin at, and where each target partition ends, of the earlier
-    outlets."""
+    """The source offset to begin at, and the ends of the earlier outlets' target partitions."""
 
     start: int
     ends: Mapping[TopicPartition, int]
@@ -37,9 +36,9 @@ def places_behind(
     *,
     late_by: float = 0.0,
 ) -> dict[TopicPartition, Behind | CausewayError | None]:
-    """By source partition; None if there is not one place. No lane may still send for the earlier
-    claims. `late_by` (monotonic): until then a broker may read their requests. An error can be
-    tried again."""
+    """The result by source partition; None if there is not exactly one offset. No lane may still
+    send for the earlier claims. `late_by` (monotonic): until then a broker may read their requests.
+    After an error, call it again."""
     from causeway.relay import as_relayed, gone
     from causeway.relay.recovery import LossError, RecoveryRequest, recover
 

@@ -1,4 +1,4 @@
-"""Spark, as little of it as lanes need: a context, and a job of one task for each lane.
+"""Runs lanes on Spark: a context, and a job of one task for each lane.
 
 In local mode (`local[*]`, the default) lanes are Python workers on this machine; with a cluster's
 master they are tasks on its executors, which need Causeway installed or shipped to them.
@@ -31,14 +31,14 @@ from causeway.relay.lane import LaneTask
 
 _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again
-_HEALTHY_S = 60.0  # a lane that ran this long starts again with the first pause
+_HEALTHY_S = 60.0  # a lane that ran for so long starts again with the first pause
 _COUNT_S = 5.0  # so often the cores of a cluster are counted
 _MOST_STUCK = 3  # threads that go on for cancelled jobs, each on a core
 _LAST_JOBS_S = 2.0  # jobs of lanes that have ended get so long to end themselves
-# What Spark itself hides on its pages, by the names of its keys.
+# Keys whose values Spark itself hides on its pages.
 _REDACTION, _REDACTED = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key"
 _HIDDEN = "********"
-_LEAST_HIDDEN = 4  # characters: what is shorter is no secret, and stands in too many lines
+_LEAST_HIDDEN = 4  # characters: a shorter text is no secret, and occurs in too many lines
 _NOT_IMPORTABLE = "the executors cannot import"
 _SHIP_IT = (
     "install Causeway for the Python that runs there (spark.pyspark.python), or ship it with "
@@ -53,8 +53,8 @@ T = TypeVar("T")
 class Spark:
     """The JVM, its context, and the threads that wait for lanes' jobs.
 
-    The values of `conf` reach the JVM in a file that nobody else sees, never in its arguments.
-    Those that are Secret stand on no page of Spark's, and in no line that it prints.
+    The values of `conf` reach the JVM in a private file, never in its arguments. Secret values do
+    not appear on the pages or in the output of Spark.
 
     `on_lane_ended(lane, reason, returned)` is called from a lane's thread each time its job ends;
     `returned` means that the lane's function did. The job is launched again after a pause, until
@@ -75,7 +75,7 @@ class Spark:
         self._conf = complete(plain(conf), lanes, secret, staged)
         self._hidden = {key: v.reveal() for key, v in conf.items() if isinstance(v, Secret)}
         self.local = is_local(self._conf)
-        # Only beside options of our own: what the file says of the JVM stands as it is.
+        # Only together with our own options: the options of the file stay as they are.
         self._tuned = self.local and "spark.driver.extraJavaOptions" not in conf
         self._java_options = java_options
         self._lanes, self._staged = lanes, staged
@@ -90,7 +90,7 @@ class Spark:
         self._context_ended: str | None = None
         self._cores, self._counted_at = 1, -_COUNT_S
         self._launched: dict[int, threading.Thread] = {}
-        self._stuck: list[str] = []  # groups of jobs, whose threads go on
+        self._stuck: list[str] = []  # job groups whose threads did not stop
 
     def start(self) -> None:
         """Blocks until jobs can run, 2 to 4 s in local mode. Raises PrerequisiteError."""
@@ -112,9 +112,9 @@ class Spark:
             raise PrerequisiteError(
                 "start Spark", cause=str(error), remedy="pip install 'pyspark[sql]'"
             ) from error
-        # It has opinions on the version of pandas, and on a JVM that died before it was stopped.
+        # PySpark warns about the version of pandas, and about a JVM that died before its stop.
         warnings.filterwarnings("ignore", module="pyspark")
-        # The first call into the JVM imports it; better while the JVM starts.
+        # The first call into the JVM needs this import; do it while the JVM starts.
         threading.Thread(target=_import_converters, name="spark-import", daemon=True).start()
         if self._tuned:
             more = (
@@ -139,16 +139,16 @@ class Spark:
         except Exception as error:
             self.stop()
             raise PrerequisiteError("start Spark", cause=self._last_words(error)) from error
-        # Executors have it in their environment; it must not travel in each task as well.
+        # Executors have the secret in their environment; tasks must not contain it as well.
         self._context.environment.pop(SECRET_VARIABLE, None)
         self._context.setLogLevel(self._conf.get("spark.log.level", "ERROR"))
 
     def _launch(self, launch_gateway: Callable[..., Any]) -> Any:
-        # A session of its own: Ctrl-C in a terminal must reach us alone, so that lanes can drain.
+        # Its own session: Ctrl-C in a terminal must only reach this process, so that lanes drain.
         # The JVM ends by itself when our end of its standard input is gone.
         reader, writer = os.pipe()
         threading.Thread(target=self._read, args=(reader,), name="spark-log", daemon=True).start()
-        # Everybody on the machine can read a process's arguments.
+        # All users of the machine can read the arguments of a process.
         content = javaproperties.dumps(self._conf, timestamp=None).encode()
         with Unlisted(content) as path, environment.submit_args(f"--properties-file {path}"):
             try:
@@ -180,7 +180,8 @@ class Spark:
 
     @property
     def lanes(self) -> int:
-        """How many may run now; on a cluster, what its executors by now leave beside stages."""
+        """How many lanes may run now; on a cluster, the cores of its executors without those of
+        stages."""
         if self._lanes is not None:
             return self._lanes
         now = time.monotonic()
@@ -191,7 +192,7 @@ class Spark:
 
     @property
     def death(self) -> str | None:
-        """Why no lane can run any more, or None while the JVM lives."""
+        """The reason why no lane can run any more; None while the JVM lives."""
         code = self._process.poll() if self._process is not None else None
         if code is None:
             return self._context_ended
@@ -200,7 +201,7 @@ class Spark:
 
     @property
     def session(self) -> Any:
-        """The SparkSession of transforms, made when it is first asked for."""
+        """The SparkSession of transforms, created at the first use."""
         from pyspark.sql import SparkSession
 
         with self._session_lock:
@@ -209,7 +210,7 @@ class Spark:
             return self._session
 
     def cancel(self, group: str) -> None:
-        """Ends the jobs of `group`, also those still to come."""
+        """Ends the jobs of `group`, also future ones."""
         self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
     def free(self, group: str) -> None:
@@ -231,7 +232,7 @@ class Spark:
             self._process.kill()
 
     def launch(self, lane: int, host: str, port: int) -> None:
-        """Runs lane number `lane`, again and again, in a job and a thread of its own."""
+        """Runs lane number `lane` repeatedly, each time in a new job, in its own thread."""
         if lane in self._launched or self._stopping.is_set():
             return
         self._launched[lane] = threading.Thread(
@@ -257,7 +258,7 @@ class Spark:
             pause = min(pause * 2, _BACKOFF_S[1])
 
     def _look_at_context(self) -> None:
-        """A cluster that gave the application up leaves a JVM with a context that is stopped."""
+        """Notes a stopped context: it is the result if a cluster gives up the application."""
         try:
             if self._context is not None and self._context._jsc.sc().isStopped():
                 words = self._last_words()
@@ -274,8 +275,8 @@ class Spark:
         self._context.parallelize([0], 1).mapPartitions(list).collect()
 
     def compute(self, task: Callable[[Iterator[int]], Iterator[T]], description: str) -> list[T]:
-        """What `task` yields, run as a job of one task, from any thread. Raises CausewayError,
-        which can be tried again unless the JVM is gone or executors lack what it needs."""
+        """Runs `task` as a job of one task, from any thread, and returns what it yields. Raises
+        CausewayError, which is retriable unless the JVM is gone or executors cannot import."""
         try:
             self._context.setLocalProperty("spark.job.description", description)
             found: list[T] = self._context.parallelize([0], 1).mapPartitions(task).collect()
@@ -293,8 +294,8 @@ class Spark:
     def stop(self, patience_s: float = 5.0) -> None:
         """Ends all jobs, the context and the JVM, by force after `patience_s`. Never raises."""
         self._stopping.set()
-        # A context that is stopped while it books a task that has just ended breaks off in the
-        # midst of what it tells PySpark, which then prints a traceback.
+        # If a context stops while it records the end of a task, its message to PySpark breaks off,
+        # and PySpark prints a traceback.
         until = time.monotonic() + _LAST_JOBS_S
         for thread in tuple(self._launched.values()):
             thread.join(max(0.0, until - time.monotonic()))
@@ -323,20 +324,20 @@ class Spark:
 
 
 def _import_converters() -> None:
-    """What PySpark needs to hand any value to the JVM: pandas and Arrow, where they are."""
+    """Imports pandas and Arrow, if installed: PySpark needs them for its first call to the JVM."""
     with contextlib.suppress(ImportError):
         import pyspark.testing.utils  # noqa: F401
 
 
 def _forget_gateway() -> None:
-    """PySpark keeps its JVM for a next context in this process; ours is about to end."""
+    """Makes PySpark forget its JVM, which is about to end. It would use it for the next context."""
     from pyspark import SparkContext
 
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
 
 
 def explain(error: Exception) -> str:
-    """One line for a failed job, the cause and not Spark's frame round it."""
+    """One line about a failed job: the cause, without Spark's text around it."""
     text = str(error)
     missing = re.search(r"No module named '([\w.]+)'", text)
     if missing:
@@ -355,7 +356,7 @@ def explain(error: Exception) -> str:
 
 
 def not_importable(reason: str) -> CausewayError | None:
-    """The error that no retry can mend, where `reason` of a failed lane is one."""
+    """The error if no retry can help a lane that failed with `reason`; else None."""
     if _NOT_IMPORTABLE in reason:
         return PrerequisiteError("start lanes", cause=reason, remedy=_SHIP_IT)
     return None

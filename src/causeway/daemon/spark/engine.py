@@ -1,4 +1,4 @@
-"""Spark kept alive: started in a thread, and started again when its JVM dies."""
+"""Keeps Spark alive: starts it in a thread, and again when its JVM dies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from causeway.daemon.spark.context import Spark
 from causeway.errors import CausewayError, PrerequisiteError
 
 _log = logging.getLogger("causeway.spark")
-_DEATHS, _WITHIN_S = 5, 600.0  # so many in so long a time end the run
+_DEATHS, _WITHIN_S = 5, 600.0  # so many deaths within so long a time end the run
 _PAUSE_S = 1.0
 
 
@@ -40,11 +40,12 @@ class Engine:
 
     @property
     def spark(self) -> Spark | None:
-        """Where lanes can be launched by now; another object after the JVM died."""
+        """The Spark on which lanes can be launched; None while it starts. Another object after the
+        JVM died."""
         return self._spark if self._ready else None
 
     def start(self) -> None:
-        """Returns at once; `spark` tells when it is up."""
+        """Returns at once; `spark` shows when Spark is up."""
         self._starter = threading.Thread(
             target=self._start, args=(self._spark, 0.0), name="spark", daemon=True
         )
@@ -62,7 +63,7 @@ class Engine:
             self._failure = PrerequisiteError("start Spark", cause=repr(error))
 
     def tick(self) -> None:
-        """Looks after the JVM. Raises PrerequisiteError where Spark cannot be had."""
+        """Starts Spark again if its JVM died. Raises PrerequisiteError if that does not help."""
         if self._failure is not None:
             if not self._deaths:
                 raise self._failure
@@ -80,7 +81,7 @@ class Engine:
             raise PrerequisiteError(
                 "run lanes",
                 cause=f"{reason}, {len(self._deaths)} times in {_WITHIN_S / 60:.0f} minutes",
-                remedy="start again when that is mended: nothing is lost or doubled",
+                remedy="start again when that is corrected: no record is lost or doubled",
             )
         _log.error("spark ended, starting it again", extra={"reason": reason})
         self._spark = self._make()
@@ -99,5 +100,5 @@ class Engine:
         self._spark.quiesce()
         if self._starter is not None and not self._ready:
             self._starter.join(0.2)
-        # One that is still on its way up sees that it is no longer wanted, and ends itself.
+        # A Spark that is still starting sees that it has to stop, and ends itself.
         self._spark.stop()

@@ -1,7 +1,8 @@
-"""The stages of transforms, kept alive: a thread and a Spark job each, launched again when it ends.
+"""Keeps the stages of transforms alive: each has a thread and a Spark job, launched again after its
+end.
 
-What Spark needs for them is set only where there are transforms: rows that don't wait for more, a
-JVM that compiles well, and workers that have Arrow loaded before they are forked.
+Only with transforms, Spark gets settings for them: rows that do not wait for more rows, a JVM that
+compiles well, and workers that load Arrow before they are forked.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a stage is launched again
-# A lane that looks for the record that throws has its stage die for each half of a chunk.
-_QUICK = 32  # so often the first pause is not made longer
+# When a lane searches the record that throws, its stage dies for each half of a chunk.
+_QUICK = 32  # so many failures do not lengthen the pause
 GAVE_NO_ANSWER = "it gave no answer in time"
 _HEALTHY_S = 60.0  # a stage that ran this long starts again with the first pause
 
 
 class Ended(NamedTuple):
-    """An attempt at stage `key` is over: why, or '' where its lane hung up. `threw`: its query did,
-    on what it was given."""
+    """The end of an attempt at stage `key`. `reason`: '' if its lane closed the connection;
+    `threw`: the query threw on its records."""
 
     key: str
     attempt: str
@@ -43,8 +44,8 @@ class Ended(NamedTuple):
 class Stages:
     """The stages of one Spark. Its methods can be called from any thread, and never block.
 
-    `on_ended` is called from a stage's thread each time its job ends, be it that its lane hung up
-    or that it failed; it is launched again after a pause until it is stopped.
+    `on_ended` is called from a stage's thread each time its job ends: its lane closed the
+    connection, or the job failed. The stage is launched again after a pause until it is stopped.
     """
 
     def __init__(
@@ -61,19 +62,19 @@ class Stages:
         self._launched: dict[str, _Stage] = {}
 
     def warm(self) -> None:
-        """While transforms are analysed, what takes as long is got ready. Without effect where that
-        fails, or would need a core of a cluster."""
+        """Prepares the workers while transforms are analysed. Does nothing on a cluster, where that
+        would need a core. A failure has no effect."""
         if self._spark.local:
             threading.Thread(target=self._warm, name="warm", daemon=True).start()
 
     def _warm(self) -> None:
         try:
             stage.warm(self._spark.session)
-        except Exception as error:  # the first stage says it better
+        except Exception as error:  # the first stage reports it better
             _log.debug("warm: %s", type(error).__name__)
 
     def launch(self, key: str, transform: TransformSettings, address: str) -> None:
-        """Runs stage `key` for the lane that listens at `address`, if it doesn't run already."""
+        """Runs stage `key` for the lane that listens at `address`, unless it runs already."""
         with self._lock:
             if key in self._launched:
                 return
@@ -92,7 +93,7 @@ class Stages:
         self._cancel(key, launched.stop())
 
     def give_up(self, key: str, attempt: str) -> None:
-        """Ends this attempt at stage `key`, which gives no answer, so that another one begins."""
+        """Ends an attempt at stage `key` that gives no answer, so that the next one begins."""
         with self._lock:
             launched = self._launched.get(key)
         if launched is None or not launched.give_up(attempt):
@@ -152,7 +153,7 @@ class _Stage:
         return f"{self.key} {attempt}"
 
     def stop(self) -> str:
-        """Lets no attempt begin any more. Returns the jobs of the current attempt."""
+        """Prevents further attempts. Returns the job group of the current one."""
         with self._lock:
             self.stopped.set()
             return self.group_of(self._attempt)
@@ -165,7 +166,7 @@ class _Stage:
         return new
 
     def _begin(self) -> str:
-        """The next attempt; '' once it is stopped."""
+        """The id of the next attempt; '' after a stop."""
         with self._lock:
             if self.stopped.is_set():
                 return ""

@@ -1,14 +1,14 @@
-"""The tasks of one link's control plane, made from its settings.
+"""Creates the tasks of one link's control plane from its settings.
 
-offset syncs            every second        where records lie on both sides, for others' readers
+offset syncs            every second        offsets of records on both sides, for other tools
 groups                  as configured       checkpoints, and offsets of idle groups
 topic configs, ACLs     as configured       differences only
-schemas                 as configured       the target's registry, as the source's
-MirrorMaker 2 offsets   every ten seconds   so that one can go back to it
-open transactions       twice a minute      whose they are, where one holds a partition back
+schemas                 as configured       copies to the target's registry
+MirrorMaker 2 offsets   every ten seconds   so that MirrorMaker 2 can take over again
+open transactions       twice a minute      the owner of one that holds a partition back
 source                  every ten seconds   whether it answers
-lag in time             every five seconds  the time of first records that no lane has fetched, and
-                                            the ends of partitions that have stopped or failed
+lag in time             every five seconds  times of first records that no lane has fetched, and
+                                            ends of partitions that have stopped or failed
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from causeway.control import (
     mm2_offsets,
     open_transactions,
 )
-from causeway.daemon.lanes import LookUps
+from causeway.daemon.lanes import LaneLookups
 from causeway.daemon.partitions import Registry, led_topics
 from causeway.daemon.sides import Sides
 from causeway.daemon.tasks.groups import Groups
-from causeway.daemon.tasks.schedule import DONE, Outcome, Task
+from causeway.daemon.tasks.schedule import DONE, Outcome, ScheduledTask
 from causeway.errors import CausewayError
 from causeway.link_topics import TopicLog
 from causeway.model import Dated
@@ -51,7 +51,7 @@ _MOST_DATES = 500  # partitions at a time
 
 
 class ControlPlane:
-    """What is mirrored besides records, of one link: `tasks`, those that the settings want."""
+    """Everything that one link mirrors besides records. `tasks`: those that the settings want."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ControlPlane:
         sides: Sides,
         registry: Registry,
         term: Callable[[], int | None],
-        lookups: LookUps,
+        lookups: LaneLookups,
     ) -> None:
         """`term`: see Leadership.term."""
         self._link = link
@@ -79,10 +79,10 @@ class ControlPlane:
         self._mirror_maker = mm2_offsets.positions_of(link, sides.target, sides.target_admin)
         self.tasks = tuple(self._wanted())
 
-    def _wanted(self) -> Iterator[Task]:
+    def _wanted(self) -> Iterator[ScheduledTask]:
         control = self._link.control
         if control.emit_offset_syncs_enabled:
-            yield Task(
+            yield ScheduledTask(
                 name="offset syncs",
                 interval_s=_SYNCS_S,
                 work=self._sync_offsets,
@@ -90,25 +90,27 @@ class ControlPlane:
                 at_end=True,
             )
         if interval_s := self._groups.interval_s:
-            yield Task(
+            yield ScheduledTask(
                 name="groups",
                 interval_s=interval_s,
                 work=self._groups.work,
                 begin=self._groups.forget,
-                # Nothing is said of partitions whose lanes have not found their places.
+                # Partitions whose lanes still recover get no checkpoints.
                 ready=self._registry.are_placed,
                 at_end=True,
             )
         if self._link.sync_topic_configs_enabled:
             interval_s = self._link.sync_topic_configs_interval_s
-            yield Task(name="topic configs", interval_s=interval_s, work=self._sync_configs)
+            yield ScheduledTask(
+                name="topic configs", interval_s=interval_s, work=self._sync_configs
+            )
         if control.sync_topic_acls_enabled or control.read_only_mirrors:
             interval_s = control.sync_topic_acls_interval_s
-            yield Task(name=_ACLS, interval_s=interval_s, work=self._sync_acls)
+            yield ScheduledTask(name=_ACLS, interval_s=interval_s, work=self._sync_acls)
         if self._link.schemas is not None:
             yield schemas_task(self._link.schemas, self._topics)
         if control.mm2_offsets:
-            yield Task(
+            yield ScheduledTask(
                 name="MirrorMaker 2 offsets",
                 interval_s=_MIRROR_MAKER_S,
                 work=self._write_mirror_maker,
@@ -116,15 +118,15 @@ class ControlPlane:
                 at_end=True,
             )
 
-        yield Task(
+        yield ScheduledTask(
             name=lag.SOURCE_TASK,
             interval_s=_SOURCE_S,
             work=self._look_at_source,
-            record_s=_SOURCE_S / 2,  # after a disaster it tells since when records may be missing
+            record_s=_SOURCE_S / 2,  # after a disaster it shows since when records may be missing
         )
-        yield Task(name="lag in time", interval_s=_DATES_S, work=self._date)
+        yield ScheduledTask(name="lag in time", interval_s=_DATES_S, work=self._date)
         if self._link.fetch.read_committed:
-            yield Task(
+            yield ScheduledTask(
                 name="open transactions",
                 interval_s=_TRANSACTIONS_S,
                 work=self._explain_transactions,
@@ -142,8 +144,8 @@ class ControlPlane:
         return self._groups.untimed
 
     def protect(self) -> None:
-        """Gives ACLs to topics that have just come into being. What fails is tried again, and told,
-        when their time comes."""
+        """Gives ACLs to topics that were just created. The next run of the task retries a failure
+        and reports it."""
         for task in self.tasks:
             if task.name == _ACLS:
                 try:
@@ -152,8 +154,8 @@ class ControlPlane:
                     _log.debug("ACLs of %s: %s", self._link.name, error)
 
     def finish(self) -> None:
-        """Brings up to date what others go on from, once nothing moves any more, for as long as we
-        lead. Never raises."""
+        """Brings up to date what other tools continue from, after the last record, while this
+        process leads. Never raises."""
         self._syncs.flush()
         self._groups.hurry()
         for task in filter(lambda each: each.at_end, self.tasks):
@@ -199,7 +201,7 @@ class ControlPlane:
         observed = acls.observe(self._sides.source_admin, self._sides.target_admin, self._link)
         topics = self._topics()
         planned = acls.plan(observed, topics, self._link)
-        # Its mirror may have ended since, and then others may write to it.
+        # Its mirror may have ended since. Then other clients may write to it.
         mirrors = {topic.target for topic in topics} - {topic.target for topic in self._topics()}
         creates = [acl for acl in planned.creates if acl.name not in mirrors]
         answers = acls.apply(creates, self._sides.target_admin)
@@ -213,16 +215,16 @@ class ControlPlane:
         return replace(outcome, items={**outcome.items, **missed})
 
     def _topics(self) -> list[MirroredTopic]:
-        """Those of which something is mirrored now."""
+        """The topics of which at least one partition is mirrored now."""
         return [*self._registry.topics().values(), *led_topics(self._registry)]
 
     def _look_at_source(self) -> Outcome:
         self._sides.source_admin.bootstrap_check(_SOURCE_S)
-        return Outcome(told=self._registry.is_watched)
+        return Outcome(dated=self._registry.is_watched)
 
     def _date(self) -> Outcome:
-        """Asks for each record once: its time is valid for as long as it is the first one. Asks
-        where partitions end that have stopped or failed."""
+        """Asks for the time of each first record once. Asks for the ends of partitions that have
+        stopped or failed."""
         self._ask_ends()
         wanted = list(self._registry.undated().items())
         random.shuffle(wanted)  # so that partitions that fail do not hold up the others
@@ -245,7 +247,7 @@ class ControlPlane:
                 patience_s=_SOURCE_S,
             )
         except CausewayError:
-            return  # the task `source` says so
+            return  # the task `source` reports it
         self._registry.note_ends(ends)
 
     def _explain_transactions(self) -> Outcome:
@@ -254,7 +256,7 @@ class ControlPlane:
         return DONE
 
     def _write_mirror_maker(self) -> Outcome:
-        # Not what has stopped: MirrorMaker 2 may have got further there, and its place is lost.
+        # Not for stopped partitions: MirrorMaker 2 may be further there.
         if self._mirror_maker.is_there():
             self._mirror_maker.write(self._registry.positions())
         return DONE
@@ -265,7 +267,9 @@ def _outcome(errors: Iterable[tuple[str, CausewayError]]) -> Outcome:
     return Outcome(items=items, unfinished=bool(items))
 
 
-def schemas_task(settings: SchemaSettings, topics: Callable[[], Iterable[MirroredTopic]]) -> Task:
+def schemas_task(
+    settings: SchemaSettings, topics: Callable[[], Iterable[MirroredTopic]]
+) -> ScheduledTask:
     """Copies the schemas of `topics` from the source's registry to the target's."""
     from causeway.schemas import TASK, LinkSchemas
 
@@ -283,7 +287,7 @@ def schemas_task(settings: SchemaSettings, topics: Callable[[], Iterable[Mirrore
             unfinished=bool(done.waiting),
         )
 
-    return Task(
+    return ScheduledTask(
         name=TASK,
         interval_s=settings.interval_s,
         work=work,
@@ -292,7 +296,7 @@ def schemas_task(settings: SchemaSettings, topics: Callable[[], Iterable[Mirrore
     )
 
 
-def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> Task:
+def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> ScheduledTask:
     """Sends heartbeats for a pair of clusters, also if no link mirrors between them."""
     heartbeats = Heartbeats(
         TopicLog(target, settings.topic),
@@ -305,4 +309,4 @@ def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> Task:
         heartbeats.beat()
         return DONE
 
-    return Task(name="heartbeats", interval_s=settings.interval_s, work=beat)
+    return ScheduledTask(name="heartbeats", interval_s=settings.interval_s, work=beat)

@@ -1,5 +1,5 @@
-"""Consumer groups of one link: checkpoints for those who fail over by them, and offsets committed
-on the target for groups that are idle there."""
+"""Consumer groups of one link: writes checkpoints for failovers, and commits offsets on the target
+for groups that are idle there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from causeway.translation import (
     offsets_to_translate,
 )
 
-# What a person should know of; the other reasons are as the file has it.
+# Reasons that a person should know; the other ones follow from the file.
 _WORTH_KNOWING = frozenset(
     {
         LeftOutReason.UNDECIDED,
@@ -45,19 +45,19 @@ _WORTH_KNOWING = frozenset(
         LeftOutReason.NOT_TRANSLATED,
     }
 )
-# A consumer may come and go on the target between what we read of its group and our commit.
+# A consumer may come and go on the target between our read of its group and our commit.
 _FRESH_S = 30.0
-_TOGETHER = 500  # groups that are read and committed in one go: none waits for all the others
+_TOGETHER = 500  # groups that are read and committed together: no group waits for all others
 _PATIENCE_S = 3.0  # with partitions that have no leader
 # Times of checkpoints are kept of so many groups and partitions: each makes four series of metrics,
 # and all checkpoints of one round take the same time.
 _MOST_TIMED = 1_000
-_EARLY_S = 0.5  # a task that ends up a little early need not wait for another turn
+_EARLY_S = 0.5  # a task that runs a little early need not wait for the next turn
 
 
 class Groups:
-    """Not thread-safe. `untimed` counts the checkpoints of which no time is kept, since too many
-    others are."""
+    """The group task of one link. Not thread-safe. `untimed` counts the checkpoints without a kept
+    time, because there are too many."""
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class Groups:
         term: Callable[[], int | None],
         registry: Readings | None = None,
     ) -> None:
-        """`term`: see Leadership.term; `registry`: knows the target partitions to which others may
-        write, and whose mirror has ended; None: there are none."""
+        """`term`: see Leadership.term; `registry`: the target partitions to which others may write,
+        and those whose mirror has ended; None: there are none."""
         self._link = link
         self._registry = registry
         self._unread = None if registry is None else UnreadRecords(sides.target, link)
         self._ended = set[TopicPartition] if registry is None else registry.ended
         self._term = term
-        self._begun_in: int | None = None  # of the run that is under way
+        self._begun_in: int | None = None  # the term of the current run
         self._sides = sides
         self._translator = translator
         self._topic = TopicLog(
@@ -85,11 +85,11 @@ class Groups:
         self._last: dict[tuple[str, TopicPartition], Checkpoint] | None = None
         self._latencies: Mapping[tuple[str, TopicPartition], Recent] = {}
         self.untimed = 0
-        self.standing: tuple[GroupStatus, ...] = ()  # as the last round left them; any thread reads
+        self.standing: tuple[GroupStatus, ...] = ()  # of the last round; any thread may read it
         self._listing: dict[str, GroupListing] = {}
         self._listed_at: float | None = None
         self._checkpoints_due = self._commits_due = 0.0
-        # Of the last time that offsets were committed: why some were not, and what failed.
+        # Of the last commits: the reasons for those left out, and the failures.
         self._not_committed: Mapping[str, str] = {}
         self._commit_failures: Mapping[str, str] = {}
         self._slow: frozenset[str] = (
@@ -98,7 +98,7 @@ class Groups:
 
     @property
     def interval_s(self) -> float | None:
-        """How often there is something to do, None for never."""
+        """The time between two runs; None for never."""
         control = self._link.control
         intervals = []
         if control.emit_checkpoints_enabled:
@@ -108,7 +108,7 @@ class Groups:
         return min(intervals, default=None)
 
     def work(self) -> Outcome:
-        """What is due of both. Raises CausewayError."""
+        """Writes the checkpoints and commits that are due. Raises CausewayError."""
         control, now = self._link.control, time.monotonic() + _EARLY_S
         self._begun_in = self._term()
         self._take_courses()
@@ -120,7 +120,7 @@ class Groups:
             offsets_to_translate(followed, self._translator.shared())
         )
         translated = group_offsets(followed, places)
-        # What cannot be told now may be told soon, and then it is due.
+        # What is unknown now may be known soon, and is due then.
         unfinished = self._translator.unfinished or any(map(_may_answer_soon, found.values()))
         failure: CausewayError | None = None
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
@@ -129,7 +129,7 @@ class Groups:
                 if not unfinished:
                     self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
             except CausewayError as error:
-                failure = error  # is no reason to leave out the commits
+                failure = error  # does not prevent the commits
         if control.sync_group_offsets_enabled and now >= self._commits_due:
             self._not_committed, self._commit_failures = self._commit(followed, translated)
             unfinished |= bool(self._slow or self._commit_failures)
@@ -137,7 +137,7 @@ class Groups:
             if not unfinished:
                 self._commits_due = now + control.sync_group_offsets_interval_s - 2 * _EARLY_S
         notes = inexact(followed, places)
-        self.standing = _standing(
+        self.standing = _statuses(
             chosen, followed, {**self._commit_failures, **notes, **self._not_committed}
         )
         if failure is not None:
@@ -154,18 +154,19 @@ class Groups:
         )
 
     def hurry(self) -> None:
-        """The next `work` does all of it, due or not."""
+        """Makes the next `work` write everything, due or not."""
         self._checkpoints_due = self._commits_due = 0.0
 
     def forget(self) -> None:
-        """Another driver may have written checkpoints since."""
+        """Reads checkpoints again: another driver may have written some since."""
         self._last = None
         self.standing = ()
         if self._unread is not None:
             self._unread.forget()
 
     def _still_leading(self, operation: str) -> None:
-        """A driver that slept amid its work must not write what was true before another led."""
+        """Raises CausewayError if another driver may lead: after a pause of this process, its
+        results may be out of date."""
         if self._begun_in is None or self._term() != self._begun_in:
             raise CausewayError(
                 operation, self._link.name, "another driver may lead by now", retriable=True
@@ -199,7 +200,7 @@ class Groups:
             try:
                 self._topic.append([checkpoint.encode() for checkpoint in due])
             except CausewayError:
-                self._last = None  # the topic may be gone, or hold some of them
+                self._last = None  # the topic may be gone, or contain some of them
                 raise
             self._last.update({(c.group, c.partition): c for c in due})
         self._note_latencies(followed, due, read_at)
@@ -207,7 +208,7 @@ class Groups:
     def _note_latencies(
         self, followed: Followed, written: Sequence[Checkpoint], read_at: float
     ) -> None:
-        """And forgets groups that are no longer followed."""
+        """Keeps the times of `written`, and forgets groups that are no longer followed."""
         now = time.monotonic()
         took = Spread.of(round((now - read_at) * 1000))
         kept = {key: known for key, known in self._latencies.items() if key[0] in followed.commits}
@@ -218,33 +219,33 @@ class Groups:
                 self.untimed += 1
                 continue
             kept[key] = Recent.of(took, now) if known is None else known.plus(took, now)
-        self._latencies = kept  # replaced as a whole: another thread may be reading it
+        self._latencies = kept  # replaced as a whole: another thread may read it
 
     def _read_checkpoints(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
-        """Those that an earlier driver, or MirrorMaker 2, has written."""
+        """The checkpoints of an earlier driver or of MirrorMaker 2."""
         found = {}
         for key, value in self._topic.newest().items():
             try:
                 checkpoint = Checkpoint.decode(key, value)
             except CausewayError:
-                continue  # what nobody can read binds nobody
+                continue  # an unreadable checkpoint has no effect
             found[checkpoint.group, checkpoint.partition] = checkpoint
         return found
 
     def _commit(
         self, followed: Followed, translated: Translated
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Why groups were left as they are, and what could not be committed."""
+        """Commits the offsets. Returns the reasons for groups left out, and the failures."""
         target = self._sides.target_admin
         places = {at for stand in translated.values() for at in stand}
-        # Before anything that grows old: a log's end only moves on.
+        # Asked first: a log's end only grows.
         asked = target.list_offsets(list(places), LATEST, patience_s=_PATIENCE_S)
         ends = {at: end.offset for at, end in asked.items() if isinstance(end, OffsetAt)}
         listing = target.list_groups()
         left_out: dict[str, str] = {}
         failed: dict[str, str] = {}
         slow: set[str] = set()
-        # Those that were slow the last time come last, by themselves: they hold up each other only.
+        # Groups that were slow last time come last, so that they only delay each other.
         quick = [group for group in followed.commits if group not in self._slow]
         held_up = [group for group in followed.commits if group in self._slow]
         for names in (*_cut(quick), *_cut(held_up)):
@@ -252,14 +253,14 @@ class Groups:
             asked_at = time.monotonic()
             there = target.committed_offsets_of(list(some))
             unknown = self._take_courses()
-            told = {at: end for at, end in ends.items() if at not in unknown}
-            unread = self._look(some, translated, there, told)
+            known = {at: end for at, end in ends.items() if at not in unknown}
+            unread = self._look(some, translated, there, known)
             planned = groups.commits(
                 replace(followed, commits=some),
                 translated,
                 listing,
                 there,
-                told,
+                known,
                 self._link,
                 unread,
             )
@@ -269,7 +270,9 @@ class Groups:
             answers: Mapping[str, CommitResults | CausewayError] = {}
             self._still_leading("commit offsets")
             if time.monotonic() - asked_at > _FRESH_S:
-                failed |= dict.fromkeys(planned.commits, "what the target says of it is old by now")
+                failed |= dict.fromkeys(
+                    planned.commits, "the target's answer about the group is too old"
+                )
             else:
                 answers = target.commit_offsets(planned.commits)
             failed |= _failures(answers)
@@ -294,14 +297,14 @@ class Groups:
         there: Mapping[str, Commits | CausewayError],
         ends: Mapping[TopicPartition, int],
     ) -> Mapping[str, Mapping[TopicPartition, UnreadRecord]]:
-        """The records that groups have not read, before their places."""
+        """The records before the groups' new offsets that they have not read."""
         if self._unread is None:
             return {}
         places = {group: translated.get(group, {}) for group in followed}
         return self._unread.look(self._unread.ranges(places, there, ends), followed)
 
 
-def _standing(
+def _statuses(
     chosen: ChosenGroups, followed: Followed, undone: Mapping[str, str]
 ) -> tuple[GroupStatus, ...]:
     """All groups of the source, by name. `undone`: by group, or `group on partition`, why."""

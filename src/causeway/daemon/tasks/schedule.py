@@ -1,7 +1,7 @@
-"""The control plane of one link: each task on its own schedule, in a thread of its own.
+"""Runs the tasks of one link's control plane, each on its own schedule and in its own thread.
 
-One that fails is tried again, sooner first and then less often, and stands in the status with its
-reason; no other task and no lane waits for it.
+A task that fails is retried with a growing pause, and the status shows its reason. No other task
+and no lane waits for it.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from causeway.link_topics import TaskRecord
 
 _log = logging.getLogger("causeway.control")
 _BACKOFF_S = (1.0, 60.0)
-_MOST_ITEMS = 100  # of a task's troubles, in its record
-_READY_S = 10.0  # so long a task is waited for that is not ready
+_MOST_ITEMS = 100  # of a task, in its record
+_READY_S = 10.0  # at most so long a task may be not ready
 _TICK_S = 0.1
 _RECORD_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Of one run. `items`: what a person should know of, each with its reason; `figures`: what it
-    counts, by name; `unfinished`: some of it may go better when tried again soon; `told`: false if
-    its record keeps the time of an earlier run."""
+    """The result of one run. `items`: what a person should know, each with its reason; `figures`:
+    counts by name; `unfinished`: another attempt may do more; `dated`: false if the record keeps
+    the time of an earlier run."""
 
     items: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, int] = field(default_factory=dict)
     unfinished: bool = False
-    told: bool = True
+    dated: bool = True
 
 
 DONE = Outcome()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """`work` does all that is due. It raises CausewayError where nothing could be done. `begin`
-    comes before the first run of each term: others may have written since. `ready`: whether that
-    run is of use already; it is waited for, unless that takes long. `at_end`: it runs once more
-    when the link ends in order. `name` as people know it. `record_s`: after so many seconds an
-    unchanged result is recorded again."""
+class ScheduledTask:
+    """A task and its schedule. `work` does all that is due, and raises CausewayError if it could
+    not do anything. `begin` comes before the first run of each term: another driver may have
+    written since. `ready`: whether the first run is useful already; the task waits for it for a
+    while. `at_end`: it runs once more when the link ends in order. `name`: shown to people.
+    `record_s`: seconds after which an unchanged result is recorded again."""
 
     name: str
     interval_s: float
@@ -57,29 +57,31 @@ class Task:
     _running: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def start_over(self) -> None:
-        """Waits for a run of an earlier term that is under way still."""
+        """Begins a term, after the end of a run of an earlier term."""
         with self._running:
             self.begin()
 
     def run(self) -> Outcome:
-        """One at a time: `work` need not be thread-safe."""
+        """Runs the task, one run at a time: `work` need not be thread-safe."""
         with self._running:
             return self.work()
 
 
 class Tasks:
-    """Those of one link, from `start` to `stop`; may be started again. Nothing begins while
-    `may_run` says no."""
+    """The tasks of one link, from `start` to `stop`; may be started again. No run begins while
+    `may_run` returns False."""
 
     def __init__(
-        self, link: str, tasks: Sequence[Task], may_run: Callable[[], bool] = lambda: True
+        self, link: str, tasks: Sequence[ScheduledTask], may_run: Callable[[], bool] = lambda: True
     ) -> None:
         self.link = link
         self._may_run = may_run
         self._tasks = tasks
         self._lock = threading.Lock()
         self._records = {task.name: TaskRecord(name=task.name) for task in tasks}
-        self._items: dict[str, frozenset[str]] = {}  # of the last run, also those not recorded
+        self._items: dict[
+            str, frozenset[str]
+        ] = {}  # of the last run, also those that were not recorded
         self._dirty: set[str] = set()
         self._recorded_at: dict[str, float] = {}
         self._stop = threading.Event()
@@ -102,7 +104,7 @@ class Tasks:
             thread.start()
 
     def stop(self) -> None:
-        """Nothing more begins; what has begun ends by itself."""
+        """Prevents further runs. A current run ends by itself."""
         self._stop.set()
 
     def join(self, timeout_s: float) -> None:
@@ -115,7 +117,7 @@ class Tasks:
             return tuple(self._records.values())
 
     def take_dirty(self) -> list[TaskRecord]:
-        """What has to be written to the progress topic."""
+        """The records that have to be written to the progress topic."""
         with self._lock:
             dirty = [self._records[name] for name in self._dirty]
             self._dirty.clear()
@@ -125,7 +127,7 @@ class Tasks:
         with self._lock:
             self._dirty |= {record.name for record in records}
 
-    def _run(self, task: Task, stop: threading.Event) -> None:
+    def _run(self, task: ScheduledTask, stop: threading.Event) -> None:
         pause = _BACKOFF_S[0]
         task.start_over()
         until = time.monotonic() + _READY_S
@@ -155,23 +157,23 @@ class Tasks:
                 pause = _BACKOFF_S[0]
                 stop.wait(max(0.0, begun + task.interval_s - time.monotonic()))
 
-    def _note(self, task: Task, reason: str | None, outcome: Outcome | None) -> None:
+    def _note(self, task: ScheduledTask, reason: str | None, outcome: Outcome | None) -> None:
         now = time.time()
         items = {} if outcome is None else outcome.items
-        told = outcome is None or outcome.told
+        dated = outcome is None or outcome.dated
         with self._lock:
             before = self._records[task.name]
             after = before.replace(
                 reason=reason,
                 items=_shortened(items),
                 figures=before.figures if outcome is None else outcome.figures,
-                done_at=int(now * 1000) if told and not reason else before.done_at,
+                done_at=int(now * 1000) if dated and not reason else before.done_at,
             )
             self._records[task.name] = after
             known = self._items.get(task.name, frozenset(before.items))
             self._items[task.name] = frozenset(items)
             changed = before.replace(done_at=0) != after.replace(done_at=0)
-            if changed or (told and now - self._recorded_at.get(task.name, 0.0) > task.record_s):
+            if changed or (dated and now - self._recorded_at.get(task.name, 0.0) > task.record_s):
                 self._dirty.add(task.name)
                 self._recorded_at[task.name] = now
         if reason is not None and reason != before.reason:
@@ -180,12 +182,12 @@ class Tasks:
             if item not in known:
                 _log.warning("not done", extra={**self._extra(task), "item": item, "reason": why})
 
-    def _extra(self, task: Task) -> dict[str, str]:
+    def _extra(self, task: ScheduledTask) -> dict[str, str]:
         return {"link": self.link, "task": task.name}
 
 
 def _shortened(items: Mapping[str, str]) -> dict[str, str]:
-    """What a record has room for."""
+    """The items that fit into a record."""
     shown = dict(itertools.islice(items.items(), _MOST_ITEMS))
     if len(items) > len(shown):
         shown["others"] = f"{len(items) - len(shown)} more, named in the log"
