@@ -21,9 +21,8 @@ def find_java(tool: str = "java") -> Path:
     """The `java` of JAVA_HOME, else of PATH, in version MINIMUM_JAVA or later; or a `tool` next to
     it. JAVA_HOME decides alone if it is set, as it does for Spark. Raises PrerequisiteError."""
     java = _java()
-    found = java_version(java)
-    if found < MINIMUM_JAVA:
-        raise _missing(f"{java} is version {found}, older than {MINIMUM_JAVA}")
+    if java_version(java) < MINIMUM_JAVA:
+        raise _missing(f"{java} is version {_version(java)}, older than {MINIMUM_JAVA}")
     if tool == "java":
         return java
     # A link on the PATH (/usr/bin/java) points into the installation that has the other tools.

@@ -68,7 +68,8 @@ def test_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = _java_home(tmp_path, 'java version "11.0.2"')
     monkeypatch.setenv("JAVA_HOME", str(home))
 
-    with pytest.raises(PrerequisiteError, match=r"version 11, older than 17 \(install Java 17"):
+    too_old = r"version 11\.0\.2, older than 17 \(install Java 17"
+    with pytest.raises(PrerequisiteError, match=too_old):
         find_java()
 
 
