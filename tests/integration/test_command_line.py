@@ -167,7 +167,7 @@ def test_tables_for_people(file: Path, source: KafkaTools, target: KafkaTools, p
     assert "unknown keys" in plan.err
     assert "unknown keys" not in status.err
     assert f"{prefix}a.{prefix}orders" in plan.out
-    assert "create: 3 partitions, 1 copy" in plan.out
+    assert "create: 3 partitions, 1 replica" in plan.out
     assert "no driver has run this link yet" in status.out
     assert "not begun" in status.out
 
