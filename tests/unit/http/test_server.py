@@ -382,5 +382,5 @@ def test_files_that_cannot_be_used(files: Certificates, tmp_path: Path) -> None:
         start(key=str(files.client_key))()
     with unusable("the key has a password"):
         start(certificate=str(files.client_certificate), key=str(files.client_key_encrypted))()
-    with unusable(r"tls\.client\.ca .*empty\.pem: it holds no certificate"):
+    with unusable(r"tls\.client\.ca .*empty\.pem: it has no certificate"):
         start(client_ca=str(empty))()
