@@ -8,8 +8,8 @@
 CAUSEWAY_IVY_SETTINGS names an Ivy settings file (for a mirror or a proxy).
 
 jars.sha512 has the hash of each jar of the versions that are tested; what was fetched for one of
-these and is another file, or not listed, is refused. Another version is fetched as it comes, and it
-is said that nobody vouches for it.
+these and is another file, or not listed, is refused. Another version is fetched without a check, and a
+message says that its jars are not verified.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Ports:
         self._locks: list[IO[str]] = []
 
     def take(self) -> int:
-        """A port that nobody listens on and no other `Ports` holds."""
+        """A port that is free and that no other `Ports` holds."""
         folder = Path(tempfile.gettempdir()) / "causeway-ports"
         folder.mkdir(mode=0o777, exist_ok=True)
         for _ in range(_TRIES):

@@ -1,7 +1,7 @@
 """The version of Kafka, and how its brokers differ from those of other versions.
 
-Tested are those in TESTED (`make test-versions`). Another one is started as its nearest kin is, and
-nobody vouches for it.
+`make test-versions` tests the versions in TESTED. Another version starts like the nearest one, and
+its jars are not verified.
 """
 
 from __future__ import annotations

@@ -195,8 +195,8 @@ class _ServerThread:
         await self._serve_app(app, self._main, self._certificate)
 
     async def _called(self, sock: socket.socket) -> bool:
-        """Whether somebody has, before the end of the run: the framework is loaded for them only,
-        and they wait for that. A run that nobody asks does without its time and memory."""
+        """Whether a call arrives before the end of the run. The framework is loaded for the first
+        call, which waits for it. A run without calls saves its time and memory."""
         assert self._over is not None
         pending = asyncio.Event()
         loop = asyncio.get_running_loop()

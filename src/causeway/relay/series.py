@@ -73,7 +73,7 @@ def shares(batch: Batch, assignment: Assignment) -> list[Batch | None]:
 
     Below `keys_from` all go to the outlet of the partition's number. From there on each record's
     key decides by the hash of Java's default partitioner; where there is no key, the source offset
-    does, so that whoever relays the record sends it to the same place.
+    does, so that each lane sends the record to the same place.
     """
     count, keys_from = len(assignment.outlets), assignment.keys_from
     if batch.source_offset(batch.records - 1) < keys_from:

@@ -19,7 +19,6 @@ from causeway.formats.causeway_yaml.document import (
     Scalar,
     Value,
     YamlPlace,
-    read_document,
 )
 from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Section, TransformList
 from causeway.formats.logins import USER, add_login, without_login_parts
@@ -50,17 +49,11 @@ class YamlEntry(Entry):
         return ""
 
 
-def load_yaml(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
-    """Reads `path`. Raises one ConfigError with all problems. `Settings.warnings` names keys
-    without effect. `environment` replaces os.environ."""
-    problems = Problems(str(path))
-    return settings_of(path, read_document(path, problems), problems, environment=environment)
-
-
 def settings_of(
     path: Path, document: Fields, problems: Problems, *, environment: Mapping[str, str] | None
 ) -> Settings:
-    """The same of what `path` holds."""
+    """The settings of `document`, which is the content of `path`. Raises one ConfigError with all
+    problems. `Settings.warnings` names keys without effect. `environment` replaces os.environ."""
     entries = read_entries(document, problems)
     if "clusters" not in entries or not any(_enables(name) for name in entries):
         if not problems.lines:

@@ -69,7 +69,7 @@ def check_places(link: LinkSettings, cuts: Mapping[str, Cut]) -> None:
 def check_keep(link: LinkSettings, topics: Collection[str], keeper: str) -> None:
     """That records of `topics` may be written to `keeper`, on the target, as they are. Raises
     ConfigError where that comes back, or where the link changes them on the way, or leaves some
-    out: that is what nobody may see there."""
+    out: these must not appear there."""
     if keeper in topics:
         raise ConfigError(
             "fail back",
