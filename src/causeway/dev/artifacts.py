@@ -7,8 +7,8 @@
 `<cache>` is XDG_CACHE_HOME or ~/.cache. Which version that is, versions.py says, and
 CAUSEWAY_IVY_SETTINGS names an Ivy settings file (for a mirror or a proxy).
 
-jars.sha512 has the hash of each jar of the versions that are tested; what was fetched for one of
-these and is another file, or not listed, is refused. Another version is fetched without a check, and a
+jars.sha512 has the hash of each jar of the versions that are tested. A jar of these versions that
+has another hash, or is not listed, is refused. Another version is fetched without a check, and a
 message says that its jars are not verified.
 """
 
