@@ -170,11 +170,16 @@ def _imported(tree: ast.Module, of: Mapping[str, Module]) -> Iterator[str]:
 
 
 def _exports(module: Module) -> frozenset[str]:
-    """The names in `__all__`."""
-    for node in module.tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return frozenset(ast.literal_eval(node.value))
-    return frozenset()
+    """The names that a package offers: those that its `__init__` imports or defines, also those
+    that it imports on first use."""
+    if module.path.name != "__init__.py":
+        return frozenset()
+    return frozenset(
+        alias.asname or alias.name
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    )
 
 
 def duplicated_classes(of: Mapping[str, Module]) -> dict[str, list[str]]:

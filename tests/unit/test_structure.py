@@ -16,11 +16,6 @@ def test_no_import_goes_past_a_door(modules: dict[str, structure.Module]) -> Non
     assert structure.past_doors(modules, structure.DOORS) == []
 
 
-@pytest.mark.parametrize("door", structure.DOORS)
-def test_a_door_names_its_exports(door: str, modules: dict[str, structure.Module]) -> None:
-    assert "__all__" in modules[door].path.read_text()
-
-
 def test_no_module_is_too_long(modules: dict[str, structure.Module]) -> None:
     assert structure.long_modules(modules) == []
 

@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from causeway.daemon.leadership import Leadership
     from causeway.daemon.processes import short_collections
     from causeway.daemon.sides import Sides, settle_clusters
-
-__all__ = [
-    "Leadership",
-    "Sides",
-    "plain",
-    "processes",
-    "run",
-    "said",
-    "settle_clusters",
-    "short_collections",
-]
 _MODULES = {
     "Leadership": "leadership",
     "Sides": "sides",

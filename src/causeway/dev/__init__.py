@@ -15,30 +15,3 @@ from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment, s
 from causeway.dev.ports import Ports
 from causeway.dev.process import Process, spawn
 from causeway.dev.versions import DEFAULT_VERSION, OLDEST, TESTED, KafkaVersion, kafka_version
-
-__all__ = [
-    "DEFAULT_VERSION",
-    "LOOPBACK",
-    "OLDEST",
-    "TESTED",
-    "Broker",
-    "BrokerPorts",
-    "BrokerStatus",
-    "ClientListener",
-    "ClusterStatus",
-    "Environment",
-    "KafkaVersion",
-    "LocalCluster",
-    "Ports",
-    "Process",
-    "broker_classpath",
-    "cache_directory",
-    "connect_classpath",
-    "kafka_jvm_options",
-    "kafka_version",
-    "locked",
-    "spawn",
-    "start_all",
-    "state_directory",
-    "tiered_storage_classpath",
-]

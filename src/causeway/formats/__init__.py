@@ -35,26 +35,6 @@ _LAZY = {
     "to_properties": "properties",
 }
 
-__all__ = [
-    "Converted",
-    "Form",
-    "YamlEntry",
-    "convert",
-    "default_form",
-    "is_yaml",
-    "load",
-    "load_mm1",
-    "load_mm2",
-    "load_properties",
-    "read_connectors",
-    "read_entries",
-    "read_properties",
-    "resolve",
-    "schema_text",
-    "settings_of",
-    "to_properties",
-]
-
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:

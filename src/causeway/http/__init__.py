@@ -1,5 +1,3 @@
 """The HTTP server of a driver: page, API, probes, metrics, and the paths of Kafka Connect."""
 
 from causeway.http.server import Serving, served
-
-__all__ = ["Serving", "served"]

@@ -2,5 +2,3 @@
 
 from causeway.metrics.catalogue import SECTIONS, Metric, metrics
 from causeway.metrics.collector import text
-
-__all__ = ["SECTIONS", "Metric", "metrics", "text"]

@@ -3,5 +3,3 @@
 from causeway.mm2_diff.behaviour import BehaviourDifference
 from causeway.mm2_diff.comparison import Comparison, compare
 from causeway.mm2_diff.keys import KeyEffect, KeyUse
-
-__all__ = ["BehaviourDifference", "Comparison", "KeyEffect", "KeyUse", "compare"]

@@ -4,22 +4,3 @@ from causeway.schemas.client import RegistryClient, UnansweredError, check_regis
 from causeway.schemas.ids import IdLookup, Ids, SchemaId, Unknown, find_schema_id, with_schema_id
 from causeway.schemas.link import TASK, Due, LinkSchemas
 from causeway.schemas.registry import CircularError, Schema, SchemaRegistry, Trail
-
-__all__ = [
-    "TASK",
-    "CircularError",
-    "Due",
-    "IdLookup",
-    "Ids",
-    "LinkSchemas",
-    "RegistryClient",
-    "Schema",
-    "SchemaId",
-    "SchemaRegistry",
-    "Trail",
-    "UnansweredError",
-    "Unknown",
-    "check_registry",
-    "find_schema_id",
-    "with_schema_id",
-]

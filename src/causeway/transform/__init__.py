@@ -36,33 +36,3 @@ from causeway.transform.crypto import (
 from causeway.transform.identity import identity_of
 from causeway.transform.rows import LACKING, SCHEMA_FORMATS, TEXTS, plus, staying
 from causeway.transform.session import CONTEXT, require_spark
-
-__all__ = [
-    "CONTEXT",
-    "HEADER",
-    "LACKING",
-    "PREFIX",
-    "SCHEMA_FORMATS",
-    "TEXTS",
-    "Chunk",
-    "ChunkOutcome",
-    "Frame",
-    "Greeting",
-    "Keys",
-    "NeedsSpark",
-    "Open",
-    "OutletBatch",
-    "Refusal",
-    "SealedConnection",
-    "Setup",
-    "WaitingForRegistry",
-    "aes_key",
-    "announced_in",
-    "decrypt_json",
-    "decrypt_value",
-    "identity_of",
-    "path_of",
-    "plus",
-    "require_spark",
-    "staying",
-]

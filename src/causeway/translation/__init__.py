@@ -33,23 +33,3 @@ from causeway.translation.values import (
     answer_json,
     as_json,
 )
-
-__all__ = [
-    "Answer",
-    "Course",
-    "CourseKey",
-    "CourseOffsets",
-    "MappedOffset",
-    "OffsetNote",
-    "OffsetTranslator",
-    "ProgressCourses",
-    "Question",
-    "UnreadRecords",
-    "answer_json",
-    "as_json",
-    "group_offsets",
-    "inexact",
-    "offsets_to_translate",
-    "read_questions",
-    "translate",
-]

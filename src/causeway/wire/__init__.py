@@ -28,44 +28,6 @@ from causeway.wire.produce import Part, Produced, Stamped
 from causeway.wire.security import ssl_context
 from causeway.wire.sockets import user_timeout_of
 
-__all__ = [
-    "KEPT_BYTES",
-    "MOST_WAIT_S",
-    "SESSION_ERRORS",
-    "Api",
-    "Brokers",
-    "Buffers",
-    "Connection",
-    "Deadline",
-    "EpochEnd",
-    "FetchPosition",
-    "FetchSession",
-    "Fetched",
-    "Part",
-    "Place",
-    "Produced",
-    "QuotaWaits",
-    "SendQueue",
-    "Stamped",
-    "Versions",
-    "apis",
-    "broker_error",
-    "codes",
-    "error_in",
-    "fetch",
-    "is_unsupported",
-    "pause_s",
-    "produce",
-    "raise_error",
-    "round_trip_s",
-    "ssl_context",
-    "throttle_s",
-    "throttled_text",
-    "unsupported",
-    "user_timeout_of",
-    "wait",
-]
-
 # kafka-python logs whole requests (SASL tokens among them) and warns about what we report
 # ourselves, as errors with a cause and a remedy.
 logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)

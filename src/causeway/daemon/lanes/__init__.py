@@ -4,5 +4,3 @@ from causeway.daemon.lanes.fleet import MARGIN, Fleet
 from causeway.daemon.lanes.lookups import LaneLookups
 from causeway.daemon.lanes.placing import without_lane
 from causeway.daemon.lanes.tracked import Key, ReportedPartition, plus
-
-__all__ = ["MARGIN", "Fleet", "Key", "LaneLookups", "ReportedPartition", "plus", "without_lane"]

@@ -25,36 +25,3 @@ from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.tally import TransformTally
 from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
-
-__all__ = [
-    "Adopt",
-    "Begin",
-    "BeginBehind",
-    "Behind",
-    "Candidate",
-    "Decision",
-    "Found",
-    "GoByKey",
-    "GoOn",
-    "Offsets",
-    "OthersHere",
-    "PassOver",
-    "Readings",
-    "Reconciler",
-    "Registry",
-    "Row",
-    "RunOptions",
-    "Stop",
-    "TransformTally",
-    "Wish",
-    "assignment",
-    "decide",
-    "discovery",
-    "find_place",
-    "led_topics",
-    "places_behind",
-    "routing",
-    "steps_of",
-    "transform_change",
-    "treatments_of",
-]

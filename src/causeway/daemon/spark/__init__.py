@@ -5,14 +5,3 @@ from causeway.daemon.spark.context import Spark, not_importable
 from causeway.daemon.spark.engine import Engine
 from causeway.daemon.spark.environment import archive_option
 from causeway.daemon.spark.stages import Ended, Stages
-
-__all__ = [
-    "Ended",
-    "Engine",
-    "Spark",
-    "Stages",
-    "archive_option",
-    "cores_of",
-    "not_importable",
-    "wanted_lanes",
-]

@@ -3,5 +3,3 @@
 from causeway.daemon.tasks.control_plane import ControlPlane, heartbeat_task
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.schedule import ScheduledTask, Tasks
-
-__all__ = ["ControlPlane", "Groups", "ScheduledTask", "Tasks", "heartbeat_task"]

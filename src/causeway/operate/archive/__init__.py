@@ -8,14 +8,3 @@ store.py     the files of an archive, and which of them count
 from causeway.operate.archive.archiving import Archived, archive
 from causeway.operate.archive.restoring import Restored, restore
 from causeway.operate.archive.store import ArchivedRange, ArchivedTopic, Manifest, Store
-
-__all__ = [
-    "Archived",
-    "ArchivedRange",
-    "ArchivedTopic",
-    "Manifest",
-    "Restored",
-    "Store",
-    "archive",
-    "restore",
-]

@@ -20,24 +20,3 @@ from causeway.operate.cutover.values import (
     StepState,
     Wishes,
 )
-
-__all__ = [
-    "Act",
-    "CheckMark",
-    "Checklist",
-    "CutoverEnd",
-    "CutoverResult",
-    "CutoverStep",
-    "FirstMover",
-    "Lifted",
-    "Look",
-    "OnLook",
-    "Producer",
-    "StepState",
-    "Wishes",
-    "cutover",
-    "producer_lines",
-    "result_json",
-    "undo",
-    "undo_json",
-]

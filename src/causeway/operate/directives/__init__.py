@@ -22,24 +22,3 @@ from causeway.operate.directives.scopes import (
     choose_one,
     sharers_of,
 )
-
-__all__ = [
-    "MOST_TEXT",
-    "WAIT_S",
-    "DirectiveOutcome",
-    "DirectiveRequest",
-    "Wanted",
-    "all_acted",
-    "choose",
-    "choose_answering",
-    "choose_one",
-    "current_user",
-    "outcome_json",
-    "pause",
-    "restart",
-    "resume",
-    "sharers_of",
-    "step_down",
-    "throttle",
-    "wish_of",
-]

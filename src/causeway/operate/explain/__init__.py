@@ -13,17 +13,3 @@ from causeway.operate.explain.groups import CODES, GroupFacts, explain_group
 from causeway.operate.explain.known import Known
 from causeway.operate.explain.topics import TopicFacts, explain_topic
 from causeway.operate.explain.values import Code, Explanation, SubjectKind, as_json_of
-
-__all__ = [
-    "CODES",
-    "Code",
-    "Explanation",
-    "GroupFacts",
-    "Known",
-    "SubjectKind",
-    "TopicFacts",
-    "as_json_of",
-    "explain",
-    "explain_group",
-    "explain_topic",
-]

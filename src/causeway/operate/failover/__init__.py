@@ -22,18 +22,3 @@ from causeway.operate.failover.results import (
     failed_over_json,
     promoted_json,
 )
-
-__all__ = [
-    "FailbackStep",
-    "FailedBack",
-    "FailedOver",
-    "Promoted",
-    "by_group",
-    "failback",
-    "failed_back_json",
-    "failed_over_json",
-    "failover",
-    "promote",
-    "promoted_json",
-    "refuse_mingled",
-]

@@ -16,16 +16,3 @@ from causeway.operate.listing.from_links import (
     topic_lines,
     topics,
 )
-
-__all__ = [
-    "EventLine",
-    "Listed",
-    "event_json",
-    "events",
-    "groups",
-    "items",
-    "narrowed",
-    "topic_json",
-    "topic_lines",
-    "topics",
-]

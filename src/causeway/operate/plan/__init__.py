@@ -13,16 +13,3 @@ from causeway.operate.plan.link_plan import LinkPlan, Plan, as_json
 from causeway.operate.plan.planning import plan
 from causeway.operate.plan.starts import How, Start, Starts
 from causeway.operate.plan.transforms import CheckedTransform, TransformPlan
-
-__all__ = [
-    "CheckedTransform",
-    "How",
-    "LinkPlan",
-    "OwnTopic",
-    "Plan",
-    "Start",
-    "Starts",
-    "TransformPlan",
-    "as_json",
-    "plan",
-]

@@ -17,19 +17,3 @@ from causeway.operate.try_transform.result import (
     target_topic,
 )
 from causeway.operate.try_transform.try_transform import local_spark, prepared, try_out
-
-__all__ = [
-    "Content",
-    "Decoded",
-    "OnStep",
-    "Read",
-    "Trial",
-    "TrialOutcome",
-    "Trials",
-    "Tried",
-    "as_json",
-    "local_spark",
-    "prepared",
-    "target_topic",
-    "try_out",
-]

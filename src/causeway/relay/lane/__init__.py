@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from causeway.relay.lane.lease import clock
 
-__all__ = ["LaneTask", "clock", "preload"]
-
 
 @dataclass(frozen=True, slots=True)
 class LaneTask:
@@ -32,4 +30,4 @@ class LaneTask:
 
 def preload() -> None:
     """Loads all that a lane needs, before its process is forked."""
-    import causeway.relay.lane.loop  # noqa: F401
+    import causeway.relay.lane.loop

@@ -3,14 +3,3 @@
 from causeway.relay.recovery.damage import Damage
 from causeway.relay.recovery.resume import LossError, ResumedOutlet, Resumption, recover
 from causeway.relay.recovery.survey import PartitionLeader, RecoveryRequest, TooEarlyError
-
-__all__ = [
-    "Damage",
-    "LossError",
-    "PartitionLeader",
-    "RecoveryRequest",
-    "ResumedOutlet",
-    "Resumption",
-    "TooEarlyError",
-    "recover",
-]

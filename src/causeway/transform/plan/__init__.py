@@ -2,5 +2,3 @@
 
 from causeway.transform.plan.analysis import PreparedTransform, prepare
 from causeway.transform.plan.rewrite import THROWS
-
-__all__ = ["THROWS", "PreparedTransform", "prepare"]

@@ -26,30 +26,3 @@ from causeway.transform.queries.expressions import (
     Whole,
 )
 from causeway.transform.queries.shortcut import Made, QueryShortcut, ReadAs
-
-__all__ = [
-    "DIGESTS",
-    "KEY",
-    "OFFSET",
-    "VALUE",
-    "Applied",
-    "Coalesce",
-    "Constant",
-    "Evaluated",
-    "Expression",
-    "IsNull",
-    "JsonStruct",
-    "Junction",
-    "Made",
-    "Member",
-    "OneOf",
-    "PartitionColumn",
-    "QueryShortcut",
-    "ReadAs",
-    "Same",
-    "Scalar",
-    "SchemaField",
-    "SecretField",
-    "TopicColumn",
-    "Whole",
-]

@@ -6,22 +6,3 @@ from causeway.transform.rules.model import ElementStep, FieldStep, RulePath, Ste
 from causeway.transform.rules.parse import parse, rule_names
 from causeway.transform.rules.shortcut import DROPPED, Shortcut, Treat, Treated, shortcut_of, stays
 from causeway.transform.rules.tokens import register
-
-__all__ = [
-    "DROPPED",
-    "ElementStep",
-    "FieldStep",
-    "RulePath",
-    "Shortcut",
-    "Step",
-    "TransformRule",
-    "Treat",
-    "Treated",
-    "check_paths",
-    "parse",
-    "register",
-    "rule_names",
-    "shortcut_of",
-    "stays",
-    "to_sql",
-]

@@ -2,5 +2,3 @@
 
 from causeway.transform.schema_formats.codecs import HEAD, NO_HEAD, Schemas, encoded, require
 from causeway.transform.schema_formats.registry import WorkerRegistry
-
-__all__ = ["HEAD", "NO_HEAD", "Schemas", "WorkerRegistry", "encoded", "require"]
