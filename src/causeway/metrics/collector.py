@@ -6,15 +6,14 @@ took four times as long, 1.2 s for 10,000 partitions on a machine where this tak
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from causeway.link_topics import TaskRecord, Transformed
-from causeway.metrics import catalogue
-from causeway.metrics.catalogue import Metric, TimingMetrics
+from causeway.metrics.catalogue import CHECKPOINT, METRICS, SOURCE
 from causeway.status import LinkStatus, PartitionStatus, Role, Snapshot, Timing, TransformStatus
 
 _PROCESS: Final = CollectorRegistry()
@@ -32,7 +31,7 @@ def text(snapshot: Snapshot | None) -> bytes:
     this process leads a link once more.
     """
     page = _Page()
-    page.add(catalogue.INFO, (version("causeway"),), 1)
+    page.add("causeway_info", (version("causeway"),), 1)
     if snapshot is not None:
         _add_process(page, snapshot)
         for link in snapshot.links:
@@ -47,30 +46,32 @@ class _Page:
     page that has both is refused as a whole."""
 
     def __init__(self) -> None:
-        self._samples: dict[Metric, dict[tuple[str, ...], float]] = {
-            metric: {} for metric in catalogue.metrics()
-        }
+        self._samples: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
 
-    def add(self, metric: Metric, labels: tuple[str, ...], value: float | None) -> None:
+    def add(self, name: str, labels: tuple[str, ...], value: float | None) -> None:
         if value is not None:
-            self._samples[metric][labels] = value
+            self._samples[name][labels] = value
 
-    def add_timing(
-        self, metrics: TimingMetrics, labels: tuple[str, ...], timing: Timing | None
+    def add_all(
+        self, prefix: str, labels: tuple[str, ...], values: Mapping[str, float | None]
     ) -> None:
+        for name, value in values.items():
+            self.add(prefix + name, labels, value)
+
+    def add_timing(self, name: str, labels: tuple[str, ...], timing: Timing | None) -> None:
         if timing is None:
             return
-        self.add(metrics.last, labels, timing.last)
+        self.add(name, labels, timing.last)
         if (recent := timing.recent) is not None:
-            self.add(metrics.least, labels, recent.least)
-            self.add(metrics.most, labels, recent.most)
-            self.add(metrics.mean, labels, recent.total / recent.seen)
+            self.add(f"{name}_min", labels, recent.least)
+            self.add(f"{name}_max", labels, recent.most)
+            self.add(f"{name}_avg", labels, recent.total / recent.seen)
 
     def lines(self) -> Iterator[str]:
         # A partition's samples share their labels.
         written: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
-        for metric, samples in self._samples.items():
-            name = metric.name
+        for name, samples in self._samples.items():
+            metric = METRICS[name]
             yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
             known = written.setdefault(metric.labels, {})
             for labels, value in samples.items():
@@ -91,27 +92,34 @@ def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
 
 
 def _add_process(page: _Page, snapshot: Snapshot) -> None:
-    page.add(catalogue.STARTED, (), snapshot.started_at)
-    page.add(catalogue.DRAINING, (), snapshot.draining)
-    page.add(catalogue.LANES_RUNNING, (), len(snapshot.lanes))
-    page.add(catalogue.LANES_WANTED, (), snapshot.lanes_wanted)
+    about_run = {
+        "start_time_seconds": snapshot.started_at,
+        "draining": snapshot.draining,
+        "lanes_running": len(snapshot.lanes),
+        "lanes_wanted": snapshot.lanes_wanted,
+    }
+    page.add_all("causeway_", (), about_run)
     for expiry in snapshot.expiries:
-        ends = (expiry.cluster, expiry.which)
-        page.add(catalogue.CERTIFICATE_EXPIRY, ends, expiry.at.timestamp())
+        certificate = (expiry.cluster, expiry.which)
+        page.add("causeway_certificate_expiry_seconds", certificate, expiry.at.timestamp())
     for lane in snapshot.lanes:
-        labels = (str(lane.lane), lane.host, str(lane.pid))
-        page.add(catalogue.LANE_PARTITIONS, labels, lane.partitions)
-        page.add(catalogue.LANE_MEMORY, labels, lane.rss_bytes)
-        page.add(catalogue.LANE_CPU, labels, lane.cpu_s)
+        about_lane = {
+            "partitions": lane.partitions,
+            "resident_memory_bytes": lane.rss_bytes,
+            "cpu_seconds_total": lane.cpu_s,
+        }
+        page.add_all("causeway_lane_", (str(lane.lane), lane.host, str(lane.pid)), about_lane)
 
 
 def _add_link(page: _Page, link: LinkStatus) -> None:
-    labels = (link.name,)
-    page.add(catalogue.LINK_ROLE, (link.name, str(link.role)), 1)
-    page.add(catalogue.LINK_PROBLEMS, labels, len(link.problems))
-    page.add(catalogue.PROGRESS_WRITES, labels, link.progress_writes)
-    page.add(catalogue.PROGRESS_WRITE_FAILURES, labels, link.progress_write_failures)
-    page.add(catalogue.TRANSLATION_FALLBACKS, labels, link.translation_fallbacks)
+    page.add("causeway_link_role", (link.name, str(link.role)), 1)
+    about_link = {
+        "problems": len(link.problems),
+        "progress_writes_total": link.progress_writes,
+        "progress_write_failures_total": link.progress_write_failures,
+        "translation_fallbacks_total": link.translation_fallbacks,
+    }
+    page.add_all("causeway_link_", (link.name,), about_link)
     for transform in link.transforms:
         _add_transform(page, link.name, transform)
     for partition in link.partitions:
@@ -119,65 +127,74 @@ def _add_link(page: _Page, link: LinkStatus) -> None:
     if link.role is not Role.LEADING:
         return  # another process runs its tasks: what ours knows of them is old news
     _add_tasks(page, link.name, link.tasks)
-    page.add(catalogue.CHECKPOINTS_UNTIMED, labels, link.checkpoints_untimed)
-    for checkpoint in link.checkpoints:
-        number = str(checkpoint.partition)
-        followed = (link.source, link.target, checkpoint.group, checkpoint.topic, number)
-        page.add_timing(catalogue.CHECKPOINT_LATENCY, followed, checkpoint.latency)
+    page.add("causeway_link_checkpoints_untimed_total", (link.name,), link.checkpoints_untimed)
+    for one in link.checkpoints:
+        labels = (link.source, link.target, one.group, one.topic, str(one.partition))
+        page.add_timing(f"{CHECKPOINT}_checkpoint_latency_ms", labels, one.latency)
 
 
 def _add_transform(page: _Page, link: str, transform: TransformStatus) -> None:
     labels = (link, transform.name)
     counts = transform.counts or Transformed()
-    for outcome, records in (
-        ("in", counts.records_in),
-        ("out", counts.records_out),
-        ("dropped", counts.dropped),
-        ("refused", counts.refused),
+    about_transform = {
+        "partitions": transform.partitions,
+        "stages": transform.stages,
+        "troubles": len(transform.troubles),
+        "unseen_rules": len(transform.unseen),
+    }
+    page.add_all("causeway_transform_", labels, about_transform)
+    for metric, label, records in (
+        ("records", "in", counts.records_in),
+        ("records", "out", counts.records_out),
+        ("records", "dropped", counts.dropped),
+        ("records", "refused", counts.refused),
+        ("ways", "worker", counts.without_spark),
+        ("ways", "spark", counts.through_spark),
     ):
-        page.add(catalogue.TRANSFORM_RECORDS, (*labels, outcome), records)
-    for way, records in (("worker", counts.without_spark), ("spark", counts.through_spark)):
-        page.add(catalogue.TRANSFORM_WAYS, (*labels, way), records)
+        page.add(f"causeway_transform_{metric}_total", (*labels, label), records)
     for rule, found, missing in transform.rules:
-        page.add(catalogue.TRANSFORM_RULE_RECORDS, (*labels, rule, "found"), found)
-        page.add(catalogue.TRANSFORM_RULE_RECORDS, (*labels, rule, "missing"), missing)
-    page.add(catalogue.TRANSFORM_PARTITIONS, labels, transform.partitions)
-    page.add(catalogue.TRANSFORM_STAGES, labels, transform.stages)
-    page.add(catalogue.TRANSFORM_TROUBLES, labels, len(transform.troubles))
-    page.add(catalogue.TRANSFORM_UNSEEN, labels, len(transform.unseen))
+        for path, records in (("found", found), ("missing", missing)):
+            page.add("causeway_transform_rule_records_total", (*labels, rule, path), records)
 
 
 def _add_tasks(page: _Page, link: str, tasks: Sequence[TaskRecord]) -> None:
     for task in tasks:
-        labels = (link, task.name)
-        page.add(catalogue.TASK_FAILING, labels, task.reason is not None)
-        page.add(catalogue.TASK_PROBLEMS, labels, len(task.items))
-        page.add(catalogue.TASK_SUCCESS, labels, task.done_at / 1000 if task.done_at >= 0 else None)
+        about_task = {
+            "failing": task.reason is not None,
+            "problems": len(task.items),
+            "last_success_timestamp_seconds": task.done_at / 1000 if task.done_at >= 0 else None,
+        }
+        page.add_all("causeway_task_", (link, task.name), about_task)
         for state, number in task.figures.items() if task.name == "schemas" else ():
-            page.add(catalogue.SCHEMA_SUBJECTS, (link, state), number)
+            page.add("causeway_schema_subjects", (link, state), number)
 
 
 def _add_partition(page: _Page, link: LinkStatus, partition: PartitionStatus) -> None:
     number = str(partition.partition)
     labels = (link.name, partition.topic, number)
-    lag_ms = partition.lag_ms
-    page.add(catalogue.LAG_RECORDS, labels, partition.lag_records)
-    page.add(catalogue.LAG_BYTES, labels, partition.lag_bytes)
-    page.add(catalogue.LAG_SECONDS, labels, None if lag_ms is None else lag_ms / 1000)
-    held = partition.held_records
-    page.add(catalogue.HELD_RECORDS, labels, held)
-    page.add(catalogue.HELD_SECONDS, labels, None if held is None else partition.held_ms / 1000)
-    page.add(catalogue.PARTITION_STATE, (*labels, partition.state), 1)
-    page.add(catalogue.RECORDS, labels, partition.records)
-    page.add(catalogue.BYTES, labels, partition.bytes)
-    page.add(catalogue.RECOVERIES, labels, partition.recoveries)
-    page.add(catalogue.FAILURES, labels, partition.failures)
-    page.add(catalogue.LOST, labels, partition.lost)
-    page.add(catalogue.OFFSET_MAP_POINTS, labels, partition.map_points)
+    lag_ms, held = partition.lag_ms, partition.held_records
+    about_partition = {
+        "lag_records": partition.lag_records,
+        "lag_bytes": partition.lag_bytes,
+        "lag_seconds": None if lag_ms is None else lag_ms / 1000,
+        "held_records": held,
+        "held_seconds": None if held is None else partition.held_ms / 1000,
+        "records_total": partition.records,
+        "bytes_total": partition.bytes,
+        "recoveries_total": partition.recoveries,
+        "failures_total": partition.failures,
+        "lost_records_total": partition.lost,
+        "offset_map_points": partition.map_points,
+    }
+    page.add_all("causeway_partition_", labels, about_partition)
+    page.add("causeway_partition_state", (*labels, partition.state), 1)
     mirrored = (link.source, link.target, partition.target_topic, number)
-    page.add(catalogue.RECORD_COUNT, mirrored, partition.records)
-    page.add(catalogue.RECORD_RATE, mirrored, partition.records_per_s)
-    page.add(catalogue.BYTE_COUNT, mirrored, partition.bytes)
-    page.add(catalogue.BYTE_RATE, mirrored, partition.bytes_per_s)
-    page.add_timing(catalogue.RECORD_AGE, mirrored, partition.ages)
-    page.add_timing(catalogue.REPLICATION_LATENCY, mirrored, partition.latencies)
+    about_mirror = {
+        "record_count": partition.records,
+        "record_rate": partition.records_per_s,
+        "byte_count": partition.bytes,
+        "byte_rate": partition.bytes_per_s,
+    }
+    page.add_all(f"{SOURCE}_", mirrored, about_mirror)
+    page.add_timing(f"{SOURCE}_record_age_ms", mirrored, partition.ages)
+    page.add_timing(f"{SOURCE}_replication_latency_ms", mirrored, partition.latencies)
