@@ -6,8 +6,8 @@ Patterns are whole-name Java regular expressions (see patterns.py for how they a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -147,14 +147,14 @@ def _undecided(key: str, pattern: Pattern) -> tuple[Verdict, str, DecidingRule]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renaming:
     """A flow of the file that renames topics, for the other flows. `source` and `target` are
-    aliases; `chosen` returns the topics that are chosen now."""
+    aliases. `geo`: any topic may be chosen, or may have been chosen before."""
 
     source: str
     target: str
     policy: ReplicationPolicy
     topics: tuple[Pattern, ...]
     topics_exclude: tuple[Pattern, ...]
-    chosen: Callable[[], Collection[str]] = field(default=tuple, compare=False, repr=False)
+    geo: bool = False
 
     def origin(self, name: str) -> str | None:
         """The source topic of `name` on the flow's target; None if the flow does not make that name
@@ -178,9 +178,7 @@ class Renaming:
         )
 
     def _makes(self, origin: str, name: str) -> bool:
-        if excludes(self.topics_exclude, origin) or not (
-            excludes(self.topics, origin) or origin in self.chosen()
-        ):
+        if excludes(self.topics_exclude, origin) or not (self.geo or excludes(self.topics, origin)):
             return False
         renamed = self.policy.renamed(origin)
         return renamed is not None and renamed[0] == name

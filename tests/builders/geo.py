@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from causeway.config import ChosenTopics, LinkSettings
+from causeway.config import LinkSettings
 from causeway.errors import CausewayError
 from causeway.geo.topics import ChosenTopicChange, Done
 from causeway.http.geo import GeoActs
@@ -17,7 +17,7 @@ from tests.builders.status import full, link, partition
 from tests.harness.directives import directive
 from tests.harness.statuses import replace
 
-GEO = replace(settings(), geo=True, chosen=ChosenTopics(), topics=())
+GEO = replace(settings(), geo=True, topics=())
 
 
 def chosen(topic: str, kind: DirectiveKind = DirectiveKind.MIRROR) -> Directive:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -220,3 +221,5 @@ def test_a_rule_claims_no_name_of_which_its_flow_mirrors_no_origin() -> None:
 
     assert known("orders", "B", there) == "orders"
     assert known("payments", "B", there) is None
+    geo = replace(there, geo=True)
+    assert known("payments", "B", geo) == "payments", "it may have been chosen before"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import load
+from causeway.cli.common import load, with_chosen
 from causeway.cli.options import FileArgument
 from causeway.cli.words import printable
 
@@ -63,7 +63,7 @@ def archive(
     from causeway.operate.archive import archive as write
 
     write(
-        load(file),
+        with_chosen(load(file)),
         file,
         to,
         alias=cluster,
@@ -115,7 +115,7 @@ def restore(
     from causeway.operate.archive import restore as write_back
 
     done = write_back(
-        load(file),
+        with_chosen(load(file)),
         file,
         source,
         alias=cluster,

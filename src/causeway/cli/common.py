@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from causeway.cli.guard import is_unicode, warn
 from causeway.cli.words import printable, printable_json
-from causeway.errors import CausewayError, ConfigError
+from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,25 +33,17 @@ def load(path: Path, *, quiet: bool = False) -> Settings:
     settings = load_file(path)
     if not quiet:
         warn([*settings.warnings, *expiry_warnings(settings)])
-    if any(link.geo or link.way_back for link in settings.links):
-        _read_geo_topics(settings)
     return settings
 
 
-def _read_geo_topics(settings: Settings) -> None:
-    """Reads the topics that operators chose for links without a list, from the targets. A target
-    that does not answer, or refuses to show the choice, raises when a command needs it."""
-    from causeway.cluster import clusters
+def with_chosen(settings: Settings) -> Settings:
+    """`settings` with the topics that people have chosen for links (`causeway geo`, `failback`).
+    Asks clusters only if there are such links."""
+    if not any(link.geo or link.way_back for link in settings.links):
+        return settings
     from causeway.control import geo_topics
 
-    with clusters() as connect:
-        for link in settings.links:
-            if link.geo or link.way_back:
-                try:
-                    standing = geo_topics.learn(connect(link.target_admin), link)
-                except CausewayError:
-                    continue
-                link.chosen.names = geo_topics.names(standing, link)
+    return geo_topics.with_chosen(settings)
 
 
 def into(settings: Settings, clusters: Sequence[str] | None) -> Settings:

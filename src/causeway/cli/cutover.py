@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, grid, load, print_json, styled
+from causeway.cli.common import console, grid, load, print_json, styled, with_chosen
 from causeway.cli.guard import unconfirmed
 from causeway.cli.options import TIME, DryRunOption, FileArgument, JsonOption, YesOption, seconds
 from causeway.cli.words import count, duration, printable, printable_lines
@@ -123,7 +123,7 @@ def command(
     from causeway.operate.cutover import FirstMover, Wishes, cutover, result_json, undo_json
     from causeway.operate.cutover import undo as lift
 
-    settings = load(file, quiet=True)
+    settings = with_chosen(load(file, quiet=True))
     act = yes and not dry_run
     if undo:
         lifted = lift(settings, link=link, topics=topic or (), act=act)

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causeway.cli.common import console, grid, labelled, load, print_json, styled, waiting
+from causeway.cli.common import (
+    console,
+    grid,
+    labelled,
+    load,
+    print_json,
+    styled,
+    waiting,
+    with_chosen,
+)
 from causeway.cli.options import (
     FileArgument,
     JsonOption,
@@ -201,7 +210,7 @@ def _request(
     to: str = "",
 ) -> int:
     """Sends a request and shows the outcomes."""
-    settings = load(file, quiet=True)
+    settings = with_chosen(load(file, quiet=True))
     with waiting() as told:
         told(activity)
         outcomes = act(settings)

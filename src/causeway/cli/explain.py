@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, print_json, styled, waiting
+from causeway.cli.common import console, load, print_json, styled, waiting, with_chosen
 from causeway.cli.options import FileArgument, JsonOption, LinkOption
 from causeway.errors import ConfigError
 
@@ -45,7 +45,7 @@ def command(
             "explain", name, "--topic and --group exclude each other", remedy="give one of them"
         )
     kind = SubjectKind.TOPIC if topic else SubjectKind.GROUP if group else None
-    settings = load(file, quiet=True)
+    settings = with_chosen(load(file, quiet=True))
     with waiting() as told:
         told("asking the clusters")
         found = explain(settings, name, kind=kind, link=link)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, print_json, styled, waiting
+from causeway.cli.common import console, load, print_json, styled, waiting, with_chosen
 from causeway.cli.failover import WaitOption, cuts, next_steps
 from causeway.cli.guard import UNCONFIRMED, unconfirmed
 from causeway.cli.options import (
@@ -87,7 +87,7 @@ def command(
     """
     from causeway.operate.failover import FailbackStep, failback, failed_back_json
 
-    settings = load(file, quiet=True)
+    settings = with_chosen(load(file, quiet=True))
     with waiting() as told:
         found = failback(
             settings,

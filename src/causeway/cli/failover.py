@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causeway.cli.common import console, grid, load, print_json, styled, waiting
+from causeway.cli.common import console, grid, load, print_json, styled, waiting, with_chosen
 from causeway.cli.guard import unconfirmed
 from causeway.cli.options import (
     TIME,
@@ -63,7 +63,7 @@ def promote(
     """
     from causeway.operate.failover import promote, promoted_json
 
-    settings = load(file, quiet=True)
+    settings = with_chosen(load(file, quiet=True))
     with waiting() as told:
         found = promote(
             settings,
@@ -175,7 +175,7 @@ def failover(
     """
     from causeway.operate.failover import failed_over_json, failover
 
-    settings = load(file, quiet=True)
+    settings = with_chosen(load(file, quiet=True))
     with waiting() as told:
         found = failover(
             settings,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from causeway.cli.common import console, load, print_json
+from causeway.cli.common import console, load, print_json, with_chosen
 from causeway.cli.guard import complain
 from causeway.cli.options import FileArgument, JsonOption, LinkOption
 from causeway.cli.status import WIDE
@@ -50,7 +50,8 @@ def topics(
     """List the mirrored topics with lag, states and reasons. Reads the clusters only."""
     from causeway.operate import listing
 
-    found = listing.topics(load(file, quiet=True), link=link, match=match, states=state or ())
+    settings = with_chosen(load(file, quiet=True))
+    found = listing.topics(settings, link=link, match=match, states=state or ())
     if as_json:
         return _print_json("topics", found, listing.topic_json)
     columns = ("link", "topic", "to", ">partitions", ">lag", ">lag in time", "state", "~reason")
@@ -94,7 +95,8 @@ def groups(
     from causeway.operate import listing
     from causeway.operate.explain import as_json_of
 
-    found = listing.groups(load(file, quiet=True), link=link, match=match, codes=code or ())
+    settings = with_chosen(load(file, quiet=True))
+    found = listing.groups(settings, link=link, match=match, codes=code or ())
     if as_json:
         return _print_json("groups", found, as_json_of)
     _table(("link", "group", "code", "~answer"), [_group(one) for one in found.lines], "group")

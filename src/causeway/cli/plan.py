@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from causeway.cli.common import console, grid, into, load, print_json, styled, waiting
+from causeway.cli.common import console, grid, into, load, print_json, styled, waiting, with_chosen
 from causeway.cli.guard import complain
 from causeway.cli.options import ClustersOption, FileArgument, JsonOption
 from causeway.cli.words import count
@@ -30,7 +30,7 @@ def command(
     from causeway.operate.plan import as_json as to_json
     from causeway.operate.plan import plan
 
-    settings = into(load(file), clusters)
+    settings = into(with_chosen(load(file)), clusters)
     with waiting() as on_step:
         whole = plan(settings, on_step)
     if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, labelled, load, print_json, styled
+from causeway.cli.common import console, labelled, load, print_json, styled, with_chosen
 from causeway.cli.directives import directive_lines
 from causeway.cli.options import FileArgument, JsonOption, LinkOption, TopicOption
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
@@ -67,7 +67,7 @@ def command(
     if watched and check:
         raise ConfigError("status", "--check", "a check looks once", remedy="leave out --watch")
     # `status` is called often; `plan` and `run` report warnings about the file.
-    settings = load(file, quiet=True)
+    settings = with_chosen(load(file, quiet=True))
     if watched:
         out = console()
         room = out.height - _OTHER_LINES if out.is_terminal else None

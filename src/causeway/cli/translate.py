@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, grid, load, parse_timestamp, print_json, styled, waiting
+from causeway.cli.common import (
+    console,
+    grid,
+    load,
+    parse_timestamp,
+    print_json,
+    styled,
+    waiting,
+    with_chosen,
+)
 from causeway.cli.options import FileArgument, JsonOption, LinkOption
 from causeway.cli.words import number, printable
 from causeway.errors import ConfigError
@@ -71,7 +80,7 @@ def command(
     from causeway.translation import as_json as answers_json
 
     questions = _questions(topic, partition, offset, timestamp, given)
-    settings = load(file, quiet=True)
+    settings = with_chosen(load(file, quiet=True))
     with waiting() as told:
         told("translating offsets")
         answers = translate(settings, questions, link=link, back=back)

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, parse_timestamp, print_json, styled, waiting
+from causeway.cli.common import (
+    console,
+    load,
+    parse_timestamp,
+    print_json,
+    styled,
+    waiting,
+    with_chosen,
+)
 from causeway.cli.options import FileArgument, JsonOption
 from causeway.cli.words import count, printable
 from causeway.errors import PartitionsFailedError
@@ -57,7 +65,7 @@ def command(
     from causeway.operate.try_transform import TrialOutcome, try_out
     from causeway.operate.try_transform import as_json as to_json
 
-    settings = load(file)
+    settings = with_chosen(load(file))
     since = None if start is None else parse_timestamp(start)
     with waiting() as on_step:
         trial = try_out(settings, topic, limit=limit, on_step=on_step, link=link, start=since)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, print_json, styled, waiting
+from causeway.cli.common import console, load, print_json, styled, waiting, with_chosen
 from causeway.cli.options import FileArgument, JsonOption, LinkOption
 from causeway.cli.words import count, duration, size
 from causeway.errors import ConfigError
@@ -80,7 +80,7 @@ def command(
 
     if html is not None:
         _writable(html)
-    settings = load(file, quiet=True)
+    settings = with_chosen(load(file, quiet=True))
     with _shown() as on_progress:
         report = verify(
             settings,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, print_json, waiting
+from causeway.cli.common import console, load, print_json, waiting, with_chosen
 from causeway.cli.guard import complain
 from causeway.cli.options import TIME, FileArgument, JsonOption, LinkOption, TopicOption, seconds
 from causeway.cli.words import count, duration, printable
@@ -65,7 +65,7 @@ def command(
     """
     from causeway.operate import wait
 
-    settings = load(file, quiet=True)
+    settings = with_chosen(load(file, quiet=True))
     lag = 0 if lag_below is None and state is None else lag_below
     with _progress() as told:
         waited = wait.wait(

@@ -57,7 +57,6 @@ from causeway.config.routes import (
     most_partitions,
 )
 from causeway.config.settings import (
-    ChosenTopics,
     HeartbeatSettings,
     LinkSettings,
     RegistrySettings,

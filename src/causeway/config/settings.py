@@ -123,21 +123,6 @@ class TreatmentSettings:
         freeze(self, "decides", "needs")
 
 
-class ChosenTopics:
-    """The chosen topics of a link, by their names on the source, as last read from its directives
-    (control/geo_topics.py).
-
-    All holders of a link's settings share one object, so a change counts everywhere at once. In a
-    driver, only the directive executor replaces `names`. The set is replaced as a whole, so readers
-    need no lock.
-    """
-
-    __slots__ = ("names",)
-
-    def __init__(self, names: frozenset[str] = frozenset()) -> None:
-        self.names = names
-
-
 def directives_topic(source: str, target: str) -> str:
     """The topic on `target` with the requests to the link between these aliases."""
     return f"__causeway.{source}.{target}.directives"
@@ -185,7 +170,9 @@ class LinkSettings:
     way_back: bool = (
         FlowKeys.way_back
     )  # topics are mirrored only that a failback, or cutover, had begin
-    chosen: ChosenTopics = field(default_factory=ChosenTopics, compare=False, repr=False)  # these
+    # These, by their names on the source. No file has them: control/geo_topics.py reads them from
+    # the link's directives.
+    chosen: frozenset[str] = frozenset()
     # Dead-letter topics on the source, of all flows of the file. They are never mirrored.
     dead_letters: frozenset[str] = frozenset()
     # All flows of the file with `causeway.rename`. Their topics' names do not show their source.
@@ -274,7 +261,7 @@ class LinkSettings:
     def decide_topic(self, topic: str) -> TopicDecision:
         """Whether this link mirrors `topic` of its source, under which name, or why not."""
         found = self.as_begun(topic)
-        waits = self.way_back and found.mirrored and topic not in self.chosen.names
+        waits = self.way_back and found.mirrored and topic not in self.chosen
         return not_begun(self.name) if waits else found
 
     def as_chosen(self, topic: str) -> TopicDecision:
@@ -283,7 +270,7 @@ class LinkSettings:
 
     def as_begun(self, topic: str) -> TopicDecision:
         """The decision if a reverse link was started for `topic`."""
-        return self._decide(topic, () if self.way_back else self.chosen.names)
+        return self._decide(topic, () if self.way_back else self.chosen)
 
     def _decide(self, topic: str, chosen: Collection[str]) -> TopicDecision:
         rules = TopicRules(

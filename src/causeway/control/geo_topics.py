@@ -10,9 +10,11 @@ allow it (`geo`): a user with access to the target alone must not decide what le
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import replace
 
-from causeway.cluster import Cluster
-from causeway.config import LinkSettings
+from causeway.cluster import Cluster, clusters
+from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError
 from causeway.link_topics import (
     Directive,
@@ -114,16 +116,29 @@ def plan_forget(standing: LinkDirectives) -> DirectivePlan:
     return DirectivePlan(changes=(*leave, *(() if named is None else ((named.key, None),))))
 
 
-def names(standing: LinkDirectives, link: LinkSettings) -> frozenset[str]:
-    """The topics that `link` mirrors by request."""
-    if link.geo:
-        return frozenset(chosen(standing))
-    return begun(standing) if link.way_back else frozenset()
+def choosing(link: LinkSettings, standing: LinkDirectives) -> LinkSettings:
+    """`link` with the topics that it mirrors by request."""
+    names = begun(standing) if link.way_back else frozenset[str]()
+    return replace(link, chosen=frozenset(chosen(standing)) if link.geo else names)
+
+
+def with_chosen(settings: Settings) -> Settings:
+    """`settings` with the topics that people have chosen until now. Asks the targets of links that
+    have such topics. A target that does not answer, or refuses to show the topics, raises when a
+    command needs it."""
+    links = []
+    with clusters() as connect:
+        for link in settings.links:
+            known = link
+            if link.geo or link.way_back:
+                with suppress(CausewayError):
+                    known = choosing(link, learn(connect(link.target_admin), link))
+            links.append(known)
+    return replace(settings, links=tuple(links))
 
 
 def learn(target: Cluster, link: LinkSettings) -> LinkDirectives:
-    """The directives of `link`. Its `chosen` topics stay as they are: a driver that
-    shares them sees by them what it has yet to do. Raises CausewayError."""
+    """The directives of `link`. Raises CausewayError."""
     log = DirectiveLog(target, link.directives_topic)
     log.look()
     return log.directives

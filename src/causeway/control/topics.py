@@ -375,7 +375,7 @@ def _hidden(
 ) -> dict[str, TopicMetadata]:
     """A list of all topics leaves out topics that we may not see, so they are asked for by name."""
     texts = {pattern.pattern.replace("\\.", ".") for pattern in link.topics}
-    texts |= link.chosen.names
+    texts |= link.chosen
     wanted = [text for text in sorted(texts) if is_legal_name(text) and text not in visible]
     if not wanted:
         return {}

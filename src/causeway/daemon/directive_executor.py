@@ -274,16 +274,16 @@ class DirectiveExecutor:
     def _choose_no_more(self) -> None:
         """Removes topics that are no longer chosen, before their pauses are over: no record of them
         may come afterwards."""
-        before = self._link.chosen.names
+        before = self._registry.chosen
         if self._link.way_back:
             return
         if left := before - geo_topics.chosen(self._log.directives).keys():
-            self._link.chosen.names = before - left
+            self._registry.chosen = before - left
             with self._lock:
                 self._chosen = self.known.is_set()
 
     def _choose(self) -> None:
-        """Applies the topics that people have chosen to the link's settings."""
+        """Has the link mirror the topics that people have chosen."""
         standing = self._log.directives
         names = frozenset(geo_topics.chosen(standing))
         try:
@@ -292,7 +292,7 @@ class DirectiveExecutor:
             self._not_chosen = geo_topics.why_not(standing, self._link, self._cluster)
         except CausewayError as error:
             self._not_chosen = geo_topics.not_known(error)  # pauses are read nevertheless
-            names = self._link.chosen.names
+            names = self._registry.chosen
         else:
             if self._not_chosen is not None or not self._link.geo:
                 names = frozenset()
@@ -300,10 +300,10 @@ class DirectiveExecutor:
             names = geo_topics.begun(standing)
         if self._not_chosen is not None and self._reason is None:
             self._note_reason(self._not_chosen)  # before the command learns that it was applied
-        if names == self._link.chosen.names:
+        if names == self._registry.chosen:
             return
         _log.info("chosen", extra={"link": self._link.name, "topics": len(names)})
-        self._link.chosen.names = names
+        self._registry.chosen = names
         with self._lock:
             # If it is not known, the first look is still to come.
             self._chosen = self.known.is_set()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from causeway.cluster import Connect, clusters
-from causeway.config import ChosenTopics, LinkSettings, Settings
+from causeway.config import LinkSettings, Settings
 from causeway.control import geo_topics
 from causeway.errors import CausewayError
 from causeway.geo import claims
@@ -116,8 +116,7 @@ def _look(link: LinkSettings, connect: Connect) -> Destination:
         target = connect(link.target_admin)
         cluster = claims.cluster_id(target)
         standing = geo_topics.learn(target, link)
-        # A copy: a driver of this process may share the topics of the link.
-        shown = replace(link, chosen=ChosenTopics(geo_topics.names(standing, link)))
+        shown = geo_topics.choosing(link, standing)
         status = status_of(shown, connect, None, only=geo_topics.chosen(standing).keys())
     except CausewayError as error:
         return Destination(name=name, link=link, error=error)

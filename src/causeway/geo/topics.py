@@ -172,7 +172,9 @@ def _each(
 ) -> Done:
     names = _checked(names, action)
     with clusters() as connect:
-        _refuse_unchosen(action, geo_topics.learn(connect(link.target_admin), link), names)
+        standing = geo_topics.learn(connect(link.target_admin), link)
+        _refuse_unchosen(action, standing, names)
+    link = geo_topics.choosing(link, standing)
     settings = Settings(links=(link,), run=RunSettings(), spark={})
     outcomes = [ask(settings, link=link.name, topic=name, wait_s=wait_s)[0] for name in names]
     waited = [each.acted for each in outcomes if each.acted is not None]

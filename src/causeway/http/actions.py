@@ -17,6 +17,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from causeway.config import Settings
+from causeway.control import geo_topics
 from causeway.errors import (
     AuthorizationError,
     CausewayError,
@@ -95,7 +96,10 @@ class Actions:
         """Waits at most `wait_s` until the leading driver has acted; None: does not wait. Raises
         HTTPException with the reason."""
         call_: Act = getattr(self._acts, action)
-        call = partial(call_, self._settings, wait_s=wait_s, **scope)
+
+        def call(**author: Any) -> tuple[DirectiveOutcome, ...]:
+            return call_(geo_topics.with_chosen(self._settings), wait_s=wait_s, **scope, **author)
+
         return await self.act(action, request, wish, call, scope)
 
     async def act(

@@ -164,12 +164,18 @@ def router(
         group: Annotated[str | None, Query(max_length=1000)] = None,
     ) -> Response:
         """Explains why a topic or group is mirrored or synced, or not. Asks no cluster."""
-        view = _link(await views.newest(), link)
-        settings = next(each for each in links if each.name == link)
+        every = await views.newest()
+        view = _link(every, link)
+        known = [
+            geo_topics.choosing(each, every.links[each.name].status.standing)
+            for each in links
+            if each.name in every.links
+        ]
+        settings = next(each for each in known if each.name == link)
         if (topic is None) == (group is None) or (partition is not None and topic is None):
             raise HTTPException(400, "give topic, with an optional partition, or group")
         if topic is not None:
-            found = explaining.topic(settings, view, topic, partition, links)
+            found = explaining.topic(settings, view, topic, partition, known)
         else:
             found = explaining.group(settings, view, group or "")
         return answer(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Annotated, Final
 
@@ -17,6 +17,7 @@ from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import Response
 
 from causeway.config import Settings
+from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.http import shapes
 from causeway.http.answers import answer, in_thread
@@ -55,20 +56,19 @@ class Translating:
         finally:
             self._many -= 1
 
+    def _translate(
+        self, questions: Sequence[Question], *, link: str, back: bool
+    ) -> tuple[Answer, ...]:
+        settings = geo_topics.with_chosen(self._settings)
+        return self._ask(settings, questions, link=link, back=back, patience_s=_PATIENCE_S)
+
     async def _answer_all(self) -> None:
         while self._waiting:
             way = next(iter(self._waiting))
             asked = self._waiting.pop(way)
             link, back = way
             began = time.monotonic()
-            call = partial(
-                self._ask,
-                self._settings,
-                list(asked),
-                link=link,
-                back=back,
-                patience_s=_PATIENCE_S,
-            )
+            call = partial(self._translate, list(asked), link=link, back=back)
             try:
                 answers = await in_thread(call, "translate")
             except Exception as error:

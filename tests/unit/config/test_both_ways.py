@@ -246,7 +246,7 @@ def test_a_way_back_waits_until_it_is_told_to_begin(tmp_path: Path) -> None:
     assert back.as_begun("bills").target_name is None
     narrow = replace(back, way_back=False)
     assert narrow.as_begun("bills").target_name is None, "nor where it is none"
-    back.chosen.names = frozenset({"orders", "bills"})
+    back = replace(back, chosen=frozenset({"orders", "bills"}))
     assert back.decide_topic("orders").target_name == "orders"
     assert back.decide_topic("bills").verdict is Verdict.NOT_INCLUDED
 

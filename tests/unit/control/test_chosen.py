@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from causeway.config import RunSettings, Settings
+from causeway.control import geo_topics
 from causeway.control.geo_topics import (
+    choosing,
     chosen,
     is_why_not,
     not_known,
@@ -13,6 +18,7 @@ from causeway.control.geo_topics import (
     plan_leave,
     plan_mirror,
     why_not,
+    with_chosen,
     without_chosen,
 )
 from causeway.errors import UnreachableError
@@ -95,3 +101,25 @@ def test_what_is_chosen_is_no_pause_or_limit() -> None:
     standing = after(wish(DirectiveKind.MIRROR, ORDERS), wish(DirectiveKind.ORIGIN), pause)
     assert without_chosen(standing) == (pause,)
     assert plan_directive(standing, pause.replace(paused=False)).before == pause
+
+
+def test_a_link_mirrors_chosen_topics_only_if_its_file_allows_that() -> None:
+    standing = after(wish(DirectiveKind.MIRROR, ORDERS), wish(DirectiveKind.BEGIN, BILLS))
+    assert choosing(LINK, standing).chosen == frozenset()
+    assert choosing(GEO, standing).chosen == {"orders"}
+    assert choosing(replace(LINK, way_back=True), standing).chosen == {"bills"}
+
+
+def test_a_target_that_does_not_answer_leaves_the_settings_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> LinkDirectives:
+        raise UnreachableError("connect", "B", "no broker answered")
+
+    settings = Settings(links=(GEO,), run=RunSettings(), spark={})
+    monkeypatch.setattr(geo_topics, "learn", fail)
+    assert with_chosen(settings) == settings
+    standing = after(wish(DirectiveKind.MIRROR, ORDERS))
+    monkeypatch.setattr(geo_topics, "learn", lambda *_: standing)
+    assert with_chosen(settings).links[0].chosen == {"orders"}
+    assert settings.links[0].chosen == frozenset()

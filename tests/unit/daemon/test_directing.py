@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.config import ChosenTopics, LinkSettings
+from causeway.config import LinkSettings
 from causeway.control import fences, geo_topics
 from causeway.daemon import Sides, directive_executor, overdue
 from causeway.daemon.directive_executor import DirectiveExecutor
@@ -57,6 +57,7 @@ class Log:
         self.partitions = Partitions()  # of the driver that looks
         self.looks = 0
         self.refused: CausewayError | None = None
+        self.registry = Registry("A->B")
         self._looked = threading.Condition()
 
     def look(self) -> list[tuple[int, Directive]]:
@@ -136,7 +137,7 @@ class Partitions:
 
 def choosing(monkeypatch: pytest.MonkeyPatch, *, geo: bool = True) -> LinkSettings:
     """The link of `begin` from now on: people may choose its topics, or not."""
-    link = replace(LINK, geo=geo, chosen=ChosenTopics())
+    link = replace(LINK, geo=geo)
     monkeypatch.setattr(sys.modules[__name__], "LINK", link)
     return link
 
@@ -156,7 +157,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
         limits: list[Mapping[str | None, int]] = []
         sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
         intake = cast(Reconciler, cast(Any, log.partitions))
-        registry = Registry(LINK.name)
+        registry = log.registry = Registry(LINK.name)
         found = DirectiveExecutor(LINK, sides, registry, intake, limits.append, before, SHARERS)
         begun.append(found)
         return found, log
@@ -368,8 +369,8 @@ def test_what_is_chosen_counts_at_once_and_is_looked_for(
     assert found.known.wait(60)
     log.comes(0, DirectiveKind.MIRROR, Scope("orders"))
     assert found.wanted.wait(60)
-    assert link.chosen.names == {"orders"}
-    assert link.decide_topic("orders").target_name == "A.orders"
+    assert log.registry.chosen == {"orders"}
+    assert log.registry.with_chosen(link).decide_topic("orders").target_name == "A.orders"
     assert found.carry_out()
     assert not found.carry_out()  # it is being looked for
     assert found.take_dirty() == []
@@ -380,7 +381,7 @@ def test_what_is_chosen_counts_at_once_and_is_looked_for(
     log.leaves(2, DirectiveKind.MIRROR, Scope("orders"))
     log.await_looks(2)
     assert found.carry_out()
-    assert link.chosen.names == frozenset()
+    assert log.registry.chosen == frozenset()
 
 
 def test_what_others_of_this_process_read_first_is_looked_for_all_the_same(
@@ -412,7 +413,7 @@ def test_what_others_of_this_process_read_first_is_looked_for_all_the_same(
     assert found.wanted.wait(60)
     assert found.take_dirty() == []
     assert found.carry_out()
-    assert link.chosen.names == frozenset()
+    assert log.registry.chosen == frozenset()
 
 
 def test_what_is_chosen_is_looked_for_also_where_a_restart_fails_first(
@@ -440,11 +441,11 @@ def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would be resumed, and copied until the next look."""
-    link = choosing(monkeypatch)
+    choosing(monkeypatch)
     seen: list[tuple[bool, frozenset[str]]] = []
 
     def update(_: object, standing: LinkDirectives) -> None:
-        seen.append((standing.pause_of(Scope("orders")) is not None, link.chosen.names))
+        seen.append((standing.pause_of(Scope("orders")) is not None, log.registry.chosen))
 
     monkeypatch.setattr(Pauses, "update", update)
     found, log = begin(None)
@@ -472,12 +473,12 @@ def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(
 def test_who_lets_nobody_choose_says_so_and_mirrors_nothing_of_it(
     begin: Begin, monkeypatch: pytest.MonkeyPatch, geo: bool, cluster: str, why: str
 ) -> None:
-    link = choosing(monkeypatch, geo=geo)
+    choosing(monkeypatch, geo=geo)
     found, log = begin(None)
     log.comes(0, DirectiveKind.ORIGIN, cluster=cluster)
     log.comes(2, DirectiveKind.MIRROR, Scope("orders"))
     log.await_looks(3)
-    assert link.chosen.names == frozenset()
+    assert log.registry.chosen == frozenset()
     told = [each.reason for each in found.take_dirty()]
     assert told
     assert why in str(told[-1])
@@ -490,7 +491,7 @@ def test_a_source_that_does_not_say_who_it_is_keeps_no_pause_from_being_heard(
         raise CausewayError("connect", "A", "no broker answered", retriable=True)
 
     monkeypatch.setattr(Named, "bootstrap_check", fail)
-    link = choosing(monkeypatch)
+    choosing(monkeypatch)
     found, log = begin(None)
     log.comes(0, DirectiveKind.MIRROR, Scope("orders"))
     log.comes(2, DirectiveKind.RESTART)
@@ -498,7 +499,7 @@ def test_a_source_that_does_not_say_who_it_is_keeps_no_pause_from_being_heard(
     assert found.known.wait(60)
     told = [each.reason for each in found.take_dirty()]
     assert "no broker answered" in str(told[-1])
-    assert link.chosen.names == frozenset()
+    assert log.registry.chosen == frozenset()
 
 
 def test_events_say_what_was_asked_by_whom() -> None:

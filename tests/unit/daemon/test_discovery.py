@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import ClusterMetadata, PartitionMetadata, TopicMetadata
-from causeway.config import ChosenTopics, LinkSettings, RunSettings
+from causeway.config import LinkSettings, RunSettings
 from causeway.control import CreateTopic, MirroredTopic, Transforms, topics
 from causeway.daemon import Sides
 from causeway.daemon.partitions import discovery, reconcile
@@ -249,9 +249,9 @@ def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
 ) -> None:
     """It is no trouble, its place is written, and a link that lets nobody choose keeps what it
     mirrors."""
-    link = replace(settings.LINK, geo=True, chosen=ChosenTopics(), topics=())
-    link.chosen.names = frozenset({"orders"})
+    link = replace(settings.LINK, geo=True, topics=())
     registry, known = Registry("A->B"), records.progress().replace(state=State.RUNNING)
+    registry.chosen = frozenset({"orders"})
     topic = replace(records.TOPIC, partitions=1)
     registry.add([Row(topic=topic, progress=known, first=0)])
     intake = _intake(monkeypatch, registry, topic, link=link)
@@ -260,7 +260,7 @@ def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
     found = Found()
     intake._leave(found)
     assert len(registry.status()) == 1
-    link.chosen.names = frozenset()
+    registry.chosen = frozenset()
     intake._leave(found)
     assert registry.status() == ()
     assert written == [known]
@@ -277,9 +277,9 @@ def test_what_a_lane_was_slow_to_let_go_of_is_taken_up_again_though_nobody_asks_
     monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     """By then it runs, or is chosen again. It is on no lane, and would be on none for ever."""
-    link = replace(settings.LINK, geo=True, chosen=ChosenTopics(), topics=())
-    link.chosen.names = frozenset({"orders"})
+    link = replace(settings.LINK, geo=True, topics=())
     registry, known = Registry("A->B"), records.progress()
+    registry.chosen = frozenset({"orders"})
     failed = known.replace(state=State.FAILED)
     registry.add([Row(topic=records.TOPIC, progress=failed, first=0)])
     intake = _intake(monkeypatch, registry, records.TOPIC, link=link)
@@ -289,13 +289,13 @@ def test_what_a_lane_was_slow_to_let_go_of_is_taken_up_again_though_nobody_asks_
     if asked == "restart":
         assert not intake.restart({THE_LINK})
     else:
-        link.chosen.names = frozenset()
+        registry.chosen = frozenset()
         intake._leave(Found())
     assert not registry.lacks(known.source), "its lane has it yet"
 
     (row,) = registry.rows(lambda _: True)
     row.progress = known  # its lane says at last
-    link.chosen.names = frozenset({"orders"})
+    registry.chosen = frozenset({"orders"})
     if asked == "restart":
         assert intake.restart({THE_LINK})
     with monkeypatch.context() as patch:
@@ -318,9 +318,8 @@ def test_what_is_paused_and_chosen_no_more_is_not_resumed(
     topic = replace(records.TOPIC, partitions=1)
     paused = known.replace(state=State.PAUSED)
     registry.add([Row(topic=topic, progress=paused, first=0)])
-    own = ChosenTopics()
-    own.names = frozenset({"orders"} if chosen else ())
-    link = replace(settings.LINK, geo=True, topics=(), chosen=own)
+    registry.chosen = frozenset({"orders"} if chosen else ())
+    link = replace(settings.LINK, geo=True, topics=())
     intake = _intake(monkeypatch, registry, topic, link=link)
     monkeypatch.setattr(intake.pauses, "over", lambda: [known.source])
     monkeypatch.setattr(intake, "_assign", lambda *_: None)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import ClusterMetadata, Committed, GroupListing, OffsetAt
-from causeway.config import ControlSettings
+from causeway.config import ControlSettings, LinkSettings
 from causeway.daemon import Sides
 from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.tasks import groups as module
@@ -291,6 +291,9 @@ class Rows:
 
     def ended(self) -> set[TopicPartition]:
         return set()
+
+    def with_chosen(self, link: LinkSettings) -> LinkSettings:
+        return link
 
 
 @pytest.mark.parametrize("present", [True, False])

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from causeway.cluster import Cluster, ClusterMetadata, OffsetAt, TopicMetadata
-from causeway.config import ChosenTopics
 from causeway.control import geo_topics
 from causeway.errors import AuthorizationError, CausewayError, ConfigError
 from causeway.geo import claims, destinations, topics
@@ -78,7 +76,7 @@ class Kafka:
 
 class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.link = replace(GEO, chosen=ChosenTopics())
+        self.link = GEO
         self.shop = Kafka(SHOP_ID, orders=9, bills=0, dc2__dot__users=3, legacy__dot__users=3)
         self.dc2 = Kafka(DC2_ID)
         self.standing = LinkDirectives({ORIGIN.key: ORIGIN})

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from causeway import filters
 from causeway.config.entries import Entry, Problems
@@ -140,7 +139,7 @@ def with_renaming(links: list[LinkSettings]) -> list[LinkSettings]:
             policy=link.policy,
             topics=link.topics,
             topics_exclude=link.topics_exclude,
-            chosen=partial(getattr, link.chosen, "names"),
+            geo=link.geo,
         )
         for link in links
         if link.policy.renames

@@ -137,8 +137,8 @@ class Outlets:
             topic: RouteNeed(base=min(fed_by[topic]), partitions=frozenset(numbers))
             for topic, numbers in partitions.items()
         }
-        sides = self._sides
-        return routed_topics.make_ready(needs, sides.source_admin, sides.target_admin, self._link)
+        link, sides = self._registry.with_chosen(self._link), self._sides
+        return routed_topics.make_ready(needs, sides.source_admin, sides.target_admin, link)
 
     def _ends(
         self,

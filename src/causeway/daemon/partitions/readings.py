@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
+from causeway.config import LinkSettings
 from causeway.control import Held, MirroredTopic
 from causeway.daemon.partitions.rows import Row
 from causeway.link_topics import PartitionProgress, Span, Transformed
@@ -18,9 +20,11 @@ OVER = ENDED | {State.STOPPED}  # they are not kept up to date
 
 
 class Readings:
-    """Thread-safe. A change of the set of rows must call `_rows_changed`."""
+    """Thread-safe. A change of the set of rows must call `_rows_changed`. `chosen`: the topics that
+    people have chosen, by their names on the source; only the directive executor replaces it."""
 
     def __init__(self) -> None:
+        self.chosen: frozenset[str] = frozenset()
         self._lock = threading.Lock()
         self._rows: dict[TopicPartition, Row] = {}
         self._sorted: tuple[Row, ...] | None = ()  # by topic and partition; None: to be sorted
@@ -29,6 +33,9 @@ class Readings:
     def _rows_changed(self) -> None:
         """With the lock held."""
         self._sorted = None
+
+    def with_chosen(self, link: LinkSettings) -> LinkSettings:
+        return replace(link, chosen=self.chosen)
 
     def lacks(self, at: TopicPartition) -> bool:
         with self._lock:

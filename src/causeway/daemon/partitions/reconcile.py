@@ -108,7 +108,7 @@ class Reconciler:
         self.settle()
         found = discovery.look(
             self._sides,
-            self._link,
+            self._registry.with_chosen(self._link),
             self._registry.known(),
             self._claimer.wish_of,
             self.pauses.has_ended,
@@ -309,7 +309,8 @@ class Reconciler:
         if not self._link.geo:
             return set()
         out = (Verdict.NOT_INCLUDED, Verdict.EXCLUDED)
-        return {topic for topic in topics if self._link.decide_topic(topic).verdict in out}
+        link = self._registry.with_chosen(self._link)
+        return {topic for topic in topics if link.decide_topic(topic).verdict in out}
 
     def _stop_lost(self, found: Found) -> None:
         """Stops partitions of an earlier leader whose target topics are gone."""

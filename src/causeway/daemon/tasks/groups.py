@@ -115,7 +115,8 @@ class Groups:
         chosen = groups.choose(self._source_groups(), self._link)
         read_at = time.monotonic()
         found = self._sides.source_admin.committed_offsets_of(chosen.groups)
-        followed = groups.follow(found, self._link, self._ended())
+        link = self._link if self._registry is None else self._registry.with_chosen(self._link)
+        followed = groups.follow(found, link, self._ended())
         places = self._translator.translate(
             offsets_to_translate(followed, self._translator.shared())
         )

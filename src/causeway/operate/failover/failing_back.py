@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from causeway.cluster import LATEST, Connect, OffsetAt, clusters
-from causeway.config import ChosenTopics, LinkSettings, Settings, reverse_of
+from causeway.config import LinkSettings, Settings, reverse_of
 from causeway.control import CreateTopic, MirroredTopic, collisions, fences, topic_changes, topics
 from causeway.daemon import Sides
 from causeway.errors import ConfigError
@@ -295,7 +295,7 @@ class LinkFailback:
         """Creates those topics of the cuts that the old source lacks, like their mirrors. A dry run
         only names them. Raises CausewayError for the first that cannot be created."""
         self._say(f"{self._link.name}: looking for topics that {self._link.source.alias} lacks")
-        begun_with = replace(reverse, chosen=ChosenTopics(frozenset(cuts)))
+        begun_with = replace(reverse, chosen=frozenset(cuts))
         target, source = self._sides.target_admin, self._sides.source_admin
         planned = topics.plan(topics.observe(target, source, begun_with, cuts), begun_with)
         creates = [e for e in planned.changes if isinstance(e, CreateTopic) and e.topic in cuts]
@@ -339,7 +339,11 @@ class LinkFailback:
         wish = BeginDirective(who=self.who, why=self.why, at=end.at, scope=self._scope)
         reverse_link.begin(self._connect(link.target_admin), link, wish, starts, looked, ids)
         if link.way_back:  # for this call; a driver learns it from the directives
-            link.chosen.names |= {at.topic for at in starts}
+            begun = replace(link, chosen=link.chosen | {at.topic for at in starts})
+            links = tuple(begun if each is link else each for each in self._settings.links)
+            self._settings = replace(self._settings, links=links)
+            if link is self._reverse:
+                self._reverse = begun
 
     def _lift_fences(self) -> tuple[str, ...]:
         """Of a cutover: they would keep the way back from writing as well. Which topics these
