@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from causeway.cluster import Cluster, NewTopic, OffsetAt
+from causeway.cluster import TRANSACTION, Cluster, NewTopic, OffsetAt, value_of
 from causeway.config import ClientSettings
 from causeway.dev import LocalCluster
 from causeway.errors import UnreachableError
 from causeway.model import TopicPartition
+from causeway.wire import Deadline
 from tests.harness.batches import make_batch
 
 pytestmark = pytest.mark.integration
@@ -63,7 +64,7 @@ def test_goes_on_while_a_broker_is_dead_and_when_it_is_back(
     write_everywhere(cluster)
     assert ends(cluster) == {tp: end + 2 for tp, end in before.items()}
     cluster.init_transactional_id("held")
-    node = cluster.coordinator(1, "held")
+    node = value_of(cluster.coordinators(TRANSACTION, ["held"], Deadline(10.0))["held"])
     brokers.restart(node)
     _, epoch = cluster.init_transactional_id("held")
     assert epoch >= 1

@@ -7,11 +7,14 @@ from causeway.cluster.admin import (
     KNOWN_MESSAGE_FORMAT,
     MESSAGE_FORMAT,
     ConfigEntry,
+    Disk,
     NewTopic,
+    cluster_rights,
+    disks,
     knows_producers,
+    versions_of_brokers,
 )
-from causeway.cluster.brokers import Disk, cluster_rights, disks, versions_of_brokers
-from causeway.cluster.client import GROUP, TRANSACTION, ClusterClient, Leader
+from causeway.cluster.client import GROUP, TRANSACTION, ClusterClient
 from causeway.cluster.cluster import (
     ANSWER_S,
     Cluster,
@@ -29,9 +32,14 @@ from causeway.cluster.log_reader import (
     offsets_at,
     raw_batches,
     relayed,
+)
+from causeway.cluster.metadata import (
+    ClusterMetadata,
+    Leader,
+    PartitionMetadata,
+    TopicMetadata,
     value_of,
 )
-from causeway.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.cluster.offsets import EARLIEST, LATEST, FetchedPartition, OffsetAt, bytes_an_offset
 from causeway.cluster.pool import moved_remedy, one_cluster
 from causeway.cluster.producers import (

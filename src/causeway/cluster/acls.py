@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
@@ -97,16 +98,7 @@ def describe_acls(
 ) -> frozenset[AclBinding] | SecurityDisabled:
     """The rules that broker `node_id` applies (any broker if None). Raises AuthorizationError
     without DESCRIBE on the cluster."""
-    request = DescribeAclsRequest(
-        resource_type_filter=_RESOURCE_TYPES.index(which.resource_type),
-        resource_name_filter=which.name,
-        pattern_type_filter=_PATTERNS.index(which.pattern),
-        principal_filter=which.principal,
-        host_filter=which.host,
-        operation=OPERATIONS.index(which.operation),
-        permission_type=_PERMISSIONS.index(which.permission),
-        min_version=apis.DESCRIBE_ACLS.lowest,
-    )
+    request = DescribeAclsRequest(*_as_sent(which), min_version=apis.DESCRIBE_ACLS.lowest)
     answer = cluster.call(request, node_id)
     if answer.error_code == _SECURITY_DISABLED:
         return SecurityDisabled(cluster=str(cluster))
@@ -126,6 +118,19 @@ def describe_acls(
     )
 
 
+def _as_sent(rule: AclBinding | AclFilter) -> tuple[int | str | None, ...]:
+    """The fields of a request, in which all requests agree."""
+    return (
+        _RESOURCE_TYPES.index(rule.resource_type),
+        rule.name,
+        _PATTERNS.index(rule.pattern),
+        rule.principal,
+        rule.host,
+        OPERATIONS.index(rule.operation),
+        _PERMISSIONS.index(rule.permission),
+    )
+
+
 def _name(names: tuple[str, ...], number: int) -> str:
     """The name; UNKNOWN for a number of a newer broker."""
     return names[number] if 0 <= number < len(names) else names[0]
@@ -135,57 +140,36 @@ def create_acls(
     cluster: ClusterClient, bindings: Collection[AclBinding]
 ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
     """Adds rules; one that is there already counts as done (None)."""
-
-    def request(chunk: list[AclBinding]) -> Any:
-        return CreateAclsRequest(
-            creations=[
-                CreateAclsRequest.AclCreation(
-                    resource_type=_RESOURCE_TYPES.index(binding.resource_type),
-                    resource_name=binding.name,
-                    resource_pattern_type=_PATTERNS.index(binding.pattern),
-                    principal=binding.principal,
-                    host=binding.host,
-                    operation=OPERATIONS.index(binding.operation),
-                    permission_type=_PERMISSIONS.index(binding.permission),
-                )
-                for binding in chunk
-            ],
-            min_version=apis.CREATE_ACLS.lowest,
-        )
-
-    return _change_each(cluster, "create ACL", bindings, request)
+    lowest = apis.CREATE_ACLS.lowest
+    return _change_each(
+        cluster,
+        "create ACL",
+        bindings,
+        lambda rules: CreateAclsRequest(creations=rules, min_version=lowest),
+        attrgetter("results"),
+    )
 
 
 def delete_acls(
     cluster: ClusterClient, bindings: Collection[AclBinding]
 ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
     """Deletes exactly these rules; one that is not there counts as done (None)."""
-
-    def request(chunk: list[AclBinding]) -> Any:
-        return DeleteAclsRequest(
-            filters=[
-                DeleteAclsRequest.DeleteAclsFilter(
-                    resource_type_filter=_RESOURCE_TYPES.index(binding.resource_type),
-                    resource_name_filter=binding.name,
-                    pattern_type_filter=_PATTERNS.index(binding.pattern),
-                    principal_filter=binding.principal,
-                    host_filter=binding.host,
-                    operation=OPERATIONS.index(binding.operation),
-                    permission_type=_PERMISSIONS.index(binding.permission),
-                )
-                for binding in chunk
-            ],
-            min_version=apis.DELETE_ACLS.lowest,
-        )
-
-    return _change_each(cluster, "delete ACL", bindings, request)
+    lowest = apis.DELETE_ACLS.lowest
+    return _change_each(
+        cluster,
+        "delete ACL",
+        bindings,
+        lambda rules: DeleteAclsRequest(filters=rules, min_version=lowest),
+        attrgetter("filter_results"),
+    )
 
 
 def _change_each(
     cluster: ClusterClient,
     operation: str,
     bindings: Collection[AclBinding],
-    request: Callable[[list[AclBinding]], Any],
+    request: Callable[[list[Any]], Any],
+    results_of: Callable[[Any], Collection[Any]],
 ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
     """One operation on many rules, in chunks, retried rule by rule: answers come in the order of
     the request, and doing it twice does no harm."""
@@ -203,15 +187,14 @@ def _change_each(
         results: dict[AclBinding, CausewayError | None] = {}
         for start in range(0, len(left), BINDINGS_A_REQUEST):
             chunk = left[start : start + BINDINGS_A_REQUEST]
-            answer = cluster.once(request(chunk), None, deadline)
-            found = answer.results if hasattr(answer, "results") else answer.filter_results
+            answer = cluster.once(request(list(map(_as_sent, chunk))), None, deadline)
             results |= {
-                each: error_of(each, result) for each, result in zip(chunk, found, strict=True)
+                each: error_of(each, result)
+                for each, result in zip(chunk, results_of(answer), strict=True)
             }
         return results
 
-    unique = list(dict.fromkeys(bindings))
-    found = cluster.retry_each(unique, attempt, topic_of=str, unknown_topic_grace_s=0)
+    found = cluster.retry_each(bindings, attempt)
     for error in found.values():
         if isinstance(error, BrokerError) and error.code == _SECURITY_DISABLED:
             return SecurityDisabled(cluster=str(cluster))

@@ -1,24 +1,32 @@
-"""Topics and their configuration, in bulk: a result or an error for each item."""
+"""Topics and their configuration, in bulk: a result or an error for each item. And brokers: API
+versions, disks, and the rights that the cluster grants to this client."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 from kafka.protocol.admin import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeClusterRequest,
     DescribeConfigsRequest,
+    DescribeLogDirsRequest,
     IncrementalAlterConfigsRequest,
 )
 
+from causeway.cluster.acls import OPERATIONS
 from causeway.cluster.client import ClusterClient
+from causeway.cluster.metadata import value_of
 from causeway.errors import BrokerError, CausewayError
-from causeway.wire import Deadline, apis, codes, error_in
+from causeway.wire import Brokers, Deadline, Versions, apis, codes, error_in, raise_error
 
+ASKED_AT_ONCE = 16  # brokers
 TOPICS_A_REQUEST = 500
 # A KRaft controller writes at most 10,000 records for one request: each topic, partition and config
 # is a record. It refuses the items beyond that with POLICY_VIOLATION.
@@ -67,35 +75,26 @@ def describe_configs(
     def attempt(
         left: list[str], deadline: Deadline
     ) -> dict[str, dict[str, ConfigEntry] | CausewayError]:
-        results: dict[str, dict[str, ConfigEntry] | CausewayError] = {}
-        for chunk in _chunks(left):
-            request = _describe_request(_TOPIC, chunk, names)
-            for result in cluster.once(request, None, deadline).results:
-                results[result.resource_name] = _entries(cluster, "topic", result)
-        return results
+        requests = (_describe_request(_TOPIC, chunk, names) for chunk in _chunks(left))
+        return {
+            result.resource_name: _entries(cluster, "topic", result)
+            for request in requests
+            for result in cluster.once(request, None, deadline).results
+        }
 
-    return cluster.retry_each(list(dict.fromkeys(topics)), attempt, unknown_topic_grace_s=0)
+    return cluster.retry_each(topics, attempt)
 
 
 def broker_configs(cluster: ClusterClient, node_id: int) -> dict[str, ConfigEntry]:
     """The configuration of one broker. Raises BrokerError, AuthorizationError."""
     response = cluster.call(_describe_request(_BROKER, [str(node_id)], None), node_id)
-    entries = _entries(cluster, "broker", response.results[0])
-    if isinstance(entries, CausewayError):
-        raise entries
-    return entries
+    return value_of(_entries(cluster, "broker", response.results[0]))
 
 
 def _describe_request(kind: int, resources: list[str], names: Collection[str] | None) -> Any:
+    keys = None if names is None else list(names)
     return DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=kind,
-                resource_name=name,
-                configuration_keys=None if names is None else list(names),
-            )
-            for name in resources
-        ],
+        resources=[(kind, name, keys) for name in resources],
         include_synonyms=False,
         include_documentation=False,
         min_version=apis.DESCRIBE_CONFIGS.lowest,
@@ -133,20 +132,11 @@ def create_topics(
     by_name = {topic.name: topic for topic in topics}
 
     def request(names: list[str], timeout_ms: int) -> Any:
-        kind = CreateTopicsRequest.CreatableTopic
+        wanted = [by_name[name] for name in names]
         return CreateTopicsRequest(
             topics=[
-                kind(
-                    name=name,
-                    num_partitions=by_name[name].partitions,
-                    replication_factor=by_name[name].replication_factor,
-                    assignments=[],
-                    configs=[
-                        kind.CreatableTopicConfig(name=key, value=value)
-                        for key, value in by_name[name].configs.items()
-                    ],
-                )
-                for name in names
+                (t.name, t.partitions, t.replication_factor, [], list(t.configs.items()))
+                for t in wanted
             ],
             timeout_ms=timeout_ms,
             validate_only=validate_only,
@@ -157,9 +147,9 @@ def create_topics(
     return _on_controller(
         cluster,
         "create topic",
-        list(by_name),
+        by_name,
         request,
-        lambda response: ((r.name, r) for r in response.topics),
+        attrgetter("topics"),
         needs="CREATE on topic {0}, and ALTER_CONFIGS if it sets any",
         weight=lambda name: 1 + max(by_name[name].partitions, 1) + len(by_name[name].configs),
         done_in_doubt=0 if validate_only else codes.TOPIC_ALREADY_EXISTS,
@@ -171,21 +161,16 @@ def create_partitions(
 ) -> dict[str, CausewayError | None]:
     """Raises each topic's number of partitions to the count. INVALID_PARTITIONS (37): it has as
     many or more."""
-
-    def request(names: list[str], timeout_ms: int) -> Any:
-        kind = CreatePartitionsRequest.CreatePartitionsTopic
-        return CreatePartitionsRequest(
-            topics=[kind(name=name, count=counts[name], assignments=None) for name in names],
-            timeout_ms=timeout_ms,
-            validate_only=False,
-        )
-
     return _on_controller(
         cluster,
         "add partitions to",
-        list(counts),
-        request,
-        lambda response: ((r.name, r) for r in response.results),
+        counts,
+        lambda names, timeout_ms: CreatePartitionsRequest(
+            topics=[(name, counts[name], None) for name in names],
+            timeout_ms=timeout_ms,
+            validate_only=False,
+        ),
+        attrgetter("results"),
         needs="ALTER on topic {0}",
         weight=lambda name: counts[name],
     )
@@ -197,32 +182,24 @@ def alter_configs(
     """Sets the named configs of each topic, None: back to the default; leaves others alone."""
 
     def request(names: list[str], _timeout_ms: int) -> Any:
-        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        settings = {
+            name: [
+                (key, _DELETE if value is None else _SET, value)
+                for key, value in changes[name].items()
+            ]
+            for name in names
+        }
         return IncrementalAlterConfigsRequest(
-            resources=[
-                kind(
-                    resource_type=_TOPIC,
-                    resource_name=name,
-                    configs=[
-                        kind.AlterableConfig(
-                            name=key,
-                            config_operation=_DELETE if value is None else _SET,
-                            value=value,
-                        )
-                        for key, value in changes[name].items()
-                    ],
-                )
-                for name in names
-            ],
+            resources=[(_TOPIC, name, configs) for name, configs in settings.items()],
             validate_only=False,
         )
 
     return _on_controller(
         cluster,
         "configure topic",
-        list(changes),
+        changes,
         request,
-        lambda response: ((r.resource_name, r) for r in response.responses),
+        attrgetter("responses"),
         needs="ALTER_CONFIGS on topic {0}",
         weight=lambda name: len(changes[name]),
     )
@@ -232,21 +209,14 @@ def delete_topics(
     cluster: ClusterClient, topics: Collection[str]
 ) -> dict[str, CausewayError | None]:
     """Deletes by name. UNKNOWN_TOPIC_OR_PARTITION (3): there is no such topic."""
-
-    def request(names: list[str], timeout_ms: int) -> Any:
-        kind = DeleteTopicsRequest.DeleteTopicState
-        return DeleteTopicsRequest(
-            topics=[kind(name=name, topic_id=None) for name in names],
-            topic_names=names,
-            timeout_ms=timeout_ms,
-        )
-
     return _on_controller(
         cluster,
         "delete topic",
-        list(dict.fromkeys(topics)),
-        request,
-        lambda response: ((r.name, r) for r in response.responses),
+        topics,
+        lambda names, timeout_ms: DeleteTopicsRequest(
+            topics=[(name, None) for name in names], topic_names=names, timeout_ms=timeout_ms
+        ),
+        attrgetter("responses"),
         needs="DELETE on topic {0}",
         done_in_doubt=codes.UNKNOWN_TOPIC_OR_PARTITION,
     )
@@ -255,9 +225,9 @@ def delete_topics(
 def _on_controller(
     cluster: ClusterClient,
     operation: str,
-    topics: list[str],
+    topics: Collection[str],
     request: Callable[[list[str], int], Any],
-    results_of: Callable[[Any], Iterator[tuple[str, Any]]],
+    results_of: Callable[[Any], Iterable[Any]],
     *,
     needs: str,
     weight: Callable[[str], int] = lambda _: 1,
@@ -287,7 +257,8 @@ def _on_controller(
                 results.update(dict.fromkeys(chunk, failure))
                 continue
             refused = []
-            for name, result in results_of(response):
+            for result in results_of(response):
+                name = result.name if hasattr(result, "name") else result.resource_name
                 error = error_in(result, operation, f"{name} on {cluster}", needs.format(name))
                 code = error.code if isinstance(error, BrokerError) else 0
                 if code == codes.POLICY_VIOLATION:
@@ -302,15 +273,14 @@ def _on_controller(
                 waiting += _chunks(refused, weight, total // 2)
         return results
 
-    return cluster.retry_each(topics, attempt, unknown_topic_grace_s=0)
+    return cluster.retry_each(topics, attempt)
 
 
 def _chunks(
-    topics: list[str], weight: Callable[[str], int] = lambda _: 1, limit: int | None = None
+    topics: list[str], weight: Callable[[str], int] = lambda _: 1, limit: int = RECORDS_A_REQUEST
 ) -> Iterator[list[str]]:
-    """Cuts into requests of at most `limit` records, by default RECORDS_A_REQUEST; `weight` is a
-    topic's records. A topic above the limit has a request of its own."""
-    limit = RECORDS_A_REQUEST if limit is None else limit
+    """Cuts into requests of at most `limit` records; `weight` is a topic's records. A topic above
+    the limit has a request of its own."""
     chunk: list[str] = []
     total = 0
     for topic in topics:
@@ -332,3 +302,78 @@ KNOWN_MESSAGE_FORMAT: Final = "2.8"
 def knows_producers(version: str | None) -> bool:
     """Of one of these configs' values; None where there is none, as since Kafka 4.0."""
     return version is None or re.match(r"0\.([0-9]|10)(\.|-|$)", version) is None
+
+
+def cluster_rights(cluster: ClusterClient) -> frozenset[str] | None:
+    """Operations that we may do on the cluster itself, such as ALTER; all of them if it has no
+    authorizer. None if it does not say."""
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=True, max_version=apis.DESCRIBE_CLUSTER.highest
+    )
+    answer = cluster.call(request)
+    raise_error(answer, "ask for our rights on", str(cluster))
+    found: set[int] | None = answer.authorized_operations
+    return None if found is None else frozenset(OPERATIONS[n] for n in found if n < len(OPERATIONS))
+
+
+def versions_of_brokers(cluster: ClusterClient, timeout_s: float | None = None) -> Brokers:
+    """The versions of each broker that answers within `timeout_s` (the request timeout). Only of
+    one broker if its Metadata is too old to name the others. Raises CausewayError if none
+    answers."""
+    limit_s = timeout_s or cluster.timeout_s
+    with cluster.lease(None, Deadline(limit_s)) as connection:
+        versions = connection.versions
+    if not apis.METADATA.is_in(versions):
+        return {None: versions}
+    nodes = sorted(cluster.bootstrap_check(limit_s).brokers)
+
+    def ask(node: int) -> Versions | None:
+        try:
+            with cluster.lease(node, Deadline(limit_s)) as connection:
+                return connection.versions
+        except CausewayError:
+            return None  # another broker leads its partitions; a lane that needs it reports why
+
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        found = dict(zip(nodes, pool.map(ask, nodes), strict=True))
+    return {node: versions for node, versions in found.items() if versions is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """The file system of one directory of logs, in bytes. All files on it count, not only logs.
+    None if the broker does not give the figures, as before Kafka 3.3 (KIP-827)."""
+
+    broker: int
+    path: str
+    total: int | None
+    usable: int | None
+
+
+def disks(cluster: ClusterClient) -> tuple[Disk, ...]:
+    """Of all brokers that are up. Raises AuthorizationError without DESCRIBE on the cluster (before
+    Kafka 3.2 brokers list none then); CausewayError, also for a disk that has failed."""
+    found = []
+    for node in sorted(cluster.metadata([]).brokers):
+        # Without topics: the sizes of logs are not asked for.
+        answer = cluster.call(
+            DescribeLogDirsRequest(topics=[], max_version=apis.DESCRIBE_LOG_DIRS.highest), node
+        )
+        if hasattr(answer, "error_code"):
+            raise_error(answer, "ask for the disks of", str(cluster), "DESCRIBE on the cluster")
+        for each in answer.results:
+            raise_error(each, "ask", f"broker {node} of {cluster} for its disk {each.log_dir}")
+            found.append(
+                Disk(
+                    broker=node,
+                    path=each.log_dir,
+                    total=_known(getattr(each, "total_bytes", None)),
+                    usable=_known(getattr(each, "usable_bytes", None)),
+                )
+            )
+    return tuple(found)
+
+
+def _known(size: int | None) -> int | None:
+    """Before version 4 there is no such field; -1 means that the broker does not know."""
+    return None if size is None or size < 0 else size

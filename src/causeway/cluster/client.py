@@ -6,19 +6,21 @@ The questions to the cluster are in the other modules; cluster.py makes them met
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from causeway.cluster.metadata import (
     ClusterMetadata,
+    Leader,
     LeaderEpochs,
     TopicMetadata,
     metadata_request,
     parse_metadata,
+    value_of,
 )
 from causeway.cluster.pool import Address, Pool
 from causeway.config import ClientSettings
@@ -31,26 +33,20 @@ from causeway.wire import (
     apis,
     broker_error,
     codes,
+    error_in,
     pause_s,
-    raise_error,
 )
 
 # A topic that was just created is unknown to some brokers for a moment; one that does not exist
 # stays unknown for longer than this.
 UNKNOWN_TOPIC_GRACE_S = 5.0
 TOPICS_A_REQUEST = 2_000
+NAMES_A_REQUEST = 500  # of groups
 
 GROUP, TRANSACTION = 0, 1
 
 T = TypeVar("T")
 K = TypeVar("K")
-
-
-class Leader(NamedTuple):
-    node_id: int
-    epoch: int
-    host: str
-    port: int
 
 
 class ClusterClient:
@@ -123,12 +119,11 @@ class ClusterClient:
         if topics is None:
             return self._ask_metadata(None, deadline)
         names = list(dict.fromkeys(topics))
-        found = self._ask_metadata(names[:TOPICS_A_REQUEST], deadline, last)
-        topics = dict(found.topics)
-        for start in range(TOPICS_A_REQUEST, len(names), TOPICS_A_REQUEST):
+        known: dict[str, TopicMetadata] = {}
+        for start in range(0, max(1, len(names)), TOPICS_A_REQUEST):
             found = self._ask_metadata(names[start : start + TOPICS_A_REQUEST], deadline, last)
-            topics.update(found.topics)
-        return replace(found, topics=topics)
+            known |= found.topics
+        return replace(found, topics=known)
 
     def note_leader_epoch(self, topic_id: str, partition: int, epoch: int) -> None:
         """A record of that leader epoch was read: no leader of an older one counts any more."""
@@ -164,24 +159,16 @@ class ClusterClient:
         with self._lock:
             return (*self._epochs.checked(found, self.settings.alias), address)
 
-    def leader(self, tp: TopicPartition, *, refresh: bool = False) -> Leader:
-        """The partition's leader, from memory unless `refresh`. Waits for one to be elected."""
-        return self.retry(Deadline(self.timeout_s), lambda: self.leader_once(tp, refresh=refresh))
-
-    def leader_once(self, tp: TopicPartition, *, refresh: bool = False) -> Leader:
-        """`leader`, in one attempt. Raises CausewayError."""
-        found = self.leaders([tp], refresh=refresh)[tp]
-        if isinstance(found, CausewayError):
+    def leader(self, tp: TopicPartition) -> Leader:
+        """One attempt. Raises CausewayError."""
+        try:
+            return value_of(self.leaders([tp])[tp])
+        except CausewayError:
             self.forget([tp.topic])
-            raise found
-        return found
+            raise
 
     def leaders(
-        self,
-        tps: Collection[TopicPartition],
-        *,
-        refresh: bool = False,
-        last: int | None = None,
+        self, tps: Collection[TopicPartition], *, refresh: bool = False, last: int | None = None
     ) -> dict[TopicPartition, Leader | CausewayError]:
         """From memory, if known, unless `refresh`. One attempt, no waiting. See `metadata`."""
         with self._lock:
@@ -205,34 +192,46 @@ class ClusterClient:
         return Leader(partition.leader, partition.leader_epoch, *address)
 
     def forget(self, topics: Collection[str]) -> None:
-        """Has their leaders looked up again at the next use."""
+        """Has their leaders, and the controller, looked up again at the next use."""
         with self._lock:
+            self._controller = -1
             for topic in topics:
                 self._topics.pop(topic, None)
 
-    def coordinator(self, kind: int, key: str) -> int:
-        """The broker that coordinates a group (kind GROUP) or transactional id (TRANSACTION)."""
-        deadline = Deadline(self.timeout_s)
-        return self.retry(deadline, lambda: self._coordinator(kind, key, deadline))
-
-    def _coordinator(self, kind: int, key: str, deadline: Deadline) -> int:
-        request = FindCoordinatorRequest(
-            key=key, key_type=kind, coordinator_keys=[key], min_version=apis.FIND_COORDINATOR.lowest
-        )
-        response = self.once(request, None, deadline)
-        answer = response.coordinators[0] if response.coordinators else response
-        what = f"{'group' if kind == GROUP else 'transactional id'} {key}"
-        where, needs = f"{what} on {self}", f"DESCRIBE on {what}"
-        raise_error(answer, "find the coordinator of", where, needs)
-        with self._lock:
-            self._brokers.setdefault(answer.node_id, (answer.host, answer.port))
-        return int(answer.node_id)
+    def coordinators(
+        self, kind: int, keys: Sequence[str], deadline: Deadline
+    ) -> dict[str, int | CausewayError]:
+        """The broker that coordinates each group or transactional id. One attempt."""
+        with self.lease(None, deadline) as connection:
+            answers = connection.call_in_bulk(
+                keys,
+                NAMES_A_REQUEST,
+                lambda chunk: FindCoordinatorRequest(
+                    key=chunk[0],
+                    key_type=kind,
+                    coordinator_keys=chunk,
+                    min_version=apis.FIND_COORDINATOR.lowest,
+                    max_version=4,  # the first for several keys
+                ),
+                lambda answer: ((each.key, each) for each in answer.coordinators),
+                deadline.left(),
+            )
+        found: dict[str, int | CausewayError] = {}
+        for key, answer in answers:
+            what = f"{'group' if kind == GROUP else 'transactional id'} {key}"
+            where, needs = f"{what} on {self}", f"DESCRIBE on {what}"
+            error = error_in(answer, "find the coordinator of", where, needs)
+            found[key] = error or answer.node_id
+            if error is None:
+                with self._lock:
+                    self._brokers.setdefault(answer.node_id, (answer.host, answer.port))
+        return found
 
     # -- requests ---------------------------------------------------------------------------------
 
-    def open_connection(self, node_id: int, *, timeout_s: float | None = None) -> Connection:
+    def open_connection(self, node_id: int) -> Connection:
         """A connection of the caller's own, to be closed by it. One attempt."""
-        return self._pool.open(self._address(node_id, Deadline(self.timeout_s)), timeout_s)
+        return self._pool.open(self._address(node_id, Deadline(self.timeout_s)))
 
     def renew(self, settings: ClientSettings) -> None:
         """Use `settings`, which has other certificates or passwords, for new connections."""
@@ -244,24 +243,29 @@ class ClusterClient:
         """See Pool."""
         return self._pool.refused_for_minutes
 
-    def call(self, request: Any, node_id: int | None = None) -> Any:
-        """Any kafka-python request, at a broker (any one if None).
+    def call(
+        self,
+        request: Any,
+        node_id: int | None = None,
+        check: Callable[[Any], None] = lambda _: None,
+        *,
+        coordinator_of: tuple[int, str] | None = None,
+    ) -> Any:
+        """Any kafka-python request, at a broker (any one if None), or at the coordinator of a group
+        (GROUP, its name) or a transactional id (TRANSACTION).
 
         Connection faults are retried, so the request must be one that may be carried out twice.
-        Error codes inside the response are the caller's to look at.
+        `check` raises the error in an answer; without it, error codes are the caller's to look at.
         """
-        deadline = Deadline(self.timeout_s)
-        return self.retry(deadline, lambda: self.once(request, node_id, deadline))
-
-    def call_coordinator(
-        self, kind: int, key: str, request: Any, check: Callable[[Any], None]
-    ) -> Any:
-        """`call`, at the coordinator of a group or a transactional id. `check` raises the error in
-        an answer."""
         deadline = Deadline(self.timeout_s)
 
         def attempt() -> Any:
-            answer = self.once(request, self.coordinator(kind, key), deadline)
+            node = node_id
+            if coordinator_of is not None:
+                kind, key = coordinator_of
+                share = Deadline(deadline.share_s())
+                node = value_of(self.coordinators(kind, [key], share)[key])
+            answer = self.once(request, node, deadline)
             check(answer)
             return answer
 
@@ -270,8 +274,8 @@ class ClusterClient:
     def controller_once(self, request: Any, deadline: Deadline) -> Any:
         """One attempt, at the controller (with KRaft, at any broker)."""
         with self._lock:
-            controller = self._controller if self._controller in self._brokers else None
-        if controller is None:
+            controller, is_known = self._controller, self._controller in self._brokers
+        if not is_known:
             controller = self._ask_metadata([], deadline).controller
         return self.once(request, controller if controller >= 0 else None, deadline)
 
@@ -352,18 +356,18 @@ class ClusterClient:
         items: Collection[K],
         attempt: Callable[[list[K], Deadline], Mapping[K, T | CausewayError]],
         *,
-        topic_of: Callable[[K], str] = str,
-        unknown_topic_grace_s: float = UNKNOWN_TOPIC_GRACE_S,
+        topic_of: Callable[[K], str] | None = None,
         patience_s: float | None = None,
     ) -> dict[K, T | CausewayError]:
         """Runs `attempt` on the items that are left until each has a value or a final error. An
         item that still fails after `patience_s` (the request timeout) keeps its error: the others
-        have waited for it."""
+        have waited for it. `topic_of`: of an item whose leader `attempt` asks; it may be unknown
+        for a moment, and its leader is looked up again."""
         deadline = Deadline(self.timeout_s)
         patience = deadline if patience_s is None else Deadline(patience_s)
-        grace = Deadline(unknown_topic_grace_s)
+        grace = Deadline(0.0 if topic_of is None else UNKNOWN_TOPIC_GRACE_S)
         results: dict[K, T | CausewayError] = {}
-        left = list(items)
+        left = list(dict.fromkeys(items))
         failures = 0
         while left:
             answers = self.retry(deadline, lambda left=left: attempt(left, deadline))  # type: ignore[misc]
@@ -375,9 +379,7 @@ class ClusterClient:
                     continue
                 code = error.code if isinstance(error, BrokerError) else 0
                 if code in codes.STALE_METADATA:
-                    self.forget([topic_of(item)])
-                    with self._lock:
-                        self._controller = -1
+                    self.forget([] if topic_of is None else [topic_of(item)])
                 if code != codes.UNKNOWN_TOPIC_OR_PARTITION or not grace.passed():
                     again.append(item)
             left = again

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
-from kafka.protocol.metadata import FindCoordinatorRequest
 
-from causeway.cluster.client import GROUP, ClusterClient
-from causeway.cluster.offsets import by_topic
+from causeway.cluster.client import GROUP, NAMES_A_REQUEST, ClusterClient
+from causeway.cluster.metadata import by_topic, value_of
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.wire import Connection, Deadline, apis, broker_error, error_in, raise_error
+from causeway.wire import Deadline, apis, broker_error, raise_error
 
-GROUPS_A_REQUEST = 500
 # A broker answers a connection's requests one at a time, and a commit waits for its replicas.
 COMMITTING_CONNECTIONS = 16
 FETCHING_CONNECTIONS = 16  # to a broker each
@@ -66,29 +65,21 @@ def list_groups(cluster: ClusterClient) -> dict[str, GroupListing]:
     A broker knows only the groups that it coordinates, so a list without one broker would be wrong:
     raises a CausewayError if one cannot be asked.
     """
-    deadline = Deadline(cluster.timeout_s)
-    found: dict[str, GroupListing] = {}
-    for node_id in cluster.metadata([]).brokers:
-        found |= cluster.retry(deadline, lambda node=node_id: _list(cluster, node, deadline))  # type: ignore[misc]
-    return found
-
-
-def _list(cluster: ClusterClient, node_id: int, deadline: Deadline) -> dict[str, GroupListing]:
     request = ListGroupsRequest(
         states_filter=[], types_filter=[], min_version=apis.LIST_GROUPS.lowest
     )
-    answer = cluster.once(request, node_id, deadline)
-    needs = "DESCRIBE on the cluster, or on each group"
-    raise_error(answer, "list the groups of", f"broker {node_id} of {cluster}", needs)
-    return {
-        listed.group_id: GroupListing(
-            name=listed.group_id,
-            state=listed.group_state,
-            type=(listed.group_type or "classic").lower(),  # Kafka 3.8 was the first to say it
-            protocol_type=listed.protocol_type,
-        )
-        for listed in answer.groups
-    }
+    found: dict[str, GroupListing] = {}
+    for node_id in cluster.metadata([]).brokers:
+        where, needs = f"broker {node_id} of {cluster}", "DESCRIBE on the cluster, or on each group"
+        check = partial(raise_error, operation="list the groups of", subject=where, needs=needs)
+        for listed in cluster.call(request, node_id, check).groups:
+            found[listed.group_id] = GroupListing(
+                name=listed.group_id,
+                state=listed.group_state,
+                type=(listed.group_type or "classic").lower(),  # Kafka 3.8 was the first to say it
+                protocol_type=listed.protocol_type,
+            )
+    return found
 
 
 def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
@@ -97,9 +88,7 @@ def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition
     Waits for offsets that a transaction is about to commit. Raises AuthorizationError without
     DESCRIBE on the group, else CausewayError.
     """
-    found = committed_offsets_of(cluster, [group], cluster.timeout_s)[group]
-    if isinstance(found, CausewayError):
-        raise found
+    found = value_of(committed_offsets_of(cluster, [group], cluster.timeout_s)[group])
     return {at: committed.offset for at, committed in found.items()}
 
 
@@ -110,7 +99,7 @@ def committed_offsets_of(
     is no such group.
 
     Waits `patience_s` for a group whose offsets are not known, and for a broker that does not
-    answer, for each GROUPS_A_REQUEST that it is asked for; waits for brokers in parallel. If a
+    answer, for each NAMES_A_REQUEST that it is asked for; waits for brokers in parallel. If a
     transaction is about to commit over an older offset, the group then answers
     UNSTABLE_OFFSET_COMMIT (88); a partition's first commit is seen once it is done.
     AuthorizationError without DESCRIBE on the group.
@@ -128,8 +117,7 @@ def committed_offsets_of(
             results |= fetch.result()
         return results
 
-    names = list(dict.fromkeys(groups))
-    return cluster.retry_each(names, attempt, unknown_topic_grace_s=0, patience_s=patience_s)
+    return cluster.retry_each(groups, attempt, patience_s=patience_s)
 
 
 def _fetch(
@@ -138,22 +126,26 @@ def _fetch(
     deadline = Deadline(share_s)
     try:
         with cluster.lease(node_id, deadline) as connection:
-            answers = _in_bulk(connection, groups, 8, _fetch_request, deadline)
+            answers = connection.call_in_bulk(
+                groups,
+                NAMES_A_REQUEST,
+                lambda chunk: OffsetFetchRequest(
+                    group_id=chunk[0],
+                    topics=None,  # all of them
+                    groups=[
+                        OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
+                        for group in chunk
+                    ],
+                    require_stable=True,
+                    min_version=apis.OFFSET_FETCH.lowest,
+                    max_version=apis.OFFSET_FETCH.highest,  # later: for members; topics by id
+                ),
+                lambda answer: ((each.group_id, each) for each in answer.groups),
+                deadline.left(),
+            )
     except CausewayError as error:
         return dict.fromkeys(groups, error)
     return {name: _offsets(cluster, name, answer) for name, answer in answers}
-
-
-def _fetch_request(groups: list[str]) -> Any:
-    kind = OffsetFetchRequest.OffsetFetchRequestGroup
-    return OffsetFetchRequest(
-        group_id=groups[0],
-        topics=None,  # all of them
-        groups=[kind(group_id=group, topics=None) for group in groups],
-        require_stable=True,
-        min_version=apis.OFFSET_FETCH.lowest,
-        max_version=apis.OFFSET_FETCH.highest,  # later: for members; topics by id
-    )
 
 
 def _offsets(cluster: ClusterClient, group: str, answer: Any) -> Offsets | CausewayError:
@@ -208,10 +200,7 @@ def commit_offsets(
             results |= future.result()
         return results | {name: {} for name in doubtful}  # so that they are not tried again
 
-    results = cluster.retry_each(
-        list(commits), attempt, unknown_topic_grace_s=0, patience_s=PATIENCE_S
-    )
-    return results | doubtful
+    return cluster.retry_each(commits, attempt, patience_s=PATIENCE_S) | doubtful
 
 
 def _commit(
@@ -244,22 +233,21 @@ def _commit(
 
 
 def _commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> Any:
-    kind = OffsetCommitRequest.OffsetCommitRequestTopic
     return OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=-1,
         member_id="",
-        topics=commit_topics(kind, kind.OffsetCommitRequestPartition, offsets),
+        topics=commit_topics(
+            OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition, offsets
+        ),
         min_version=apis.OFFSET_COMMIT.lowest,
         max_version=apis.OFFSET_COMMIT.highest,  # later ones name topics by id
     )
 
 
-def commit_topics(
-    topic: Any, partition: Any, offsets: Mapping[TopicPartition, Committed]
-) -> list[Any]:
-    """The offsets in a request whose classes for a topic and for a partition are these."""
-    topics = by_topic(
+def commit_topics(partition: Any, offsets: Mapping[TopicPartition, Committed]) -> list[Any]:
+    """The offsets in a request whose class for a partition is this."""
+    return by_topic(
         (
             tp.topic,
             partition(
@@ -271,7 +259,6 @@ def commit_topics(
         )
         for tp, committed in offsets.items()
     )
-    return [topic(name=name, partitions=parts) for name, parts in topics.items()]
 
 
 def _commit_results(
@@ -307,50 +294,14 @@ def _coordinators(
     by_node: dict[int, list[str]] = defaultdict(list)
     errors: dict[str, CausewayError] = {}
     share = Deadline(_share(deadline, patience_s, groups))
-    with cluster.lease(None, share) as connection:
-        answers = _in_bulk(connection, groups, 4, _coordinators_request, share)
-    for group, found in answers:
-        where, needs = f"group {group} on {cluster}", f"DESCRIBE on group {group}"
-        if (error := error_in(found, "find the coordinator of", where, needs)) is not None:
-            errors[group] = error
+    for group, found in cluster.coordinators(GROUP, groups, share).items():
+        if isinstance(found, CausewayError):
+            errors[group] = found
         else:
-            by_node[found.node_id].append(group)
+            by_node[found].append(group)
     return by_node, errors
-
-
-def _coordinators_request(groups: list[str]) -> Any:
-    return FindCoordinatorRequest(
-        key=groups[0],
-        key_type=GROUP,
-        coordinator_keys=groups,
-        min_version=apis.FIND_COORDINATOR.lowest,
-        max_version=4,
-    )
-
-
-def _in_bulk(
-    connection: Connection,
-    groups: Sequence[str],
-    bulk_version: int,
-    request: Callable[[list[str]], Any],
-    deadline: Deadline,
-) -> list[tuple[str, Any]]:
-    """The answer for each group. Before `bulk_version` a request has one group, `request([group])`,
-    and the answer is about it."""
-    key = request([groups[0]]).API_KEY
-    size = GROUPS_A_REQUEST if connection.api_version(key, bulk_version) == bulk_version else 1
-    chunks = [list(groups[start : start + size]) for start in range(0, len(groups), size)]
-    found: list[tuple[str, Any]] = []
-    answers = connection.call_many([request(chunk) for chunk in chunks], deadline.left())
-    for chunk, answer in zip(chunks, answers, strict=True):
-        if key == OffsetFetchRequest.API_KEY:
-            items = [(each.group_id, each) for each in answer.groups]
-        else:
-            items = [(each.key, each) for each in answer.coordinators]
-        found += items or [(chunk[0], answer)]
-    return found
 
 
 def _share(deadline: Deadline, patience_s: float, groups: Sequence[str]) -> float:
     """How long one broker may take to answer for `groups`."""
-    return deadline.share_s(patience_s * math.ceil(len(groups) / GROUPS_A_REQUEST))
+    return deadline.share_s(patience_s * math.ceil(len(groups) / NAMES_A_REQUEST))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeVar
 
 from causeway.cluster.cluster import Cluster
+from causeway.cluster.metadata import each_value, value_of
 from causeway.cluster.offsets import EARLIEST
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.records import HEADER, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, Batch, Record, keep
-
-T = TypeVar("T")
 
 _READ_BYTES = 8 * 1024 * 1024
 
@@ -79,10 +77,7 @@ def raw_batches(
     `check`: see `relayed`. Raises CausewayError."""
     if position >= end:
         return
-    start = cluster.list_offsets([at], EARLIEST)[at]
-    if isinstance(start, CausewayError):
-        raise start
-    position = max(position, start.offset)
+    position = max(position, value_of(cluster.list_offsets([at], EARLIEST)[at]).offset)
     while position < end:
         check()
         fetched = cluster.fetch(at, position, _READ_BYTES, max_wait_ms=0)
@@ -120,13 +115,4 @@ def offsets_at(
     read_committed: bool = False,
 ) -> dict[TopicPartition, int | CausewayError]:
     answers = cluster.list_offsets(list(places), timestamp, read_committed=read_committed)
-    return {
-        place: answer if isinstance(answer, CausewayError) else answer.offset
-        for place, answer in answers.items()
-    }
-
-
-def value_of(answer: T | CausewayError) -> T:
-    if isinstance(answer, CausewayError):
-        raise answer
-    return answer
+    return each_value(answers, lambda answer: answer.offset)

@@ -2,15 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from kafka.protocol.metadata import MetadataRequest
 
 from causeway.errors import CausewayError
 from causeway.model import NO_TOPIC_ID
 from causeway.wire import apis, broker_error, codes
+
+T = TypeVar("T")
+U = TypeVar("U")
+K = TypeVar("K")
+
+
+def value_of(answer: T | CausewayError) -> T:
+    """Raises the error, if the answer is one."""
+    if isinstance(answer, CausewayError):
+        raise answer
+    return answer
+
+
+def each_value(
+    answers: Mapping[K, T | CausewayError], read: Callable[[T], U]
+) -> dict[K, U | CausewayError]:
+    """What `read` makes of each answer; errors stay."""
+    return {
+        key: answer if isinstance(answer, CausewayError) else read(answer)
+        for key, answer in answers.items()
+    }
+
+
+def by_topic(items: Iterable[tuple[str, T]]) -> list[tuple[str, list[T]]]:
+    """The items of each topic, as requests have them."""
+    found: dict[str, list[T]] = defaultdict(list)
+    for topic, item in items:
+        found[topic].append(item)
+    return list(found.items())
+
+
+class Leader(NamedTuple):
+    node_id: int
+    epoch: int
+    host: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

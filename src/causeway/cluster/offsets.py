@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from kafka.protocol.consumer import (
 )
 
 from causeway.cluster.client import ClusterClient
+from causeway.cluster.metadata import by_topic
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
 from causeway.records import LENGTH_OVERHEAD, MAGIC, MAGIC_AT
@@ -62,22 +63,33 @@ class FetchedPartition:
     records: bytes
 
 
-def by_topic(items: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
-    """The items of each topic, as requests have them."""
-    found: dict[str, list[T]] = defaultdict(list)
-    for topic, item in items:
-        found[topic].append(item)
-    return found
-
-
 def at_leaders(
     cluster: ClusterClient,
     tps: Collection[TopicPartition],
+    operation: str,
     request: Callable[[Wanted, Deadline], Any],
-    answers: Callable[[Any], Iterable[tuple[TopicPartition, T | CausewayError]]],
+    value: Callable[[TopicPartition, Any], T | CausewayError],
+    *,
+    needs: str = "DESCRIBE",
     patience_s: float | None = None,
 ) -> dict[TopicPartition, T | CausewayError]:
-    """Sends a `request` to each leader of the partitions. `answers` reads its response."""
+    """Sends a `request` to each leader of the partitions. `value` reads the answer of one without
+    an error. `needs`: the right on the topic."""
+
+    def send(
+        node_id: int, wanted: Wanted, deadline: Deadline
+    ) -> Iterator[tuple[TopicPartition, T | CausewayError]]:
+        for topic in cluster.once(request(wanted, deadline), node_id, deadline).topics:
+            for part in topic.partitions:
+                # The answer to OffsetForLeaderEpoch has names of its own.
+                name = topic.name if hasattr(topic, "name") else topic.topic
+                number = (
+                    part.partition_index if hasattr(part, "partition_index") else part.partition
+                )
+                tp = TopicPartition(name, number)
+                where = f"{tp} on {cluster}"
+                error = error_in(part, operation, where, f"{needs} on topic {name}")
+                yield tp, error or value(tp, part)
 
     def attempt(
         left: list[TopicPartition], deadline: Deadline
@@ -93,16 +105,12 @@ def at_leaders(
             for start in range(0, len(wanted), PARTITIONS_A_REQUEST):
                 chunk = wanted[start : start + PARTITIONS_A_REQUEST]
                 try:
-                    response = cluster.once(request(chunk, deadline), node_id, deadline)
+                    results |= dict(send(node_id, chunk, deadline))
                 except CausewayError as error:
                     results |= {tp: error for tp, _ in chunk}
-                else:
-                    results |= dict(answers(response))
         return results
 
-    return cluster.retry_each(
-        list(dict.fromkeys(tps)), attempt, topic_of=lambda tp: tp.topic, patience_s=patience_s
-    )
+    return cluster.retry_each(tps, attempt, topic_of=lambda tp: tp.topic, patience_s=patience_s)
 
 
 def list_offsets(
@@ -119,42 +127,22 @@ def list_offsets(
     the last stable offset. A partition that does not exist gets UNKNOWN_TOPIC_OR_PARTITION after
     a few seconds, any other without an answer its error after `patience_s` (the request timeout).
     """
-
-    def request(wanted: Wanted, deadline: Deadline) -> Any:
-        kind = ListOffsetsRequest.ListOffsetsTopic
-        topics = by_topic(
-            (
-                tp.topic,
-                kind.ListOffsetsPartition(
-                    partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamp
-                ),
-            )
-            for tp, epoch in wanted
-        )
-        return ListOffsetsRequest(
+    return at_leaders(
+        cluster,
+        tps,
+        "look up an offset of",
+        lambda wanted, deadline: ListOffsetsRequest(
             replica_id=-1,
             isolation_level=int(read_committed),
-            topics=[kind(name=name, partitions=parts) for name, parts in topics.items()],
+            topics=by_topic((tp.topic, (tp.partition, epoch, timestamp)) for tp, epoch in wanted),
             timeout_ms=int(deadline.left() * 1000),
             min_version=apis.LIST_OFFSETS.lowest,
-        )
-
-    def answers(response: Any) -> Iterator[tuple[TopicPartition, OffsetAt | CausewayError]]:
-        for topic in response.topics:
-            for part in topic.partitions:
-                tp = TopicPartition(topic.name, part.partition_index)
-                where, needs = f"{tp} on {cluster}", f"DESCRIBE on topic {topic.name}"
-                yield (
-                    tp,
-                    error_in(part, "look up an offset of", where, needs)
-                    or OffsetAt(
-                        offset=part.offset,
-                        timestamp=part.timestamp,
-                        leader_epoch=part.leader_epoch,
-                    ),
-                )
-
-    return at_leaders(cluster, tps, request, answers, patience_s)
+        ),
+        lambda _, part: OffsetAt(
+            offset=part.offset, timestamp=part.timestamp, leader_epoch=part.leader_epoch
+        ),
+        patience_s=patience_s,
+    )
 
 
 def log_ends(
@@ -168,39 +156,24 @@ def log_ends(
     partition whose followers lack records gets an end one record behind the high watermark: its
     log ends there or later.
     """
+    operation = "look up the end of"
 
-    def request(wanted: Wanted, _: Deadline) -> Any:
-        kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-        topics = by_topic(
-            (
-                tp.topic,
-                kind.OffsetForLeaderPartition(
-                    partition=tp.partition, current_leader_epoch=epoch, leader_epoch=epoch
-                ),
-            )
-            for tp, epoch in wanted
-        )
-        return OffsetForLeaderEpochRequest(
+    def end_of(tp: TopicPartition, part: Any) -> int | CausewayError:
+        if part.end_offset < 0:  # a leader that does not know its epoch yet
+            return broker_error(codes.OFFSET_NOT_AVAILABLE, operation, f"{tp} on {cluster}")
+        return int(part.end_offset)
+
+    found = at_leaders(
+        cluster,
+        tps,
+        operation,
+        lambda wanted, _: OffsetForLeaderEpochRequest(
             replica_id=-1,
-            topics=[kind(topic=name, partitions=parts) for name, parts in topics.items()],
+            topics=by_topic((tp.topic, (tp.partition, epoch, epoch)) for tp, epoch in wanted),
             min_version=apis.OFFSET_FOR_LEADER_EPOCH.lowest,
-        )
-
-    def answers(response: Any) -> Iterator[tuple[TopicPartition, int | CausewayError]]:
-        for topic in response.topics:
-            for part in topic.partitions:
-                tp, code = TopicPartition(topic.topic, part.partition), part.error_code
-                if not code and part.end_offset < 0:  # a leader that does not know its epoch yet
-                    code = codes.OFFSET_NOT_AVAILABLE
-                where, needs = f"{tp} on {cluster}", f"DESCRIBE on topic {topic.topic}"
-                yield (
-                    tp,
-                    broker_error(code, "look up the end of", where, needs=needs)
-                    if code
-                    else int(part.end_offset),
-                )
-
-    found = at_leaders(cluster, tps, request, answers)
+        ),
+        end_of,
+    )
     probed = [tp for tp, end in found.items() if is_unsupported(end)]
     return {**found, **_probed_ends(cluster, probed)} if probed else found
 
@@ -243,7 +216,7 @@ def fetch(
     deadline = Deadline(cluster.timeout_s)
 
     def attempt() -> FetchedPartition:
-        leader = cluster.leader_once(tp)
+        leader = cluster.leader(tp)
         kind = FetchRequest.FetchTopic
         partition = kind.FetchPartition(
             partition=tp.partition,

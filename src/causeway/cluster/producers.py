@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from kafka.protocol.admin import (
@@ -15,10 +16,11 @@ from kafka.protocol.admin import (
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from causeway.cluster.client import TRANSACTION, ClusterClient
-from causeway.cluster.offsets import Wanted, at_leaders, by_topic
+from causeway.cluster.metadata import by_topic, each_value, value_of
+from causeway.cluster.offsets import at_leaders
 from causeway.errors import AuthorizationError, BrokerError, CausewayError, UnreachableError
 from causeway.model import TopicPartition
-from causeway.wire import Deadline, apis, broker_error, codes, error_in, raise_error
+from causeway.wire import Deadline, apis, broker_error, codes, raise_error
 
 IDS_A_FLIGHT = 500
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -61,16 +63,15 @@ def init_transactional_id(
 
     From now on the broker refuses every write with an older epoch (INVALID_PRODUCER_EPOCH).
     """
-    answer = cluster.call_coordinator(
-        TRANSACTION,
-        transactional_id,
+    answer = cluster.call(
         _init_request(transactional_id, timeout_ms),
-        lambda answer: raise_error(
+        check=lambda answer: raise_error(
             answer,
             "take over transactional id",
             f"{transactional_id} on {cluster}",
             f"WRITE on transactional id {transactional_id}",
         ),
+        coordinator_of=(TRANSACTION, transactional_id),
     )
     return answer.producer_id, answer.producer_epoch
 
@@ -96,7 +97,8 @@ def knows_transactional_id(cluster: ClusterClient, transactional_id: str) -> boo
 
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     try:
-        answer = cluster.call_coordinator(TRANSACTION, transactional_id, request, check)
+        at = TRANSACTION, transactional_id
+        answer = cluster.call(request, check=check, coordinator_of=at)
     except AuthorizationError:
         return None
     except BrokerError as error:
@@ -169,33 +171,24 @@ def active_producers(
     remembers. It forgets those that have not written for a while, by the times of their records.
     Needs READ."""
 
-    def request(wanted: Wanted, _: Deadline) -> Any:
-        kind = DescribeProducersRequest.TopicRequest
-        topics = by_topic((tp.topic, tp.partition) for tp, _ in wanted)
-        return DescribeProducersRequest(
-            topics=[kind(name=name, partition_indexes=parts) for name, parts in topics.items()]
-        )
-
-    def answers(
-        response: Any,
-    ) -> Iterator[tuple[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]]:
-        for topic in response.topics:
-            for part in topic.partitions:
-                tp = TopicPartition(topic.name, part.partition_index)
-                where, needs = f"{tp} on {cluster}", f"READ on topic {topic.name}"
-                error = error_in(part, "ask for the producers of", where, needs)
-                yield tp, error or tuple(map(_active, part.active_producers))
-
-    return at_leaders(cluster, tps, request, answers)
-
-
-def _active(known: Any) -> ActiveProducer:
-    return ActiveProducer(
-        producer_id=known.producer_id,
-        producer_epoch=known.producer_epoch,
-        last_sequence=known.last_sequence,
-        last_timestamp=known.last_timestamp,
-        transaction_start=known.current_txn_start_offset,
+    return at_leaders(
+        cluster,
+        tps,
+        "ask for the producers of",
+        lambda wanted, _: DescribeProducersRequest(
+            topics=by_topic((tp.topic, tp.partition) for tp, _ in wanted)
+        ),
+        lambda _, part: tuple(
+            ActiveProducer(
+                producer_id=known.producer_id,
+                producer_epoch=known.producer_epoch,
+                last_sequence=known.last_sequence,
+                last_timestamp=known.last_timestamp,
+                transaction_start=known.current_txn_start_offset,
+            )
+            for known in part.active_producers
+        ),
+        needs="READ",
     )
 
 
@@ -203,12 +196,10 @@ def last_sequences(
     cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, dict[int, int] | CausewayError]:
     """The last sequence of each producer id that the partition's leader remembers."""
-    return {
-        tp: found
-        if isinstance(found, CausewayError)
-        else {producer.producer_id: producer.last_sequence for producer in found}
-        for tp, found in active_producers(cluster, tps).items()
-    }
+    return each_value(
+        active_producers(cluster, tps),
+        lambda found: {producer.producer_id: producer.last_sequence for producer in found},
+    )
 
 
 def open_transactions(
@@ -216,17 +207,11 @@ def open_transactions(
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
     """The producers with an open transaction, by its start: the first one holds back the
     partition's last stable offset."""
-    return {
-        tp: found
-        if isinstance(found, CausewayError)
-        else tuple(
-            sorted(
-                (producer for producer in found if producer.transaction_start >= 0),
-                key=lambda producer: producer.transaction_start,
-            )
-        )
-        for tp, found in active_producers(cluster, tps).items()
-    }
+    start = attrgetter("transaction_start")
+    return each_value(
+        active_producers(cluster, tps),
+        lambda found: tuple(sorted((each for each in found if start(each) >= 0), key=start)),
+    )
 
 
 # -- writing ----------------------------------------------------------------------------------
@@ -247,7 +232,7 @@ def produce_batch(
     deadline = Deadline(cluster.timeout_s)
 
     def attempt() -> int | CausewayError:
-        leader = cluster.leader_once(tp)
+        leader = cluster.leader(tp)
         request = produce_request(cluster, tp, batch)
         if heed_quota:
             cluster.heed_quota(leader.node_id, request.API_KEY, deadline)
@@ -268,10 +253,7 @@ def produce_batch(
             raise error
         return int(response.responses[0].partition_responses[0].base_offset)
 
-    found = cluster.retry(deadline, attempt)
-    if isinstance(found, CausewayError):
-        raise found
-    return found
+    return value_of(cluster.retry(deadline, attempt))
 
 
 def produce_request(
@@ -281,13 +263,11 @@ def produce_request(
     transactional_id: str | None = None,
     max_version: int = apis.PRODUCE.highest,
 ) -> Any:
-    kind = ProduceRequest.TopicProduceData
-    partition = kind.PartitionProduceData(index=tp.partition, records=batch)
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=-1,
         timeout_ms=int(cluster.timeout_s * 1000),
-        topic_data=[kind(name=tp.topic, partition_data=[partition])],
+        topic_data=[(tp.topic, [(tp.partition, batch)])],
         min_version=apis.PRODUCE.lowest,
         max_version=max_version,
     )

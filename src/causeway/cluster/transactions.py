@@ -22,7 +22,7 @@ from kafka.protocol.producer import (
 
 from causeway.cluster.client import GROUP, TRANSACTION, ClusterClient
 from causeway.cluster.groups import Committed, commit_topics
-from causeway.cluster.offsets import by_topic
+from causeway.cluster.metadata import by_topic
 from causeway.cluster.producers import (
     TRANSACTION_TIMEOUT_MS,
     init_transactional_id,
@@ -68,11 +68,9 @@ def add_partitions(
     cluster: ClusterClient, transaction: Transaction, tps: Collection[TopicPartition]
 ) -> None:
     """Before the first batch goes to each of them. Raises CausewayError."""
-    kind = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-    topics = by_topic((tp.topic, tp.partition) for tp in tps)
     request = AddPartitionsToTxnRequest(
         **{f"v3_and_below_{name}": value for name, value in transaction._fields.items()},
-        v3_and_below_topics=[kind(name=t, partitions=parts) for t, parts in topics.items()],
+        v3_and_below_topics=by_topic((tp.topic, tp.partition) for tp in tps),
         max_version=_HIGHEST,
     )
     _call(
@@ -105,14 +103,16 @@ def commit_offsets(
         request,
         lambda answer: [(answer.error_code, needs)],
     )
-    kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     commit = TxnOffsetCommitRequest(
         **transaction._fields,
         group_id=group,
         generation_id=-1,
         member_id="",
         group_instance_id=None,
-        topics=commit_topics(kind, kind.TxnOffsetCommitRequestPartition, offsets),
+        topics=commit_topics(
+            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition,
+            offsets,
+        ),
         max_version=_HIGHEST,
     )
     _call(
@@ -159,7 +159,7 @@ def produce(
     deadline = Deadline(cluster.timeout_s)
 
     def attempt() -> None:
-        leader = cluster.leader_once(tp)
+        leader = cluster.leader(tp)
         request = produce_request(cluster, tp, batch, transaction.id, _PRODUCE_HIGHEST)
         error = produce_error(cluster, tp, cluster.once(request, leader.node_id, deadline))
         if isinstance(error, BrokerError) and error.code == _DUPLICATE_SEQUENCE:
@@ -190,5 +190,5 @@ def _call(
                 subject = f"transaction {transaction.id} on {cluster}"
                 raise broker_error(code, operation, subject, needs=needs)
 
-    kind, key = (TRANSACTION, transaction.id) if group is None else (GROUP, group)
-    cluster.call_coordinator(kind, key, request, check)
+    at = (TRANSACTION, transaction.id) if group is None else (GROUP, group)
+    cluster.call(request, check=check, coordinator_of=at)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from kafka.protocol.api_header import ResponseClassRegistry
@@ -191,6 +191,27 @@ class Connection:
         if throttled := max(map(throttle_s, answers), default=0.0):
             self.muted_until = time.monotonic() + throttled
         return answers
+
+    def call_in_bulk(
+        self,
+        names: Sequence[str],
+        most: int,
+        request: Callable[[list[str]], Any],
+        items: Callable[[Any], Iterable[tuple[str, Any]]],
+        timeout_s: float,
+    ) -> list[tuple[str, Any]]:
+        """The answer for each name: `request` has `most` names in its highest version, and `items`
+        reads the answers. Before that version a request has one name, and the answer is about
+        it."""
+        whole = request([names[0]])
+        highest = whole._max_version
+        size = most if self.api_version(whole.API_KEY, highest) == highest else 1
+        chunks = [list(names[start : start + size]) for start in range(0, len(names), size)]
+        found: list[tuple[str, Any]] = []
+        answers = self.call_many(list(map(request, chunks)), timeout_s)
+        for chunk, answer in zip(chunks, answers, strict=True):
+            found += list(items(answer)) or [(chunk[0], answer)]
+        return found
 
     def _encode(self, request: Any, version: int) -> tuple[bytes, tuple[int, Any, int]]:
         """The framed request, and what its answer will be: correlation id, class, version."""

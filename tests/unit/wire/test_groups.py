@@ -13,7 +13,7 @@ from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from causeway.cluster import Cluster, Committed
+from causeway.cluster import Cluster, Committed, client
 from causeway.cluster import groups as module
 from causeway.cluster.groups import committed_offsets_of
 from causeway.config import ClientSettings
@@ -186,7 +186,8 @@ def test_a_list_without_one_broker_is_no_list(script: Script, cluster: Cluster) 
 def test_many_groups_a_request(
     script: Script, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "GROUPS_A_REQUEST", 3)
+    for each in (module, client):
+        monkeypatch.setattr(each, "NAMES_A_REQUEST", 3)
     assert cluster.committed_offsets_of(GROUPS) == {group: {TP: AT} for group in GROUPS}
     assert script.count(FindCoordinatorRequest) == 3
     assert script.count(OffsetFetchRequest) == 3
