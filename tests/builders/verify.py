@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from causeway.model import Pair, TopicPartition
 from causeway.operate.verify import (
     Agreement,
@@ -46,17 +44,14 @@ GOOD = PartitionReport(
     target_topic="A.orders",
     target_partition=0,
     verdict=Agreement.AGREES,
-    source_from=0,
-    source_to=1_000,
-    target_from=0,
-    target_to=1_000,
+    source_offsets=(0, 1_000),
+    target_offsets=(0, 1_000),
     records=1_000,
     as_they_are=1_000,
     size=123_456,
-    checksum=7,
+    checksum=f"{7:016x}",
 )
-BAD = replace(
-    GOOD,
+BAD = GOOD.replace(
     partition=1,
     verdict=Agreement.DIFFERS,
     different=3,
@@ -71,8 +66,7 @@ BAD = replace(
         ),
     ),
 )
-LEFT = replace(
-    GOOD,
+LEFT = GOOD.replace(
     topic="<script>alert(1)</script>",
     verdict=Agreement.IN_PART,
     left=(NotCompared(why=Why.SOURCE_DELETED, text="the source has deleted offsets 0 to 9"),),

@@ -91,7 +91,7 @@ def test_each_of_four_flaws_among_100_000_records_is_named(
         (DifferenceKind.MISSING, MISSING, MISSING, 1),
         (DifferenceKind.DOUBLED, DOUBLED, DOUBLED, 1),
     ]
-    assert first.differences[0].detail.startswith("1 of ")
+    assert str(first.differences[0].detail).startswith("1 of ")
     assert first.different == 3
     assert first.records == RECORDS - 2
     (swapped,) = second.differences

@@ -18,7 +18,7 @@ from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
-    from causeway.operate.verify import Difference, PartitionReport, Progress, Report
+    from causeway.operate.verify import Difference, Progress, Report
 
 DIFFERENT, LEFT_OUT = 13, 14
 _ROWS = 100  # the most equal partitions to list
@@ -155,7 +155,7 @@ def progress_line(progress: Progress) -> str:
 
 def show(out: Output, report: Report) -> None:
     from causeway.cli.output import table
-    from causeway.operate.verify import Agreement
+    from causeway.operate.verify import Agreement, span
 
     styles: dict[str, str] = {
         Agreement.AGREES: "green",
@@ -182,9 +182,9 @@ def show(out: Output, report: Report) -> None:
         cells = [
             (
                 f"{one.topic}-{one.partition}",
-                _mirror(one),
-                _span(one.source_from, one.source_to),
-                _span(one.target_from, one.target_to),
+                one.mirror,
+                span(one.source_offsets),
+                span(one.target_offsets),
                 f"{one.records:,}",
                 size(one.size),
                 str(one.verdict),
@@ -231,7 +231,7 @@ def _do(number: int, one: str, verb: str) -> str:
 
 def difference(each: Difference) -> str:
     """A difference in one line."""
-    at = f"source offset {each.source:,}" if each.source >= 0 else "not from the source"
+    at = f"source offset {each.source:,}" if each.source is not None else "not from the source"
     there = f"target offset {each.target:,}"
     many = f" ({count(each.records, 'record')} from there)" if each.records > 1 else ""
     detail = f": {each.detail}" if each.detail else ""
@@ -247,13 +247,3 @@ def difference(each: Difference) -> str:
             return f"swapped, source offsets {each.source:,} and {one:,}, {there} and {other:,}"
         case kind:
             return f"{kind}, {at}, {there}{many}{detail}"
-
-
-def _mirror(one: PartitionReport) -> str:
-    if one.target_partition is None:
-        return one.target_topic or "–"
-    return f"{one.target_topic}-{one.target_partition}"
-
-
-def _span(start: int, end: int) -> str:
-    return "–" if start < 0 else f"{start:,} to {end:,}"

@@ -18,6 +18,7 @@ from causeway.records.batches import (
     checksum,
     distance,
     fast_tuple,
+    frames,
     header,
     read,
     wrong_crc,

@@ -18,7 +18,8 @@ when they are first needed: 0.1 ms and 40 kB each, for all lengths below 256 kB 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -79,6 +80,12 @@ class Batch(NamedTuple):
         """The source offset of the record at `index` (0 to `records` - 1)."""
         return self.first + index if self.offsets is None else self.offsets[index]
 
+    def below(self, offset: int) -> int:
+        """The number of its records below source offset `offset`."""
+        if self.offsets is not None:
+            return bisect_left(self.offsets, offset)
+        return max(0, min(offset - self.first, self.records))
+
 
 N = TypeVar("N", bound=tuple[Any, ...])
 
@@ -93,6 +100,17 @@ def checksum(checked_header: bytes, payload: bytes) -> int:
     """CRC-32C of the 40 header bytes from `attributes` on, then the records."""
     crc: int = extend(value(checked_header), payload)
     return crc
+
+
+def frames(data: memoryview) -> Iterator[memoryview]:
+    """The whole batches of a fetched stretch of log, and the messages of older formats."""
+    at = 0
+    while len(data) - at > MAGIC_AT:
+        stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
+        if stop > len(data):
+            return
+        yield data[at:stop]
+        at = stop
 
 
 def header(

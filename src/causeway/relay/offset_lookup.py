@@ -15,7 +15,6 @@ Each log is read once, for all offsets of the span.
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -145,23 +144,16 @@ def _count(
     )
     for batch in becomes(takewhile(lambda batch: batch.first < end, relayed)):
         records: Sequence[Record] = ()
-        while waiting and (index := _index(batch, waiting[0])) < batch.records:
+        while waiting and (index := batch.below(waiting[0])) < batch.records:
             records = records or records_of(batch)
-            following = _index(batch, batch.source_offset(index) + 1)
+            following = batch.below(batch.source_offset(index) + 1)
             became = [_digest(record) for record in records[index:following]]
             begun[waiting.popleft()] = count + index, became
-        count += _index(batch, end)
+        count += batch.below(end)
     found: dict[int, _Counted | None] = dict.fromkeys(waiting)
     for offset, (before, digests) in begun.items():
         found[offset] = _Counted(count - before, digests) if count > before else None
     return found
-
-
-def _index(batch: Batch, offset: int) -> int:
-    """The number of records of the batch below source offset `offset`."""
-    if batch.offsets is not None:
-        return bisect_left(batch.offsets, offset)
-    return max(0, min(offset - batch.first, batch.records))
 
 
 def _places(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from causeway.cli import verify as command
 from causeway.cli.main import main
-from causeway.operate.verify import Difference, DifferenceKind, Progress, Report, run
+from causeway.operate.verify import Difference, DifferenceKind, Progress, Report
 from tests.builders.verify import BAD, GOOD, LEFT, report
 from tests.harness.config_files import TWO_CLUSTERS
 
@@ -24,7 +23,7 @@ def _end(
         asked.update(options)
         return report
 
-    monkeypatch.setattr(run, "verify", verify)
+    monkeypatch.setattr("causeway.operate.verify.verify", verify)
     file = folder / "mm2.properties"
     file.write_text(TWO_CLUSTERS)
     with pytest.raises(SystemExit) as ended:
@@ -79,7 +78,7 @@ def test_bad_options_are_refused_before_anything_is_compared(
 def test_differences_and_what_was_left_out_are_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _end(monkeypatch, tmp_path, report(GOOD, BAD, replace(LEFT, topic="audit")))
+    _end(monkeypatch, tmp_path, report(GOOD, BAD, LEFT.replace(topic="audit")))
     out = capsys.readouterr().out
     assert "differs orders-1: missing, source offset 12,345; expected at target" in out
     assert "differs orders-1: swapped, source offsets 20,000 and 20,001" in out
@@ -100,7 +99,7 @@ def test_differences_and_what_was_left_out_are_told(
             " (3 records from there)",
         ),
         (
-            Difference(kind=DifferenceKind.UNKNOWN, source=-1, target=9, records=2),
+            Difference(kind=DifferenceKind.UNKNOWN, source=None, target=9, records=2),
             "unknown, not from the source, target offset 9 (2 records from there)",
         ),
     ],

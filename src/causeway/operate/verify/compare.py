@@ -10,7 +10,7 @@ If a record differs and differences are looked into, `differ` finds where both s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, takewhile
 
@@ -20,9 +20,8 @@ from causeway.cluster import Cluster, Content
 from causeway.errors import BrokerError, ProtocolError
 from causeway.operate.verify import differ
 from causeway.operate.verify.differ import Odd, Stretch
-from causeway.operate.verify.logs import Piece, Spent, of_source, of_target
+from causeway.operate.verify.logs import LogSide, Piece, Spent, of_source, of_target, size_of
 from causeway.operate.verify.outcome import Difference, DifferenceKind, Range, RangeOutcome
-from causeway.operate.verify.sides import LogSide, size_of, without_times
 from causeway.records import SEQUENCE_SPACE, distance
 from causeway.wire import codes
 
@@ -50,9 +49,9 @@ def compare(
     is a result (`ended`), not an error.
     """
     found = RangeOutcome(range=part, begun=-1)
-    walk = _Walk(part, found, look_into=look_into)
+    walk = _Walk(found, look_into=look_into)
     try:
-        walk.run(*_aligned(part, source, target, found, spent))
+        walk.run(*_aligned(found, source, target, spent))
     except BrokerError as error:
         if error.code != codes.OFFSET_OUT_OF_RANGE:
             raise
@@ -64,67 +63,55 @@ def compare(
 
 
 def _aligned(
-    part: Range, source: Cluster, target: Cluster, found: RangeOutcome, spent: Spent
+    found: RangeOutcome, source: Cluster, target: Cluster, spent: Spent
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
     """Both sides, from the first record that both must have."""
-    feed, end = part.feed, part.end
-    ours = of_target(
-        target,
-        feed,
-        part.target_from,
-        part.target_to,
-        part.offset_bytes,
-        found,
-        spent,
-        part.others_to,
-    )
-
-    def theirs() -> Iterator[Piece]:
-        return of_source(source, feed, part.source_from, end.source, part.offset_bytes, spent)
-
-    if feed.earlier:
-        return _from_the_end(part, theirs, target, found, spent)
+    part, end = found.range, found.range.end
+    if part.feed.earlier:
+        return _from_the_end(found, source, target, spent)
+    ours = of_target(target, found, spent)
     if part.start is not None and not part.cut:
-        return theirs(), ours
+        return of_source(source, part, spent), ours
     if part.start is not None:
         first = part.start.sequence
     else:
-        counted = sum(piece.count for piece in theirs())
+        counted = sum(piece.count for piece in of_source(source, part, spent))
         first = (end.sequence - counted) % SEQUENCE_SPACE
         if counted > end.sequence and end.target < SEQUENCE_SPACE:
             # More records than were ever relayed: the first ones are from before the mirror.
             found.skipped = counted - end.sequence
-            return _without(theirs(), counted - end.sequence), ours
+            return _without(of_source(source, part, spent), counted - end.sequence), ours
+    theirs = of_source(source, part, spent)
     head = next(ours, None)
     if head is None:
         # The target has deleted all records of the range, or lost them.
-        return (iter(()) if part.cut else theirs()), ours
+        return (iter(()) if part.cut else theirs), ours
     ours = chain([head], ours)
     ahead = distance(first, head.sequence)
     if ahead > SEQUENCE_SPACE // 2:
-        return theirs(), _without(ours, SEQUENCE_SPACE - ahead)
-    return (_without(theirs(), ahead) if part.cut else theirs()), ours
+        return theirs, _without(ours, SEQUENCE_SPACE - ahead)
+    return (_without(theirs, ahead) if part.cut else theirs), ours
 
 
 def _from_the_end(
-    part: Range,
-    theirs: Callable[[], Iterator[Piece]],
-    target: Cluster,
-    found: RangeOutcome,
-    spent: Spent,
+    found: RangeOutcome, source: Cluster, target: Cluster, spent: Spent
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
     """The same number of last records of both sides, of any producer."""
-
-    def there() -> Iterator[Piece]:
-        as_source = replace(part.feed, source=part.feed.target)
-        return of_source(
-            target, as_source, part.target_from, part.target_to, part.offset_bytes, spent
-        )
-
-    one, other = (sum(piece.count for piece in pieces()) for pieces in (theirs, there))
+    part = found.range
+    there = replace(
+        part,
+        feed=replace(part.feed, source=part.feed.target),
+        source_from=part.target_from,
+        end=part.end._replace(source=part.target_to),
+    )
+    one = sum(piece.count for piece in of_source(source, part, spent))
+    other = sum(piece.count for piece in of_source(target, there, spent))
     both = min(one, other)
     found.skipped = max(one, other) - both
-    return _without(theirs(), one - both), _without(there(), other - both)
+    return (
+        _without(of_source(source, part, spent), one - both),
+        _without(of_source(target, there, spent), other - both),
+    )
 
 
 def _without(pieces: Iterator[Piece], count: int) -> Iterator[Piece]:
@@ -133,15 +120,15 @@ def _without(pieces: Iterator[Piece], count: int) -> Iterator[Piece]:
         if count >= piece.count:
             count -= piece.count
         elif count:
-            yield piece.part(count)
+            yield piece.part(count, piece.count)
             count = 0
         else:
             yield piece
 
 
 class _Walk:
-    def __init__(self, part: Range, found: RangeOutcome, *, look_into: bool) -> None:
-        self._part, self._found, self._look_into = part, found, look_into
+    def __init__(self, found: RangeOutcome, *, look_into: bool) -> None:
+        self._found, self._look_into = found, look_into
         self._odd: list[Odd] = []
         self._more: list[Difference] = []
         # The last records that agreed: whole batches of both sides, and records by hash.
@@ -150,22 +137,21 @@ class _Walk:
         self._known: dict[int, tuple[int, int]] = {}
 
     def run(self, ones: Iterator[Piece], others: Iterator[Piece]) -> None:
-        source, target = LogSide(ones, "source"), LogSide(others, "target")
+        self._source = LogSide(ones, "source", self._found.range.end.source)
+        self._target = LogSide(others, "target", self._found.range.target_to)
         going = True
         while going:
-            one, other = source.piece(), target.piece()
+            one, other = self._source.piece(), self._target.piece()
             if self._found.begun < 0 and one is not None:
                 self._found.begun = one.offsets[0]
             if one is None and other is None:
                 return
             if one is not None and other is not None and one.same_bytes(other):
                 self._same_bytes(one, other)
-                source.passed(one)
-                target.passed(other)
                 continue
-            source.back(one)
-            target.back(other)
-            going = self._by_records(source, target)
+            self._source.back(one)
+            self._target.back(other)
+            going = self._by_records()
 
     def finish(self) -> None:
         """Completes the outcome: sorts what does not fit, and counts it."""
@@ -176,6 +162,8 @@ class _Walk:
 
     def _same_bytes(self, one: Piece, other: Piece) -> None:
         payload = one.payload or b""
+        self._source.index += one.count
+        self._target.index += other.count
         self._found.records += one.count
         self._found.as_they_are += one.count
         self._found.size += len(payload)
@@ -186,114 +174,105 @@ class _Walk:
             while self._batch_bytes > _REMEMBERED_BYTES and len(self._batches) > 1:
                 self._batch_bytes -= len(self._batches.popleft()[0].payload or b"")
 
-    def _by_records(self, source: LogSide, target: LogSide) -> bool:
+    def _by_records(self) -> bool:
         """Compares until both sides are at the end of a batch; False if the comparison ends
         here."""
+        source, target = self._source, self._target
         while True:
-            if not source.contents:
-                source.more(1, _WINDOW_BYTES)
-            if not target.contents:
-                target.more(1, _WINDOW_BYTES)
+            for side in (source, target):
+                if not side.contents:
+                    side.more(1, _WINDOW_BYTES)
             both = min(len(source.contents), len(target.contents))
-            agree = self._agree(source, target, both)
-            self._pass(source, target, agree)
+            agree = self._agree(both)
+            self._pass(agree)
             if not source.contents and not target.contents:
                 return True
             if agree < both or source.ended or target.ended:
-                if not source.contents and not source.ended:
-                    continue
-                if not target.contents and not target.ended:
+                if any(not side.contents and not side.ended for side in (source, target)):
                     continue
                 self._found.differs = True
-                if not self._look_into or not self._differ(source, target):
+                if not self._look_into or not self._differ():
                     return False
 
-    def _agree(self, source: LogSide, target: LogSide, both: int) -> int:
+    def _agree(self, both: int) -> int:
         """How many of the first `both` records are equal."""
-        ones, others = self._comparable(source, both), self._comparable(target, both)
+        ones, others = self._comparable(both)
         if ones == others:
             return both
         equal = zip(ones, others, strict=True)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], equal))
 
-    def _comparable(self, side: LogSide, count: int) -> Sequence[Content]:
-        contents = side.contents if count == len(side.contents) else side.contents[:count]
-        return without_times(contents) if self._found.timeless else contents
+    def _comparable(self, count: int | None = None) -> list[Sequence[Content]]:
+        """The first `count` records of both sides, or all that are unpacked."""
+        contents = [side.contents[:count] for side in (self._source, self._target)]
+        return [_without_times(one) if self._found.timeless else one for one in contents]
 
-    def _pass(self, source: LogSide, target: LogSide, count: int) -> None:
+    def _pass(self, count: int) -> None:
         """Counts `count` records that agree, and drops them."""
         self._found.records += count
-        for place in range(count):
-            content = source.contents[place]
+        for content in self._source.contents[:count]:
             self._found.size += size_of(content)
             self._found.checksum += crc32c((content[1] or b"") + (content[2] or b""))
         self._found.checksum %= _CHECKSUM
         if self._look_into and count:
             if len(self._known) > _REMEMBERED:
                 self._known.clear()
-            ones = self._comparable(source, count)
-            for place, content in enumerate(ones):
-                self._known[hash(content)] = source.offsets[place], target.offsets[place]
-        source.drop(count)
-        target.drop(count)
+            for place, content in enumerate(self._comparable(count)[0]):
+                offsets = self._source.offsets[place], self._target.offsets[place]
+                self._known[hash(content)] = offsets
+        self._source.drop(count)
+        self._target.drop(count)
 
-    def _differ(self, source: LogSide, target: LogSide) -> bool:
+    def _differ(self) -> bool:
         """Passes the records that do not fit; False if no later records fit."""
+        source, target = self._source, self._target
         for side, other, kind in (
             (target, source, DifferenceKind.MISSING),
             (source, target, DifferenceKind.UNKNOWN),
         ):
             if side.ended and not side.contents:
-                self._rest(source, target, other, kind)
+                self._rest(other, kind)
                 return True
         fits = None
         for window in _WINDOWS:
             source.more(window, _WINDOW_BYTES)
             target.more(window, _WINDOW_BYTES)
             whole = source.ended and target.ended
-            ones = self._comparable(source, len(source.contents))
-            others = self._comparable(target, len(target.contents))
-            fits = differ.realign(ones, others, whole=whole)
+            fits = differ.realign(*self._comparable(), whole=whole)
             if fits is not None or whole:
                 break
         if fits is None or len(self._odd) > _MOST_ODD:
+            detail = "no record fits from here on; the rest was not looked into"
             self._more.append(
                 Difference(
-                    kind=DifferenceKind.DIFFERENT,
-                    source=_offset(source, self._part.end.source),
-                    target=_offset(target, self._part.target_to),
-                    detail="no record fits from here on; the rest was not looked into",
+                    kind=DifferenceKind.DIFFERENT, source=source.at, target=target.at, detail=detail
                 )
             )
             return False
-        ours, theirs = fits
-        self._odd += differ.odd_ones(
-            _stretch(source, ones[:ours], self._part.end.source),
-            _stretch(target, others[:theirs], self._part.target_to),
-            self._known_as,
-        )
-        source.drop(ours)
-        target.drop(theirs)
+        self._drop_odd(*fits)
         return True
 
-    def _rest(
-        self, source: LogSide, target: LogSide, longer: LogSide, kind: DifferenceKind
-    ) -> None:
-        """One side has ended, the other has not. Its last records may be copies, or moved."""
-        longer.more(_WINDOWS[-1], _WINDOW_BYTES)
-        ones = self._comparable(source, len(source.contents))
-        others = self._comparable(target, len(target.contents))
+    def _drop_odd(self, ours: int, theirs: int) -> None:
+        """Drops so many records of the source and target that do not fit, and remembers them."""
+        ones, others = self._comparable()
         self._odd += differ.odd_ones(
-            _stretch(source, ones, self._part.end.source),
-            _stretch(target, others, self._part.target_to),
+            _stretch(self._source, ones[:ours]),
+            _stretch(self._target, others[:theirs]),
             self._known_as,
         )
-        longer.drop(len(longer.contents))
+        self._source.drop(ours)
+        self._target.drop(theirs)
+
+    def _rest(self, longer: LogSide, kind: DifferenceKind) -> None:
+        """One side has ended, the other has not. Its last records may be copies, or moved."""
+        longer.more(_WINDOWS[-1], _WINDOW_BYTES)
+        self._drop_odd(len(self._source.contents), len(self._target.contents))
         longer.more(1, _WINDOW_BYTES)
         if longer.contents:
-            at = _offset(source, self._part.end.source), _offset(target, self._part.target_to)
-            count = longer.rest()
-            self._more.append(Difference(kind=kind, source=at[0], target=at[1], records=count))
+            source, target = self._source.at, self._target.at
+            self._more.append(
+                Difference(kind=kind, source=source, target=target, records=longer.rest())
+            )
 
     def _known_as(self, digest: int) -> tuple[int, int] | None:
         """The offsets of a recent record that agreed and has this hash."""
@@ -304,18 +283,18 @@ class _Walk:
             except ProtocolError:  # too large to be unpacked
                 continue
             if self._found.timeless:
-                contents = without_times(contents)
+                contents = _without_times(contents)
             for place, content in enumerate(contents):
                 self._known[hash(content)] = one.offsets[place], other.offsets[place]
         self._batch_bytes = 0
         return self._known.get(digest)
 
 
-def _stretch(side: LogSide, contents: Sequence[Content], end: int) -> Stretch:
+def _without_times(contents: Sequence[Content]) -> list[Content]:
+    return [(None, *content[1:]) for content in contents]
+
+
+def _stretch(side: LogSide, contents: Sequence[Content]) -> Stretch:
     count = len(contents)
-    following = side.offsets[count] if count < len(side.offsets) else end
+    following = side.offsets[count] if count < len(side.offsets) else side.end
     return Stretch(contents, side.offsets[:count], following, side.index)
-
-
-def _offset(side: LogSide, end: int) -> int:
-    return side.offsets[0] if side.offsets else end

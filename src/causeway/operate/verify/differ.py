@@ -7,13 +7,13 @@ target  … a x c d e …        target  … a c d …            target  … a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from causeway.cluster import Content
+from causeway.operate.verify.logs import UNREADABLE
 from causeway.operate.verify.outcome import Difference, DifferenceKind
-from causeway.operate.verify.sides import UNREADABLE
 
 FIT = 3  # so many records in a row must be equal for both sides to fit again
 _MOST_SORTED_OUT = 2_000  # records that are compared pairwise
@@ -33,7 +33,7 @@ class Odd(NamedTuple):
     target_at: int
     source_index: int
     target_index: int
-    detail: str = ""
+    detail: str | None = None
     copy_of: tuple[int, int] | None = None
 
 
@@ -93,7 +93,7 @@ def odd_ones(source: Stretch, target: Stretch, known: KnownRecords) -> list[Odd]
                 target.at(there[0]),
                 source.first + place[0],
                 target.first + there[0],
-                detail(source.contents[place[0]], target.contents[there[0]]) if both else "",
+                detail(source.contents[place[0]], target.contents[there[0]]) if both else None,
                 known(other) if one is None and other is not None else None,
             )
         )
@@ -161,7 +161,7 @@ def resolve(odd: Sequence[Odd]) -> list[Difference]:
     """Differences for all records that do not fit: swapped, moved and doubled ones are
     recognised."""
     taken: set[int] = set()
-    found: list[tuple[int, Difference]] = []
+    found: dict[int, Difference] = {}
     changed = {
         (one.source, one.target): place
         for place, one in enumerate(odd)
@@ -176,101 +176,71 @@ def resolve(odd: Sequence[Odd]) -> list[Difference]:
             continue
         back = changed.get((one.target, one.source)) if one.source is not None else None
         if back is not None and back > place:
-            other = odd[back]
             taken |= {place, back}
-            found.append((place, _swapped(one, (other.source_at, other.target_at))))
+            found[place] = _swapped(one, odd[back].source_at, odd[back].target_at)
         elif one.source is None and missing.get(one.target):
             gone = missing[one.target].pop(0)
             taken |= {place, gone}
-            found.append((min(place, gone), _moved(odd[gone], one)))
-    found += [(place, _single(one)) for place, one in enumerate(odd) if place not in taken]
-    found.sort(key=lambda item: item[0])
-    return list(_joined(odd, found))
+            found[min(place, gone)] = _moved(odd[gone], one)
+    found |= {place: _single(one) for place, one in enumerate(odd) if place not in taken}
+    joined: list[Difference] = []
+    before: int | None = None
+    for place, each in sorted(found.items()):
+        if before is not None and _follows(odd[before], found[before], odd[place], each):
+            joined[-1] = joined[-1].replace(records=joined[-1].records + 1)
+        else:
+            joined.append(each)
+        before = place
+    return joined
 
 
-def _swapped(one: Odd, other: tuple[int, int]) -> Difference:
+def _swapped(one: Odd, source: int, target: int) -> Difference:
     return Difference(
         kind=DifferenceKind.SWAPPED,
         source=one.source_at,
         target=one.target_at,
         records=2,
-        other=other,
+        other=(source, target),
     )
 
 
 def _moved(gone: Odd, there: Odd) -> Difference:
-    """A move by one place is a swap of neighbours."""
     late = there.target_index - gone.target_index
-    if late == 1:
-        return Difference(
-            kind=DifferenceKind.SWAPPED,
-            source=gone.source_at,
-            target=gone.target_at,
-            records=2,
-            other=(gone.source_at + 1, there.target_at),
-        )
+    if late == 1:  # neighbours have changed places
+        return _swapped(gone, gone.source_at + 1, there.target_at)
     return Difference(
         kind=DifferenceKind.MOVED,
         source=gone.source_at,
         target=there.target_at,
-        detail=f"by {abs(there.target_index - gone.target_index)} records",
+        detail=f"by {abs(late)} records",
     )
 
 
 def _single(one: Odd) -> Difference:
+    source, kind = one.source_at, DifferenceKind.UNKNOWN
     if one.target is None:
         kind = DifferenceKind.MISSING
     elif one.source is not None:
         kind = DifferenceKind.CHANGED
     elif one.copy_of is not None:
-        return Difference(
-            kind=DifferenceKind.DOUBLED,
-            source=one.copy_of[0],
-            target=one.target_at,
-            other=one.copy_of,
-        )
-    else:
-        kind = DifferenceKind.UNKNOWN
-    return Difference(kind=kind, source=one.source_at, target=one.target_at, detail=one.detail)
-
-
-def _joined(odd: Sequence[Odd], found: Iterable[tuple[int, Difference]]) -> Iterator[Difference]:
-    """Joins runs of one kind."""
-    run: list[tuple[int, Difference]] = []
-    for item in found:
-        if run and not _follows(odd, run[-1], item):
-            yield _run(run)
-            run = []
-        run.append(item)
-    if run:
-        yield _run(run)
-
-
-def _follows(
-    odd: Sequence[Odd], before: tuple[int, Difference], after: tuple[int, Difference]
-) -> bool:
-    one, other = before[1], after[1]
-    if one.kind is not other.kind or one.kind in (DifferenceKind.SWAPPED, DifferenceKind.MOVED):
-        return False
-    a, b = odd[before[0]], odd[after[0]]
-    steps = b.source_index - a.source_index, b.target_index - a.target_index
-    if one.kind is DifferenceKind.MISSING:
-        return steps == (1, 0)
-    if one.kind is DifferenceKind.CHANGED:
-        return steps == (1, 1) and one.detail == other.detail
-    same = one.kind is DifferenceKind.UNKNOWN or one.source < other.source
-    return steps == (0, 1) and same
-
-
-def _run(run: Sequence[tuple[int, Difference]]) -> Difference:
-    first = run[0][1]
-    if len(run) == 1:
-        return first
+        source, kind = one.copy_of[0], DifferenceKind.DOUBLED
     return Difference(
-        kind=first.kind,
-        source=first.source,
-        target=first.target,
-        records=len(run),
-        other=first.other,
-        detail=first.detail,
+        kind=kind, source=source, target=one.target_at, other=one.copy_of, detail=one.detail
     )
+
+
+def _follows(a: Odd, one: Difference, b: Odd, other: Difference) -> bool:
+    """Whether the differences of two neighbours are one run."""
+    if one.kind is not other.kind:
+        return False
+    steps = b.source_index - a.source_index, b.target_index - a.target_index
+    match one.kind:
+        case DifferenceKind.MISSING:
+            return steps == (1, 0)
+        case DifferenceKind.CHANGED:
+            return steps == (1, 1) and one.detail == other.detail
+        case DifferenceKind.UNKNOWN:
+            return steps == (0, 1)
+        case DifferenceKind.DOUBLED:
+            return steps == (0, 1) and (one.source or 0) < (other.source or 0)
+    return False

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from cryptography.fernet import Fernet
 
@@ -22,6 +22,9 @@ from causeway.errors import BrokerError, CausewayError
 from causeway.operate.verify.compare import compare
 from causeway.operate.verify.outcome import Range, RangeOutcome
 from causeway.relay import SECRET_VARIABLE
+
+if TYPE_CHECKING:
+    from causeway.daemon.spark import Spark
 
 HERE_BYTES = 64 * 1024 * 1024  # of the source; compared before Spark would have started
 _TASK_BYTES = 192 * 1024 * 1024
@@ -35,80 +38,58 @@ Answer = RangeOutcome | CausewayError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A range to compare. `owner`: an index of the caller."""
+    """A range to compare. `owner` and `place`: indexes of the caller."""
 
     owner: int
+    place: int
     link: LinkSettings
     range: Range
 
 
-# Called with the answer for each part.
+# Called with the answer for each part, from the caller's thread.
 OnAnswer = Callable[[Part, Answer], None]
 Tick = Callable[[], None]
-
-
-class Runner(Protocol):
-    def run(self, parts: Sequence[Part], *, look_into: bool, on_answer: OnAnswer) -> None:
-        """Calls `on_answer` from the caller's thread as answers arrive."""
-
-
-class Here:
-    """Compares in this process."""
-
-    def __init__(self, connect: Connect, bytes_per_s: float | None, tick: Tick) -> None:
-        self._connect, self._pace, self._tick = connect, Pace(bytes_per_s), tick
-
-    def run(self, parts: Sequence[Part], *, look_into: bool, on_answer: OnAnswer) -> None:
-        for part in parts:
-            on_answer(part, self._answer(part, look_into))
-            self._tick()
-
-    def _answer(self, part: Part, look_into: bool) -> Answer:
-        """Retries temporary errors of a broker, for example after an election of a leader. A broker
-        that does not answer was already waited for."""
-        source, target = self._connect(part.link.source), self._connect(part.link.target)
-        attempts = 0
-        while True:
-            found = answer(part.range, source, target, look_into, self._pace)
-            attempts += 1
-            passing = isinstance(found, BrokerError) and found.retriable
-            if not passing or attempts == _ATTEMPTS:
-                return found
-            time.sleep(_PAUSE_S * attempts)
 
 
 @dataclass(slots=True)
 class _TaskGroup:
     parts: list[Part]
     attempts: int = 0
-    size: int = field(default=0)
+    size: int = 0
 
 
-class OnSpark:
-    """`spark`: a causeway.daemon.spark.context.Spark that has started."""
+class Runner:
+    """Compares ranges in this process, in which the clusters are `connect`ed, or by `spark`, which
+    has started with this `secret`."""
 
     def __init__(
-        self, spark: _Computes, secret: str, bytes_per_s: float | None, tick: Tick
+        self,
+        connect: Connect,
+        bytes_per_s: float | None,
+        tick: Tick,
+        spark: Spark | None = None,
+        secret: str = "",
     ) -> None:
-        self._spark, self._secret, self._tick = spark, secret, tick
-        self._bytes_per_s = bytes_per_s
+        self._connect, self._bytes_per_s, self._tick = connect, bytes_per_s, tick
+        self._spark, self._secret = spark, secret
+        self._pace = Pace(bytes_per_s)  # of this process
         self._sealed: dict[str, bytes] = {}
         self._worked = False  # whether a task has completed
 
     def run(self, parts: Sequence[Part], *, look_into: bool, on_answer: OnAnswer) -> None:
-        """Raises CausewayError if Spark cannot run the tasks."""
+        """Calls `on_answer` as answers arrive. Raises CausewayError if Spark cannot run the
+        tasks."""
         # A throttled task has one range: otherwise progress would be reported every few minutes.
-        most = _TASK_BYTES if self._bytes_per_s is None else 1
-        waiting = deque(_groups(parts, most))
-        lanes = self._spark.lanes
+        alone = self._spark is None or self._bytes_per_s is not None
+        waiting = deque(_groups(parts, 1 if alone else _TASK_BYTES))
+        lanes = 1 if self._spark is None else self._spark.lanes
         under_way: dict[Future[list[Answer]], _TaskGroup] = {}
         pool = ThreadPoolExecutor(lanes, thread_name_prefix="verify")
         try:
             while waiting or under_way:
                 while waiting and len(under_way) < lanes:
                     group = waiting.popleft()
-                    task = self._task(group, look_into, lanes)
-                    under_way[pool.submit(self._compute, task, group.attempts)] = group
+                    under_way[self._begin(pool, group, look_into, lanes)] = group
                 ended, _ = wait(under_way, _TELL_S, FIRST_COMPLETED)
                 for each in ended:
                     waiting += self._take(under_way.pop(each), each, on_answer)
@@ -116,20 +97,28 @@ class OnSpark:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _task(self, group: _TaskGroup, look_into: bool, lanes: int) -> CompareTask:
-        link = group.parts[0].link
+    def _begin(
+        self, pool: ThreadPoolExecutor, group: _TaskGroup, look_into: bool, lanes: int
+    ) -> Future[list[Answer]]:
+        link, ranges = group.parts[0].link, [part.range for part in group.parts]
+        pause_s = _PAUSE_S * group.attempts
+        if self._spark is None:  # in this thread, which Ctrl-C ends
+            time.sleep(pause_s)
+            source, target = self._connect(link.source), self._connect(link.target)
+            here: Future[list[Answer]] = Future()
+            here.set_result(
+                [answer(each, source, target, look_into, self._pace) for each in ranges]
+            )
+            return here
         if link.name not in self._sealed:
             self._sealed[link.name] = seal(self._secret, link.source, link.target)
         rate = None if self._bytes_per_s is None else self._bytes_per_s / lanes
-        return CompareTask(
-            self._sealed[link.name], [one.range for one in group.parts], look_into, rate
-        )
+        task = CompareTask(self._sealed[link.name], ranges, look_into, rate)
+        return pool.submit(self._compute, self._spark, task, pause_s)
 
-    def _compute(self, task: CompareTask, attempts: int) -> list[Answer]:
-        if attempts:
-            time.sleep(_PAUSE_S * attempts)
-        found: list[list[Answer]] = self._spark.compute(task, "verify")
-        return found[0]
+    def _compute(self, spark: Spark, task: CompareTask, pause_s: float) -> list[Answer]:
+        time.sleep(pause_s)
+        return spark.compute(task, "verify")[0]
 
     def _take(
         self, group: _TaskGroup, ended: Future[list[Answer]], on_answer: OnAnswer
@@ -149,20 +138,15 @@ class OnSpark:
             on_answer(group.parts[0], error)
             return []
         self._worked = True
+        # Here, a broker that does not answer was waited for already.
+        passing = CausewayError if self._spark is not None else BrokerError
         again = []
         for part, found in zip(group.parts, ended.result(), strict=True):
-            if isinstance(found, CausewayError) and found.retriable and not last:
+            if isinstance(found, passing) and found.retriable and not last:
                 again.append(part)
             else:
                 on_answer(part, found)
         return [_TaskGroup(again, group.attempts + 1)] if again else []
-
-
-class _Computes(Protocol):
-    @property
-    def lanes(self) -> int: ...
-
-    def compute(self, task: CompareTask, description: str) -> list[list[Answer]]: ...
 
 
 def _groups(parts: Sequence[Part], most_bytes: int) -> Iterator[_TaskGroup]:
@@ -192,7 +176,7 @@ def runner(
     from causeway.relay import new_secret
 
     if size <= HERE_BYTES and is_local(settings.spark):
-        yield Here(connect, bytes_per_s, tick)
+        yield Runner(connect, bytes_per_s, tick)
         return
     secret = new_secret()
     spark = Spark(
@@ -204,7 +188,7 @@ def runner(
     spark.start()
     try:
         spark.rehearse()  # starts workers that have loaded the modules of the first tasks
-        yield OnSpark(spark, secret, bytes_per_s, tick)
+        yield Runner(connect, bytes_per_s, tick, spark, secret)
     finally:
         spark.stop()
 

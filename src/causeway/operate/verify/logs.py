@@ -3,66 +3,59 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Self
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from causeway.cluster import Cluster, Content, FetchedPartition, content_of
-from causeway.errors import BrokerError
+from causeway.errors import BrokerError, ProtocolError
 from causeway.model import TopicPartition
-from causeway.operate.verify.outcome import (
-    Difference,
-    DifferenceKind,
-    PartitionFeed,
-    RangeOutcome,
-)
+from causeway.operate.verify.outcome import Difference, DifferenceKind, Range, RangeOutcome
 from causeway.records import (
     CODEC_MASK,
     CONTROL,
     CRC_START,
     HEADER,
     HEADER_SIZE,
-    LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
     MAGIC,
     MAGIC_AT,
     Batch,
     checksum,
     decode,
+    frames,
     keep,
     read,
     records_of,
 )
 from causeway.relay import Topics, shares, treat_batch, treatment_of
 
+_MOST_BYTES = 4 * 1024 * 1024
+_LEAST_BYTES = 64 * 1024
+_MORE = 1.05  # times the estimate from the bytes read so far
 
+Spent = Callable[[int], None]  # called with the bytes of each answer of either side
+Fetch = Callable[[int], FetchedPartition]  # the answer from an offset on; raises CausewayError
+
+
+@dataclass(slots=True)
 class Piece:
-    """Neighbouring records of one batch. `payload`: the bytes of a whole, dense batch, else
-    None."""
+    """Neighbouring records of one batch. `contents` raises ProtocolError if the batch cannot be
+    read. `payload`: the bytes of a whole, dense batch, else None."""
 
-    __slots__ = ("_load", "base_timestamp", "codec", "count", "offsets", "payload", "sequence")
+    contents: Callable[[], list[Content]]
+    offsets: Sequence[int]
+    payload: bytes | None = None
+    codec: int = 0
+    base_timestamp: int = 0
+    sequence: int = 0
 
-    def __init__(
-        self,
-        load: Callable[[], list[Content]],
-        offsets: Sequence[int],
-        *,
-        payload: bytes | None = None,
-        codec: int = 0,
-        base_timestamp: int = 0,
-        sequence: int = 0,
-    ) -> None:
-        self._load = load
-        self.offsets = offsets
-        self.count = len(offsets)
-        self.payload = payload
-        self.codec = codec
-        self.base_timestamp = base_timestamp
-        self.sequence = sequence
-
-    def contents(self) -> list[Content]:
-        """Raises ProtocolError if the batch cannot be read."""
-        return self._load()
+    @property
+    def count(self) -> int:
+        return len(self.offsets)
 
     def same_bytes(self, other: Piece) -> bool:
         return (
@@ -73,27 +66,20 @@ class Piece:
             and self.payload == other.payload
         )
 
-    def part(self, start: int, stop: int | None = None) -> Piece:
+    def part(self, start: int, stop: int) -> Piece:
         """The records from index `start` up to `stop`."""
-        load = self._load
+        if (start, stop) == (0, self.count):
+            return self
         return Piece(
-            lambda: load()[start:stop], self.offsets[start:stop], sequence=self.sequence + start
+            lambda: self.contents()[start:stop],
+            self.offsets[start:stop],
+            sequence=self.sequence + start,
         )
 
 
-def of_source(
-    cluster: Cluster, feed: PartitionFeed, start: int, end: int, offset_bytes: float, spent: Spent
-) -> Iterator[Piece]:
-    """The series from source offsets `start` to `end` - 1. `spent` is called with the bytes of each
-    answer. Raises CausewayError."""
-    for batch in _relayed(cluster, feed, start, end, offset_bytes, spent):
-        inside = batch.records
-        if batch.next > end:
-            inside = (
-                max(0, min(end - batch.first, batch.records))
-                if batch.offsets is None
-                else bisect_left(batch.offsets, end)
-            )
+def of_source(cluster: Cluster, part: Range, spent: Spent) -> Iterator[Piece]:
+    """The series of the range on the source. Raises CausewayError."""
+    for batch in _relayed(cluster, part, spent):
         piece = Piece(
             lambda batch=batch: [content_of(record) for record in records_of(batch)],  # type: ignore[misc]
             range(batch.first, batch.first + batch.records)
@@ -103,32 +89,30 @@ def of_source(
             codec=batch.codec,
             base_timestamp=batch.base_timestamp,
         )
-        if inside == batch.records:
-            yield piece
-        elif inside:
-            yield piece.part(0, inside)
+        inside = piece.part(0, batch.below(part.end.source))
+        if inside.count:
+            yield inside
 
 
-def _relayed(
-    cluster: Cluster,
-    feed: PartitionFeed,
-    position: int,
-    end: int,
-    offset_bytes: float,
-    spent: Spent,
-) -> Iterator[Batch]:
-    at = feed.source
+def _relayed(cluster: Cluster, part: Range, spent: Spent) -> Iterator[Batch]:
+    feed, position, end = part.feed, part.source_from, part.end.source
     treatment = treatment_of(feed.steps) if feed.steps else None
-    topics = Topics(at.topic, feed.target.topic)
-    with Fetching(
-        cluster, at, end, offset_bytes, spent, read_committed=feed.read_committed
-    ) as fetching:
+    topics = Topics(feed.source.topic, feed.target.topic)
+    ahead = _ahead(
+        cluster,
+        feed.source,
+        end,
+        part.offset_bytes,
+        spent,
+        read_committed=feed.read_committed,
+    )
+    with ahead as fetch:
         while position < end:
-            fetched = fetching.get(position)
+            fetched = fetch(position)
             aborted = fetched.aborted if feed.read_committed else ()
-            kept = keep(memoryview(fetched.records), position, aborted, str(at))
+            kept = keep(memoryview(fetched.records), position, aborted, str(feed.source))
             if kept.position == position:
-                raise _behind(at, end, position)
+                raise _behind(feed.source, end, position)
             position = kept.position
             for relayed in kept.batches:
                 batch = relayed if treatment is None else treat_batch(relayed, treatment, topics)
@@ -140,75 +124,55 @@ def _relayed(
                     yield share
 
 
-def of_target(
-    cluster: Cluster,
-    feed: PartitionFeed,
-    start: int,
-    end: int,
-    offset_bytes: float,
-    found: RangeOutcome,
-    spent: Spent,
-    others_to: int = 0,
-) -> Iterator[Piece]:
-    """The records of the feed's producer at target offsets `start` to `end` - 1. Records of other
-    producers, also up to `others_to`, are counted in `found`. Raises CausewayError."""
-    at, position = feed.target, start
-    last_of_all = max(end, others_to)
-    with Fetching(cluster, at, last_of_all, offset_bytes, spent, read_committed=False) as fetching:
+def of_target(cluster: Cluster, found: RangeOutcome, spent: Spent) -> Iterator[Piece]:
+    """The records of the feed's producer in the range on the target. Records of other producers,
+    also those after the range, are counted in `found`. Raises CausewayError."""
+    part = found.range
+    at, start, end = part.feed.target, part.target_from, part.target_to
+    position, last_of_all = start, max(end, part.others_to)
+    ahead = _ahead(cluster, at, last_of_all, part.offset_bytes, spent, read_committed=False)
+    with ahead as fetch:
         while position < last_of_all:
             before = position
-            records = fetching.get(position).records
-            for base, last, whole in _pieces(records, position, last_of_all, feed, found):
+            for base, last, whole in _pieces(fetch(position).records, position, last_of_all, found):
                 position = last + 1
                 if whole is None or base >= end:
                     continue
-                inside = base >= start and last < end
-                piece = whole if inside else _inside(whole, start, end)
+                piece = whole.part(
+                    bisect_left(whole.offsets, start), bisect_left(whole.offsets, end)
+                )
                 if piece.count:
                     yield piece
             if position == before:
                 raise _behind(at, last_of_all, position)
 
 
-def _inside(piece: Piece, start: int, end: int) -> Piece:
-    return piece.part(bisect_left(piece.offsets, start), bisect_left(piece.offsets, end))
-
-
 def _pieces(
-    records: bytes, position: int, end: int, feed: PartitionFeed, found: RangeOutcome
+    records: bytes, position: int, end: int, found: RangeOutcome
 ) -> Iterator[tuple[int, int, Piece | None]]:
     """The first and last offset of each whole batch from `position` on, with its piece if the
     feed's producer wrote it, up to the first batch that begins at `end` or later."""
-    data, at = memoryview(records), 0
-    while len(data) - at > MAGIC_AT:
-        stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
-        if stop > len(data):
-            return
-        raw, at = data[at:stop], stop
+    for raw in frames(memoryview(records)):
         base = int.from_bytes(raw[:8])
         if base >= end:
             yield base, base, None  # compaction may have removed the batches right before
             return
         if raw[MAGIC_AT] != MAGIC:
-            found.others += 1
-            found.others_at = base if found.others_at < 0 else found.others_at
+            found.foreign(1, base)
             yield base, base, None
             continue
         fields = HEADER.unpack_from(raw)
         last = base + fields[6]
         if last >= position:
-            yield base, last, _piece(raw, fields, feed, found)
+            yield base, last, _piece(raw, fields, found)
 
 
-def _piece(
-    raw: memoryview, fields: tuple[Any, ...], feed: PartitionFeed, found: RangeOutcome
-) -> Piece | None:
+def _piece(raw: memoryview, fields: tuple[Any, ...], found: RangeOutcome) -> Piece | None:
     base, attributes, last_delta, count = fields[0], fields[5], fields[6], fields[12]
     if attributes & CONTROL or not count:
         return None
-    if fields[9] != feed.producer_id:
-        found.others += count
-        found.others_at = base if found.others_at < 0 else found.others_at
+    if fields[9] != found.range.feed.producer_id:
+        found.foreign(count, base)
         return None
     payload = bytes(raw[HEADER_SIZE:])
     if checksum(bytes(raw[CRC_START:HEADER_SIZE]), payload) != fields[4]:
@@ -216,20 +180,15 @@ def _piece(
         found.differences += (
             Difference(
                 kind=DifferenceKind.CORRUPT,
-                source=-1,
+                source=None,
                 target=base,
                 detail="the CRC of the target's batch is wrong: consumers refuse it",
             ),
         )
-    timeless = bool(attributes & LOG_APPEND_TIME)
-    found.timeless |= timeless
+    found.timeless |= bool(attributes & LOG_APPEND_TIME)
     dense = count == last_delta + 1
-
-    def load() -> list[Content]:
-        return [content_of(record) for record in decode(raw)]
-
     return Piece(
-        load,
+        lambda: [content_of(record) for record in decode(raw)],
         range(base, base + count) if dense else [record.offset for record in decode(raw)],
         payload=payload if dense else None,
         codec=attributes & CODEC_MASK,
@@ -249,82 +208,128 @@ def _behind(at: TopicPartition, end: int, shown: int) -> BrokerError:
     )
 
 
-_MOST_BYTES = 4 * 1024 * 1024
-_LEAST_BYTES = 64 * 1024
-_MORE = 1.05  # times the estimate from the bytes read so far
-_TO_LAST_DELTA = 27  # bytes of a batch up to the end of its last offset delta
-Spent = Callable[[int], None]
-
-
-class Fetching:
+@contextmanager
+def _ahead(
+    cluster: Cluster,
+    at: TopicPartition,
+    end: int,
+    offset_bytes: float,
+    spent: Spent,
+    *,
+    read_committed: bool,
+) -> Iterator[Fetch]:
     """Fetches offsets up to `end`, one answer ahead: the broker prepares the next answer while the
-    current one is compared. `offset_bytes`: estimated bytes per offset. `spent` is called with the
-    bytes of each answer. A context manager."""
+    current one is compared. `offset_bytes`: estimated bytes per offset, until some are read."""
+    waiting: tuple[int, Future[FetchedPartition]] | None = None
+    offsets = size = 0
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        at: TopicPartition,
-        end: int,
-        offset_bytes: float,
-        spent: Spent,
-        *,
-        read_committed: bool,
-    ) -> None:
-        self._cluster, self._at, self._end, self._spent = cluster, at, end, spent
-        self._read_committed = read_committed
-        self._each = offset_bytes
-        self._offsets = self._bytes = 0
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="fetch ahead")
-        self._next: tuple[int, Future[FetchedPartition]] | None = None
+    def fetch(position: int) -> FetchedPartition:
+        each = size / offsets if offsets else offset_bytes
+        wanted = (end - position) * each * _MORE  # limits how much is read beyond the end
+        most = int(min(_MOST_BYTES, max(_LEAST_BYTES, wanted)))
+        return cluster.fetch(at, position, most, read_committed=read_committed, max_wait_ms=0)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def get(self, position: int) -> FetchedPartition:
-        """The answer from `position` on. Raises CausewayError."""
-        waiting, self._next = self._next, None
+    def get(position: int) -> FetchedPartition:
+        nonlocal waiting, offsets, size
         if waiting is not None and waiting[0] == position:
             fetched = waiting[1].result()
         else:
-            fetched = self._fetch(position)
-        self._spent(len(fetched.records))
+            fetched = fetch(position)
+        waiting = None
+        spent(len(fetched.records))
         following = _following(memoryview(fetched.records), position)
-        self._offsets += following - position
-        self._bytes += len(fetched.records)
-        if self._offsets:
-            self._each = self._bytes / self._offsets
-        if position < following < self._end:
-            self._next = following, self._pool.submit(self._fetch, following)
+        offsets += following - position
+        size += len(fetched.records)
+        if position < following < end:
+            waiting = following, pool.submit(fetch, following)
         return fetched
 
-    def _fetch(self, position: int) -> FetchedPartition:
-        # Limits how much is read beyond the end.
-        wanted = (self._end - position) * self._each * _MORE
-        return self._cluster.fetch(
-            self._at,
-            position,
-            int(min(_MOST_BYTES, max(_LEAST_BYTES, wanted))),
-            read_committed=self._read_committed,
-            max_wait_ms=0,
-        )
+    pool = ThreadPoolExecutor(1, thread_name_prefix="fetch ahead")
+    try:
+        yield get
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _following(data: memoryview, position: int) -> int:
     """The offset after the last whole batch; `position` if there is none."""
-    at, end = 0, len(data)
-    last = -1
-    while end - at >= _TO_LAST_DELTA:
-        stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
-        if stop > end:
-            break
-        last = at
-        at = stop
-    if last < 0:
-        return position
-    base = int.from_bytes(data[last : last + 8])
-    modern = data[last + MAGIC_AT] == MAGIC
-    return base + 1 + (int.from_bytes(data[last + 23 : last + _TO_LAST_DELTA]) if modern else 0)
+    for last in deque(frames(data), maxlen=1):
+        base = int.from_bytes(last[:8])
+        return base + 1 + (int.from_bytes(last[23:27]) if last[MAGIC_AT] == MAGIC else 0)
+    return position
+
+
+# Replaces the headers of records in a batch that cannot be unpacked. Equal to no other headers.
+UNREADABLE: dict[str, tuple[tuple[str, bytes | None], ...]] = {
+    "source": (("of the source", None),),
+    "target": (("of the target", None),),
+}
+
+
+class LogSide:
+    """One side of a comparison. `contents` and `offsets`: of the records that are unpacked and not
+    passed yet; `index`: the number dropped before them; `end`: the offset after the last record."""
+
+    def __init__(self, pieces: Iterator[Piece], name: str, end: int) -> None:
+        self._pieces = pieces
+        self.end = end
+        self._next: Piece | None = None
+        self._unreadable: Content = (None, None, None, UNREADABLE[name])
+        self.contents: list[Content] = []
+        self.offsets: list[int] = []
+        self.index = 0
+        self.ended = False
+
+    @property
+    def at(self) -> int:
+        """The offset of the next record."""
+        return self.offsets[0] if self.offsets else self.end
+
+    def piece(self) -> Piece | None:
+        """The next whole piece, None at the end. Only while no unpacked record is left."""
+        piece, self._next = self._next, None
+        if piece is None:
+            piece = next(self._pieces, None)
+        self.ended = piece is None
+        return piece
+
+    def back(self, piece: Piece | None) -> None:
+        """Returns a piece from `piece()`, to be unpacked."""
+        self._next = piece
+
+    def more(self, count: int, most_bytes: int) -> None:
+        """Unpacks until `count` records or `most_bytes` are there, or the log has ended."""
+        size = 0
+        while len(self.contents) < count and size < most_bytes:
+            piece = self.piece()
+            if piece is None:
+                break
+            try:
+                contents = piece.contents()
+            except ProtocolError:
+                contents = [self._unreadable] * piece.count
+            self.contents += contents
+            self.offsets += piece.offsets
+            size += sum(map(_memory_of, contents))
+
+    def rest(self) -> int:
+        """Passes all remaining records, and returns their number."""
+        count = len(self.contents) + sum(piece.count for piece in self._pieces)
+        self.drop(len(self.contents))
+        self.ended = True
+        return count
+
+    def drop(self, count: int) -> None:
+        self.index += count
+        del self.contents[:count]
+        del self.offsets[:count]
+
+
+def size_of(content: Content) -> int:
+    """Bytes of key and value."""
+    return len(content[1] or b"") + len(content[2] or b"")
+
+
+def _memory_of(content: Content) -> int:
+    """Bytes with headers, which may be the larger part."""
+    return size_of(content) + sum(len(name) + len(value or b"") for name, value in content[3])

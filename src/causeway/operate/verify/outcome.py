@@ -6,8 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import Struct
+
+from causeway.link_topics import Value
 from causeway.model import Pair, TopicPartition
 from causeway.relay import Assignment, TreatmentStep
+
+FeedIdentity = tuple[str, TopicPartition, TopicPartition, int, str, str]  # results hold for one
 
 
 class DifferenceKind(StrEnum):
@@ -21,50 +26,65 @@ class DifferenceKind(StrEnum):
     DIFFERENT = "different"  # no record fits from here on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Value, rename={"source": "source_offset", "target": "target_offset"}):
     """One record, or a run of `records` of one kind. `source`: the (first) source offset; for an
-    unknown record, the source offset before which it appears. `target`: the target offset; for a
-    missing record, where it should be. `other`: the offsets of the record with which it changed
-    places, or of the first copy of a doubled record. `detail`: which parts differ, never
+    unknown record, the source offset before which it appears, None: not known. `target`: the target
+    offset; for a missing record, where it should be. `other`: the offsets of the record with which
+    it changed places, or of the first copy of a doubled record. `detail`: which parts differ, never
     content."""
 
     kind: DifferenceKind
-    source: int
+    source: int | None
     target: int
-    records: int = 1
     other: tuple[int, int] | None = None
-    detail: str = ""
+    records: int = 1
+    detail: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class RangeOutcome:
-    """The result for one range; the comparison fills it in step by step.
+class Sums(Struct, kw_only=True):
+    """The records that agree: their number, their `size` (bytes on the source, without headers) and
+    `checksum` (sum of the CRC-32C of the compared bytes, modulo 2**64). `as_they_are`: the records
+    among them that were compared as whole batches, byte by byte. `timeless`: the target sets its
+    own timestamps, so timestamps were not compared."""
 
-    `records`, `size` (bytes on the source, without headers) and `checksum` (sum of the CRC-32C of
-    the compared bytes, modulo 2**64) count what agrees. `as_they_are`: the records among them that
-    were compared as whole batches, byte by byte. `begun`: the first source offset compared, -1:
-    none. `others`: records of other producers in between, and `others_at`: the target offset of the
-    first. `timeless`: the target sets its own timestamps, so timestamps are not compared.
-    `different`: the number of records that differ, including those for which `differences` has no
-    room; a comparison that does not look into differences stops at the first and lists none.
-    `ended`: why the comparison stopped before the end. `skipped`: records at the beginning of the
-    source that were never relayed; for an `earlier` range, of the side that has more."""
-
-    range: Range
-    begun: int
     records: int = 0
     size: int = 0
     as_they_are: int = 0
     checksum: int = 0
+    timeless: bool = False
+
+    def add(self, other: Sums) -> None:
+        self.records += other.records
+        self.size += other.size
+        self.as_they_are += other.as_they_are
+        self.checksum = (self.checksum + other.checksum) % (1 << 64)
+        self.timeless |= other.timeless
+
+
+class RangeOutcome(Sums, kw_only=True):
+    """The result for one range; the comparison fills it in step by step.
+
+    `begun`: the first source offset compared, -1: none. `others`: records of other producers in
+    between, and `others_at`: the target offset of the first. `different`: the number of records
+    that differ, including those for which `differences` has no room; a comparison that does not
+    look into differences stops at the first and lists none. `ended`: why the comparison stopped
+    before the end. `skipped`: records at the beginning of the source that were never relayed; for
+    an `earlier` range, of the side that has more."""
+
+    range: Range
+    begun: int
     others: int = 0
     others_at: int = -1
-    timeless: bool = False
     differs: bool = False
     differences: tuple[Difference, ...] = ()
     different: int = 0
     ended: str | None = None
     skipped: int = 0
+
+    def foreign(self, count: int, base: int) -> None:
+        """Counts `count` records of another producer at target offset `base`."""
+        self.others += count
+        self.others_at = base if self.others_at < 0 else self.others_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +108,17 @@ class PartitionFeed:
     outlet: int = 0
     steps: tuple[TreatmentStep, ...] = ()
     earlier: bool = False
+
+    @property
+    def identity(self) -> FeedIdentity:
+        return (
+            self.link,
+            self.source,
+            self.target,
+            self.producer_id,
+            self.source_id,
+            self.target_id,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

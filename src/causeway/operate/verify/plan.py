@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from msgspec import Struct
+
 from causeway.cluster import ConfigEntry, Connect
 from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.control import MirroredTopic, claim_checks, collisions, with_treatments
@@ -18,12 +20,9 @@ from causeway.control import topics as planning
 from causeway.daemon.partitions import assignment, routing, steps_of
 from causeway.errors import CausewayError
 from causeway.link_topics import (
-    Outlet,
     PartitionProgress,
-    ProgressContents,
-    ProgressTopic,
     offset_maps_of,
-    recognise,
+    read_progress,
 )
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
 from causeway.operate.verify.outcome import PartitionFeed, Range
@@ -51,8 +50,7 @@ class Why(StrEnum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotCompared:
+class NotCompared(Struct, frozen=True):
     """A part that was not compared, and the reason."""
 
     why: Why
@@ -67,7 +65,7 @@ class PartitionPlan:
 
     link: LinkSettings
     source: TopicPartition
-    target_topic: str
+    target_topic: str | None
     target: TopicPartition | None = None
     feed: PartitionFeed | None = None
     ranges: tuple[Range, ...] = ()
@@ -114,9 +112,7 @@ class _LinkPlanner:
         self._link, self._agreed = link, agreed
         self._source, self._target = connect(link.source), connect(link.target)
         self._target_admin = connect(link.target_admin)
-        progress = ProgressTopic(self._target_admin, link.progress_topic)
-        contents = progress.read() if progress.exists() else ProgressContents()
-        self._contents = recognise(link, connect, contents)
+        self._contents = read_progress(link, connect)
         observed = planning.observe(connect(link.source_admin), self._target_admin, link)
         self._observed = observed
         self._target_policies: Mapping[str, Mapping[str, ConfigEntry] | CausewayError] = {}
@@ -149,7 +145,7 @@ class _LinkPlanner:
             if name not in mirrored:
                 problem = problems.get(name)
                 text = str(problem.error) if problem else "the source no longer has this topic"
-                yield self._nothing(TopicPartition(name, 0), "", Why.TOPIC, text)
+                yield self._nothing(TopicPartition(name, 0), None, NotCompared(Why.TOPIC, text))
                 continue
             topic = mirrored[name]
             for number in range(topic.partitions):
@@ -157,10 +153,7 @@ class _LinkPlanner:
             for there in beyond[name]:
                 yield from self._unfed(topic, there, logs)
 
-    def _nothing(
-        self, at: TopicPartition, target: str, why: Why, text: str, *more: NotCompared
-    ) -> PartitionPlan:
-        left = (NotCompared(why=why, text=text), *more)
+    def _nothing(self, at: TopicPartition, target: str | None, *left: NotCompared) -> PartitionPlan:
         return PartitionPlan(link=self._link, source=at, target_topic=target, left=left)
 
     def _partition(
@@ -170,28 +163,26 @@ class _LinkPlanner:
         if progress is None or not progress.outlets:
             why = progress.reason if progress is not None else None
             text = f"no record is mirrored yet{f': {why}' if why else ''}"
-            yield self._nothing(at, topic.target, Why.NOT_MIRRORED, text)
+            yield self._nothing(at, topic.target, NotCompared(Why.NOT_MIRRORED, text))
             return
         recreated = claim_checks.why_another(progress, topic)
         if recreated is not None or topic.target_id is None:
             text = "the target topic does not exist"
             if recreated is not None:
                 text = recreated.format(progress.position)
-            yield self._nothing(at, topic.target, Why.TOPIC, text)
+            yield self._nothing(at, topic.target, NotCompared(Why.TOPIC, text))
             return
         beats = self._runs and self._link.policy.is_heartbeats_topic(at.topic)
         behind = _behind(progress, logs, beats=beats)
         if progress.transform is not None and not self._can_treat(progress):
-            yield self._nothing(
-                at, topic.target, Why.TRANSFORMED, self._transformed(topic), *behind
-            )
-            return
-        if any(outlet.producer_id < 0 for outlet in progress.outlets):
+            left = NotCompared(Why.TRANSFORMED, self._transformed(topic))
+            yield self._nothing(at, topic.target, left, *behind)
+        elif any(outlet.producer_id < 0 for outlet in progress.outlets):
             text = "at-least-once delivery may repeat records, so they are not compared"
-            yield self._nothing(at, topic.target, Why.REPEATS, text, *behind)
-            return
-        for index in range(len(progress.outlets)):
-            yield self._share(topic, progress, index, logs, behind if not index else ())
+            yield self._nothing(at, topic.target, NotCompared(Why.REPEATS, text), *behind)
+        else:
+            for index in range(len(progress.outlets)):
+                yield self._share(topic, progress, index, logs, behind if not index else ())
 
     def _beyond(self, topic: MirroredTopic) -> Sequence[TopicPartition]:
         """Partitions of a mirror with a sole writer that no source partition feeds."""
@@ -213,11 +204,11 @@ class _LinkPlanner:
         """A plan for a target partition without a source: all its records are foreign."""
         at = TopicPartition(topic.source, there.partition)
         share = PartitionPlan(link=self._link, source=at, target_topic=there.topic, target=there)
-        found = logs.there(there)
-        if isinstance(found, CausewayError):
-            yield replace(share, left=(NotCompared(why=Why.UNREADABLE, text=str(found)),))
+        try:
+            start, end = logs.there(there)
+        except CausewayError as error:
+            yield replace(share, left=(NotCompared(Why.UNREADABLE, str(error)),))
             return
-        start, end = found
         if start >= end:
             return
         feed = PartitionFeed(
@@ -228,17 +219,7 @@ class _LinkPlanner:
             target_id=topic.target_id or "",
             producer_id=_NO_PRODUCER,
         )
-        nothing = Pair(0, start, 0)
-        part = Range(
-            feed=feed,
-            start=nothing,
-            end=nothing,
-            source_from=0,
-            target_from=start,
-            target_to=start,
-            others_to=end,
-        )
-        yield replace(share, feed=feed, ranges=(part,))
+        yield replace(share, feed=feed, ranges=(after_mirrored(feed, Pair(0, start, 0), end),))
 
     def _can_treat(self, progress: PartitionProgress) -> bool:
         """Whether the treatments of the file are those of the mirrored records, and need no other
@@ -295,11 +276,14 @@ class _LinkPlanner:
         share = PartitionPlan(
             link=link, source=at, target_topic=target.topic, target=target, feed=feed
         )
-        ends = logs.of(at, target)
-        if isinstance(ends, CausewayError):
-            left = NotCompared(why=Why.UNREADABLE, text=str(ends))
-            return replace(share, left=(left, *behind))
-        points, since = self._points(progress, outlet)
+        try:
+            ends = logs.of(at, target)
+        except CausewayError as error:
+            return replace(share, left=(NotCompared(Why.UNREADABLE, str(error)), *behind))
+        # The known points of the offset map, up to the last mirrored record.
+        records = self._contents.maps.get(at, {})
+        known = offset_maps_of(progress, records, multiplied=False).get(target)
+        points, since = ([outlet.pair], None) if known is None else ([*known.points], known.since)
         first = points[0]
         begun = first.sequence == 0
         if begun and since is not None and since < first.source:
@@ -309,7 +293,7 @@ class _LinkPlanner:
         ranges = cut(feed, points, ends, from_first=begun, done=done, range_bytes=self._range_bytes)
         last = points[-1]
         if alone and progress.state not in ENDED and ends.target_end > last.target:
-            ranges.append(after_mirrored(feed, last, ends))
+            ranges.append(after_mirrored(feed, last, ends.target_end))
         return replace(
             share,
             ranges=tuple(ranges),
@@ -317,15 +301,6 @@ class _LinkPlanner:
             compacted=self._compacts(topic),
             left=(*_before(first, ends, begun=begun), *behind),
         )
-
-    def _points(self, progress: PartitionProgress, outlet: Outlet) -> tuple[list[Pair], int | None]:
-        """The known points of the offset map, up to the last mirrored record, and its first
-        offset."""
-        records = self._contents.maps.get(progress.source, {})
-        known = offset_maps_of(progress, records, multiplied=False).get(outlet.at)
-        if known is None:
-            return [outlet.pair], None
-        return list(known.points), known.since
 
     def _compacts(self, topic: MirroredTopic) -> bool:
         found = (
@@ -346,44 +321,40 @@ def _behind(
 ) -> tuple[NotCompared, ...]:
     """The source records that are not mirrored yet. `beats`: a heartbeats topic whose mirror runs;
     drivers write there all the time, so its last records are always missing."""
-    end, written = logs.end(progress.source), logs.written(progress.source)
-    for one in (end, written):
-        if isinstance(one, CausewayError):
-            text = f"source offsets from {progress.position} on cannot be read: {one}"
-            return (NotCompared(why=Why.UNREADABLE, text=text),)
-    assert isinstance(end, int)
-    assert isinstance(written, int)
+    try:
+        end, written = logs.readable(progress.source)
+    except CausewayError as error:
+        text = f"source offsets from {progress.position} on cannot be read: {error}"
+        return (NotCompared(Why.UNREADABLE, text),)
     found = []
     if end > progress.position and not (beats and progress.state is State.RUNNING):
         text = f"source offsets {progress.position} to {end - 1} are not mirrored yet"
         if progress.state in HELD | {State.STOPPED, State.FAILED}:
             text += f": it is {progress.state}"
             text += f", {progress.reason}" if progress.reason else ""
-        found.append(NotCompared(why=Why.NOT_MIRRORED, text=text))
+        found.append(NotCompared(Why.NOT_MIRRORED, text))
     if written > (held := max(end, progress.position)):
         text = f"an open transaction holds back source offsets {held} to {written - 1}"
-        found.append(NotCompared(why=Why.NOT_MIRRORED, text=text))
+        found.append(NotCompared(Why.NOT_MIRRORED, text))
     return tuple(found)
 
 
 def _before(first: Pair, logs: Logs, *, begun: bool) -> Iterator[NotCompared]:
     if begun and first.source > logs.source_start:
-        text = (
+        yield NotCompared(
+            Why.BEFORE,
             f"source offsets {logs.source_start} to {first.source - 1} are from before the mirror's"
-            " beginning"
+            " beginning",
         )
-        yield NotCompared(why=Why.BEFORE, text=text)
     if begun and first.target > logs.target_start:
-        text = (
+        yield NotCompared(
+            Why.BEFORE,
             f"target offsets {logs.target_start} to {first.target - 1} were there before the"
-            " mirror began"
+            " mirror began",
         )
-        yield NotCompared(why=Why.BEFORE, text=text)
-    lost = first.source if begun else 0
-    if logs.source_start > lost:
-        text = f"the source has deleted offsets {lost} to {logs.source_start - 1}"
-        yield NotCompared(why=Why.SOURCE_DELETED, text=text)
-    lost = first.target if begun else 0
-    if logs.target_start > lost:
-        text = f"the target has deleted offsets {lost} to {logs.target_start - 1}"
-        yield NotCompared(why=Why.TARGET_DELETED, text=text)
+    for side, why, start, lost in (
+        ("source", Why.SOURCE_DELETED, logs.source_start, first.source if begun else 0),
+        ("target", Why.TARGET_DELETED, logs.target_start, first.target if begun else 0),
+    ):
+        if start > lost:
+            yield NotCompared(why, f"the {side} has deleted offsets {lost} to {start - 1}")

@@ -12,7 +12,10 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from causeway.operate.verify.outcome import Difference
+import msgspec
+
+from causeway.link_topics import Value
+from causeway.operate.verify.outcome import Difference, DifferenceKind
 from causeway.operate.verify.plan import NotCompared
 
 
@@ -23,35 +26,47 @@ class Agreement(StrEnum):
     DIFFERS = "differs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionReport:
+class PartitionReport(
+    Value,
+    rename={
+        "as_they_are": "records_byte_by_byte",
+        "before": "records_before",
+        "size": "bytes",
+        "different": "records_different",
+        "left": "not_compared",
+    },
+):
     """The result for one source partition and one target partition that it feeds (None: none).
 
-    Compared were source offsets `source_from` to `source_to` - 1 and target offsets `target_from`
-    to `target_to` - 1 (-1: none). `records`, `size` (bytes on the source) and `checksum` count what
-    agrees, including `before`: records that agreed in an earlier call. `as_they_are`: the records
-    compared byte by byte, in whole batches. `different`: the number of records that differ;
-    `differences` may list fewer.
+    `source_offsets`, `target_offsets`: the first compared offset, and the one after the last; None:
+    none. `records`, `size` (bytes on the source) and `checksum` (hexadecimal) count what agrees,
+    including `before`: records that agreed in an earlier call. `as_they_are`: the records compared
+    byte by byte, in whole batches. `different`: the number of records that differ; `differences`
+    may list fewer.
     """
 
     link: str
     topic: str
     partition: int
-    target_topic: str
+    target_topic: str | None
     target_partition: int | None
     verdict: Agreement
-    source_from: int = -1
-    source_to: int = -1
-    target_from: int = -1
-    target_to: int = -1
+    source_offsets: tuple[int, int] | None = None
+    target_offsets: tuple[int, int] | None = None
     records: int = 0
     as_they_are: int = 0
     before: int = 0
     size: int = 0
-    checksum: int = 0
+    checksum: str = f"{0:016x}"
     different: int = 0
     differences: tuple[Difference, ...] = ()
     left: tuple[NotCompared, ...] = ()
+
+    @property
+    def mirror(self) -> str:
+        if self.target_partition is None:
+            return self.target_topic or "–"
+        return f"{self.target_topic}-{self.target_partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +106,6 @@ class Report:
         return sum(one.verdict is verdict for one in self.partitions)
 
 
-def verdict_of(*, compared: bool, differs: bool, left: Iterable[NotCompared]) -> Agreement:
-    if differs:
-        return Agreement.DIFFERS
-    if not any(True for _ in left):
-        return Agreement.AGREES
-    return Agreement.IN_PART if compared else Agreement.NOT_COMPARED
-
-
 def as_json(report: Report) -> dict[str, Any]:
     """JSON for `--json`. The keys are stable; null means that there is no value."""
     return {
@@ -110,44 +117,12 @@ def as_json(report: Report) -> dict[str, Any]:
         "comparing_seconds": round(report.comparing_s, 3),
         "records": report.records,
         "bytes": report.size,
-        "partitions": [_partition_json(one) for one in report.partitions],
+        "partitions": msgspec.to_builtins(report.partitions),
     }
 
 
-def _partition_json(one: PartitionReport) -> dict[str, Any]:
-    return {
-        "link": one.link,
-        "topic": one.topic,
-        "partition": one.partition,
-        "target_topic": one.target_topic or None,
-        "target_partition": one.target_partition,
-        "verdict": str(one.verdict),
-        "source_offsets": _range(one.source_from, one.source_to),
-        "target_offsets": _range(one.target_from, one.target_to),
-        "records": one.records,
-        "records_byte_by_byte": one.as_they_are,
-        "records_before": one.before,
-        "bytes": one.size,
-        "checksum": f"{one.checksum:016x}",
-        "records_different": one.different,
-        "differences": [_difference_json(each) for each in one.differences],
-        "not_compared": [{"why": str(each.why), "text": each.text} for each in one.left],
-    }
-
-
-def _range(start: int, end: int) -> list[int] | None:
-    return None if start < 0 else [start, end]
-
-
-def _difference_json(each: Difference) -> dict[str, Any]:
-    return {
-        "kind": str(each.kind),
-        "source_offset": each.source if each.source >= 0 else None,
-        "target_offset": each.target,
-        "other": None if each.other is None else list(each.other),
-        "records": each.records,
-        "detail": each.detail or None,
-    }
+def span(offsets: tuple[int, int] | None) -> str:
+    return "–" if offsets is None else f"{offsets[0]:,} to {offsets[1]:,}"
 
 
 _MOST_ROWS = 5_000  # of a table
@@ -231,17 +206,14 @@ def _figures(report: Report) -> str:
         "records that agree": f"{report.records:,}",
         "MB that agree": f"{report.size / 1e6:,.1f}",
     }
-    return (
-        "<dl>"
-        + "".join(f"<div><dt>{k}</dt><dd>{v}</dd></div>" for k, v in figures.items())
-        + ("</dl>")
-    )
+    terms = "".join(f"<div><dt>{name}</dt><dd>{figures[name]}</dd></div>" for name in figures)
+    return f"<dl>{terms}</dl>"
 
 
 def _places(each: Difference) -> tuple[Cell, ...]:
-    source = f"{each.source:,}" if each.source >= 0 else "–"
-    detail = each.detail
-    if each.other is not None and each.kind.value == "swapped":
+    source = "–" if each.source is None else f"{each.source:,}"
+    detail = each.detail or ""
+    if each.other is not None and each.kind is DifferenceKind.SWAPPED:
         detail = f"with source offset {each.other[0]:,}, at target offset {each.other[1]:,}"
     elif each.other is not None:
         detail = f"the first copy is at target offset {each.other[1]:,}"
@@ -249,7 +221,7 @@ def _places(each: Difference) -> tuple[Cell, ...]:
 
 
 def _topics(partitions: Iterable[PartitionReport]) -> Iterator[tuple[Cell, ...]]:
-    by_topic: dict[tuple[str, str, str], list[PartitionReport]] = defaultdict(list)
+    by_topic: dict[tuple[str, str, str | None], list[PartitionReport]] = defaultdict(list)
     for one in partitions:
         by_topic[one.link, one.topic, one.target_topic].append(one)
     worst = list(_STYLES)
@@ -276,18 +248,14 @@ def _partition(one: PartitionReport) -> tuple[Cell, ...]:
     return (
         one.topic,
         str(one.partition),
-        "–" if one.target_partition is None else f"{one.target_topic}-{one.target_partition}",
-        _span(one.source_from, one.source_to),
-        _span(one.target_from, one.target_to),
+        "–" if one.target_partition is None else one.mirror,
+        span(one.source_offsets),
+        span(one.target_offsets),
         f"{one.records:,}",
         f"{one.as_they_are:,}",
-        f"{one.checksum:016x}",
+        one.checksum,
         (one.verdict, _STYLES[one.verdict]),
     )
-
-
-def _span(start: int, end: int) -> str:
-    return "–" if start < 0 else f"{start:,} to {end:,}"
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:

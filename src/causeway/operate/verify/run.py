@@ -11,13 +11,18 @@ from causeway.cluster import clusters
 from causeway.config import Settings
 from causeway.errors import CausewayError
 from causeway.operate.verify.job import Answer, Part, runner
-from causeway.operate.verify.outcome import Difference, DifferenceKind, Range, RangeOutcome
+from causeway.operate.verify.outcome import (
+    Difference,
+    DifferenceKind,
+    Range,
+    RangeOutcome,
+    Sums,
+)
 from causeway.operate.verify.plan import NotCompared, PartitionPlan, Why, plan
-from causeway.operate.verify.report import PartitionReport, Report, verdict_of
+from causeway.operate.verify.report import Agreement, PartitionReport, Report
 from causeway.operate.verify.state import Agreed, AgreedFile
 from causeway.operate.verify.stretches import RANGE_BYTES
 
-_CHECKSUM = 1 << 64
 _LEAST_RANGE = 1024 * 1024
 
 
@@ -122,15 +127,11 @@ class _Comparison:
         self._shares, self._memory, self._on_progress = shares, memory, on_progress
         self._found = [_Found() for _ in shares]
         self._started = time.monotonic()
-        self._places = {
-            (owner, id(each)): place
-            for owner, share in enumerate(shares)
-            for place, each in enumerate(share.ranges)
-        }
         self.parts = [
-            Part(owner=owner, link=share.link, range=each)
+            Part(owner=owner, place=place, link=share.link, range=each)
             for owner, share in enumerate(shares)
-            for each in (*filter(None, [share.earlier]), *share.ranges)
+            for place, each in enumerate((share.earlier, *share.ranges), -1)
+            if each is not None
         ]
         self._size = sum(part.range.size for part in self.parts)
         self._done = self._ranges_done = self._records = self._differ = 0
@@ -166,26 +167,24 @@ class _Comparison:
         if part.range.feed.earlier:
             into.earlier = found if isinstance(found, RangeOutcome) else None
             return
-        place = self._places[part.owner, id(part.range)]
         if not self._usable(part, found):
             return
         assert isinstance(found, RangeOutcome)
         self._records += found.records
         if found.differs:
             self._differ += 1
-            into.suspects.append(place)
+            into.suspects.append(part.place)
             if self._shares[part.owner].compacted:
                 # Compaction never produces such a batch.
                 into.certain += (
                     one for one in found.differences if one.kind is DifferenceKind.CORRUPT
                 )
             return
-        into.outcomes[place] = found
+        into.outcomes[part.place] = found
         start, end = part.range.start, part.range.end
         # Records of other producers are reported by each call.
         whole = found.ended is None and not found.others and not part.range.cut
-        if start not in (None, end) and whole:
-            assert start is not None
+        if start is not None and start != end and whole:
             self._memory.add(part.range.feed, start, end, found)
 
     def _usable(self, part: Part, found: Answer) -> bool:
@@ -196,7 +195,7 @@ class _Comparison:
             text = (
                 f"source offsets {part.range.source_from} to {part.range.end.source - 1}: {ended}"
             )
-            into.left.append(NotCompared(why=Why.UNREADABLE, text=text))
+            into.left.append(NotCompared(Why.UNREADABLE, text))
         return isinstance(found, RangeOutcome)
 
     def closer(self) -> list[Part]:
@@ -212,15 +211,14 @@ class _Comparison:
                 one, other = share.ranges[first], share.ranges[last]
                 found.outcomes.pop(first, None)
                 whole = replace(one, end=other.end, target_to=other.target_to)
-                self._places[owner, id(whole)] = last
-                parts.append(Part(owner=owner, link=share.link, range=whole))
+                parts.append(Part(owner=owner, place=last, link=share.link, range=whole))
         return parts
 
     def take_closer(self, part: Part, found: Answer) -> None:
         into = self._found[part.owner]
         if self._usable(part, found):
             assert isinstance(found, RangeOutcome)
-            into.outcomes[self._places[part.owner, id(part.range)]] = found
+            into.outcomes[part.place] = found
         if isinstance(found, CausewayError) or (found.ended is not None and not found.differs):
             # It differs, but the records that show where are gone by now.
             detail = "both sides differ after this offset; the place could not be determined"
@@ -252,32 +250,34 @@ def _runs(ranges: Sequence[Range], suspects: Sequence[int]) -> list[tuple[int, i
     return runs
 
 
-def _agreed_before(found: RangeOutcome | None) -> RangeOutcome | None:
-    """Records from before the mirror: a result only if they agree."""
-    if found is None or found.differs or found.ended is not None or not found.records:
-        return None
-    return found
-
-
 def _report(share: PartitionPlan, found: _Found, agreed: Agreed | None) -> PartitionReport:
     before = agreed or Agreed()
-    outcomes = [found.outcomes[place] for place in sorted(found.outcomes)]
-    differences = [each for one in outcomes for each in one.differences] + found.certain
-    different = sum(one.different for one in outcomes) + len(found.certain)
-    left, earlier = [*share.left, *found.left], _agreed_before(found.earlier)
-    if earlier is not None:
+    compared = [found.outcomes[place] for place in sorted(found.outcomes)]
+    # A range without an answer was not compared.
+    ranges = [one.range for one in compared]
+    if share.compacted:
+        ranges += (share.ranges[place] for place in found.suspects)
+    froms = [one.source_from for one in ranges] + [start.source for start, _ in before.stretches]
+    stretches = [(one.start, one.end) for one in ranges] + [*before.stretches]
+    pairs = [pair for each in stretches for pair in each if pair is not None]
+    left, outcomes, earlier = [*share.left, *found.left], [*compared], found.earlier
+    # Records from before the mirror are a result only if they agree.
+    if earlier and not earlier.differs and earlier.ended is None and earlier.records:
         left = [each for each in left if each.why is not Why.BEFORE]
         outcomes.append(earlier)
+        froms.append(earlier.begun)
         if earlier.skipped:
             text = (
                 f"before the mirror began, source and target have {earlier.records} records in"
                 f" common, and one of them {earlier.skipped} more before these"
             )
-            left.append(NotCompared(why=Why.BEFORE, text=text))
-    for one in outcomes:
-        if one.skipped and not one.range.feed.earlier:
+            left.append(NotCompared(Why.BEFORE, text))
+    for one in compared:
+        if one.skipped:
             text = f"the source has {one.skipped} records from before the mirror's beginning"
-            left.append(NotCompared(why=Why.BEFORE, text=text))
+            left.append(NotCompared(Why.BEFORE, text))
+    differences = [each for one in outcomes for each in one.differences] + found.certain
+    different = sum(one.different for one in outcomes) + len(found.certain)
     others = sum(one.others for one in outcomes)
     if others and share.feed is not None:
         at = next(one.others_at for one in outcomes if one.others)
@@ -285,51 +285,53 @@ def _report(share: PartitionPlan, found: _Found, agreed: Agreed | None) -> Parti
         if share.feed.alone:
             differences.append(
                 Difference(
-                    kind=DifferenceKind.UNKNOWN, source=-1, target=at, records=others, detail=text
+                    kind=DifferenceKind.UNKNOWN, source=None, target=at, records=others, detail=text
                 )
             )
             different += others
         else:
-            left.append(NotCompared(why=Why.OTHERS, text=text))
-    if before.timeless or any(one.timeless for one in outcomes):
+            left.append(NotCompared(Why.OTHERS, text))
+    sums = Sums()
+    for each in (before, *outcomes):
+        sums.add(each)
+    if sums.timeless:
         text = "the target sets its own timestamps, so timestamps were not compared"
-        left.append(NotCompared(why=Why.TIMES, text=text))
+        left.append(NotCompared(Why.TIMES, text))
     if share.compacted and found.suspects:
         spans = [share.ranges[place] for place in found.suspects]
         text = (
             f"source offsets {spans[0].source_from} to {spans[-1].end.source - 1} differ, and one"
             " of the topics is compacted: whether compaction removed the records is not known"
         )
-        left.append(NotCompared(why=Why.COMPACTED, text=text))
-    differs = any(one.differs for one in outcomes) or bool(different)
-    # A range without an answer was not compared.
-    ranges = [one.range for one in outcomes if not one.range.feed.earlier]
-    if share.compacted:
-        ranges += (share.ranges[place] for place in found.suspects)
-    stretches = [(one.start, one.end) for one in ranges] + [*before.stretches]
-    source = [pair.source for each in stretches for pair in each if pair is not None]
-    target = [pair.target for each in stretches for pair in each if pair is not None]
-    froms = [one.source_from for one in ranges] + [a.source for a, _ in before.stretches]
-    if earlier is not None:
-        froms.append(earlier.begun)
-    compared = bool(stretches)
+        left.append(NotCompared(Why.COMPACTED, text))
+    if different or any(one.differs for one in outcomes):
+        verdict = Agreement.DIFFERS
+    elif not left:
+        verdict = Agreement.AGREES
+    else:
+        verdict = Agreement.IN_PART if stretches else Agreement.NOT_COMPARED
     return PartitionReport(
         link=share.link.name,
         topic=share.source.topic,
         partition=share.source.partition,
         target_topic=share.target_topic,
         target_partition=share.target.partition if share.target else None,
-        verdict=verdict_of(compared=compared, differs=differs, left=left),
-        source_from=min(froms, default=-1),
-        source_to=max(source, default=-1),
-        target_from=min([*target, *(one.target_from for one in ranges)], default=-1),
-        target_to=max(target, default=-1),
-        records=before.records + sum(one.records for one in outcomes),
-        as_they_are=before.as_they_are + sum(one.as_they_are for one in outcomes),
+        verdict=verdict,
+        source_offsets=_offsets(froms, [pair.source for pair in pairs]),
+        target_offsets=_offsets(
+            [pair.target for pair in pairs] + [one.target_from for one in ranges],
+            [pair.target for pair in pairs],
+        ),
+        records=sums.records,
+        as_they_are=sums.as_they_are,
         before=before.records,
-        size=before.size + sum(one.size for one in outcomes),
-        checksum=(before.checksum + sum(one.checksum for one in outcomes)) % _CHECKSUM,
+        size=sums.size,
+        checksum=f"{sums.checksum:016x}",
         different=different,
         differences=tuple(differences),
         left=tuple(left),
     )
+
+
+def _offsets(starts: Collection[int], ends: Collection[int]) -> tuple[int, int] | None:
+    return (min(starts), max(ends, default=-1)) if starts else None

@@ -7,35 +7,39 @@ that agreed once are not read again, so later damage on a disk is not found with
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
+
+import msgspec
 
 from causeway.errors import ConfigError
 from causeway.model import Pair, TopicPartition
-from causeway.operate.verify.outcome import PartitionFeed, RangeOutcome
+from causeway.operate.verify.outcome import FeedIdentity, PartitionFeed, RangeOutcome, Sums
 
 _log = logging.getLogger(__name__)
 
 _FORMAT = {"causeway verify": 1}
 
-Key = tuple[str, TopicPartition, TopicPartition, int, str, str]
+
+class Agreed(Sums, kw_only=True):
+    """The stretches of one feed that agreed, and their sums."""
+
+    stretches: list[tuple[Pair, Pair]] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Agreed:
-    """The stretches of one feed that agreed, and their sums. `timeless`: some timestamps were not
-    compared."""
+class _Line(Sums, kw_only=True, rename={"start": "from", "end": "to", "size": "bytes"}):
+    """One range that agreed."""
 
-    stretches: list[tuple[Pair, Pair]] = field(default_factory=list)
-    records: int = 0
-    size: int = 0
-    as_they_are: int = 0
-    checksum: int = 0
-    timeless: bool = False
+    link: str
+    source: TopicPartition
+    target: TopicPartition
+    producer_id: int
+    source_id: str
+    target_id: str
+    start: Pair
+    end: Pair
 
 
 class AgreedFile:
@@ -44,7 +48,7 @@ class AgreedFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._file: IO[str] | None = None
-        self._known: dict[Key, Agreed] = {}
+        self._known: dict[FeedIdentity, Agreed] = {}
 
     def open(self) -> None:
         """Raises ConfigError if the file cannot be used, has another content, or is in use."""
@@ -86,41 +90,40 @@ class AgreedFile:
             self._file = None
 
     def agreed(self, feed: PartitionFeed) -> Agreed | None:
-        return self._known.get(_key(feed))
+        return self._known.get(feed.identity)
 
     def add(self, feed: PartitionFeed, start: Pair, end: Pair, found: RangeOutcome) -> None:
         if self._file is None:
             return
         self._write(
-            {
-                "link": feed.link,
-                "source": list(feed.source),
-                "target": list(feed.target),
-                "producer_id": feed.producer_id,
-                "source_id": feed.source_id,
-                "target_id": feed.target_id,
-                "from": list(start),
-                "to": list(end),
-                "records": found.records,
-                "bytes": found.size,
-                "as_they_are": found.as_they_are,
-                "checksum": found.checksum,
-                "timeless": found.timeless,
-            }
+            _Line(
+                link=feed.link,
+                source=feed.source,
+                target=feed.target,
+                producer_id=feed.producer_id,
+                source_id=feed.source_id,
+                target_id=feed.target_id,
+                start=start,
+                end=end,
+                records=found.records,
+                size=found.size,
+                as_they_are=found.as_they_are,
+                checksum=found.checksum,
+                timeless=found.timeless,
+            )
         )
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, line: object) -> None:
         assert self._file is not None
-        self._file.write(json.dumps(line) + "\n")
+        self._file.write(msgspec.json.encode(line).decode() + "\n")
         self._file.flush()
 
     def _read(self, lines: list[str]) -> None:
         for number, line in enumerate(lines):
             try:
-                fields = json.loads(line)
-                if number or fields != _FORMAT:
-                    self._take(fields)
-            except (ValueError, KeyError, TypeError) as error:
+                if number or msgspec.json.decode(line) != _FORMAT:
+                    self._take(msgspec.json.decode(line, type=_Line))
+            except msgspec.MsgspecError as error:
                 raise ConfigError(
                     "use",
                     f"--state {self._path}",
@@ -128,34 +131,18 @@ class AgreedFile:
                     remedy="name a new file",
                 ) from error
 
-    def _take(self, fields: dict[str, Any]) -> None:
+    def _take(self, line: _Line) -> None:
         key = (
-            fields["link"],
-            TopicPartition(*fields["source"]),
-            TopicPartition(*fields["target"]),
-            fields["producer_id"],
-            fields["source_id"],
-            fields["target_id"],
+            line.link,
+            line.source,
+            line.target,
+            line.producer_id,
+            line.source_id,
+            line.target_id,
         )
         known = self._known.setdefault(key, Agreed())
-        stretch = Pair(*fields["from"]), Pair(*fields["to"])
-        known.stretches = _joined([*known.stretches, stretch])
-        known.records += fields["records"]
-        known.size += fields["bytes"]
-        known.as_they_are += fields["as_they_are"]
-        known.timeless |= bool(fields.get("timeless"))
-        known.checksum = (known.checksum + fields["checksum"]) % (1 << 64)
-
-
-def _key(feed: PartitionFeed) -> Key:
-    return (
-        feed.link,
-        feed.source,
-        feed.target,
-        feed.producer_id,
-        feed.source_id,
-        feed.target_id,
-    )
+        known.stretches = _joined([*known.stretches, (line.start, line.end)])
+        known.add(line)
 
 
 def _joined(stretches: Iterable[tuple[Pair, Pair]]) -> list[tuple[Pair, Pair]]:

@@ -9,12 +9,20 @@ Elsewhere only the points of the offset map can.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, bytes_an_offset
+from causeway.cluster import (
+    EARLIEST,
+    LATEST,
+    Cluster,
+    OffsetAt,
+    bytes_an_offset,
+    offsets_at,
+    value_of,
+)
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic, open_transactions
 from causeway.errors import CausewayError
@@ -60,43 +68,38 @@ def cut(
     found: list[Range] = []
     if not from_first:
         found += _range(feed, None, known[0], logs)
-    # A gap between the stretches starts a new range.
-    for group in _neighbours(stretches):
-        for start, end in _sized(group, most):
-            found += _range(feed, start, end, logs)
+    for start, end in _sized(stretches, most):
+        found += _range(feed, start, end, logs)
     return found
 
 
-def _neighbours(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
-    group: list[Stretch] = []
-    for stretch in stretches:
-        if group and group[-1][1] != stretch[0]:
-            yield group
-            group = []
-        group.append(stretch)
-    if group:
-        yield group
-
-
 def _sized(stretches: Sequence[Stretch], most: int) -> Iterator[Stretch]:
-    """Stretches of about `most` source offsets."""
-    begin = stretches[0][0]
+    """Stretches of about `most` source offsets. A gap between stretches starts a new one."""
+    begin = last = stretches[0][0] if stretches else Pair(0, 0, 0)
     for start, end in stretches:
+        if start != last:
+            if begin != last:
+                yield begin, last
+            begin = start
         if Span(start, end).straight:
             while end.source - begin.source > most:
                 step = max(begin.source + most, start.source) - start.source
                 if not step:
                     break
-                place = Pair(
-                    start.source + step, start.target + step, advance(start.sequence, step)
-                )
+                place = _after(start, step)
                 yield begin, place
                 begin = place
         if end.source - begin.source >= most:
             yield begin, end
             begin = end
-    if begin != stretches[-1][1]:
-        yield begin, stretches[-1][1]
+        last = end
+    if begin != last:
+        yield begin, last
+
+
+def _after(pair: Pair, count: int) -> Pair:
+    """The pair `count` records later in a straight span."""
+    return Pair(pair.source + count, pair.target + count, advance(pair.sequence, count))
 
 
 def _range(feed: PartitionFeed, start: Pair | None, end: Pair, logs: Logs) -> Iterator[Range]:
@@ -107,9 +110,7 @@ def _range(feed: PartitionFeed, start: Pair | None, end: Pair, logs: Logs) -> It
     if start is not None:
         lost = max(logs.source_start - start.source, logs.target_start - start.target)
         if lost > 0 and Span(start, end).straight:
-            start = begin = Pair(
-                start.source + lost, start.target + lost, advance(start.sequence, lost)
-            )
+            start = begin = _after(start, lost)
         elif logs.source_start > start.source:
             start = None
     yield Range(
@@ -139,7 +140,7 @@ def earlier(feed: PartitionFeed, first: Pair, logs: Logs) -> Range | None:
     )
 
 
-def after_mirrored(feed: PartitionFeed, last: Pair, logs: Logs) -> Range:
+def after_mirrored(feed: PartitionFeed, last: Pair, target_end: int) -> Range:
     """A range without own records: it finds records of other producers after the mirrored ones."""
     return Range(
         feed=feed,
@@ -148,7 +149,7 @@ def after_mirrored(feed: PartitionFeed, last: Pair, logs: Logs) -> Range:
         source_from=last.source,
         target_from=last.target,
         target_to=last.target,
-        others_to=logs.target_end,
+        others_to=target_end,
     )
 
 
@@ -157,8 +158,12 @@ _SAMPLED_AT_ONCE = 8
 _USUAL_BYTES = 1_000.0
 
 
+Answers = Mapping[TopicPartition, int | CausewayError]
+
+
 class Ends:
-    """Starts and ends of all logs, asked in bulk. `beyond`: target partitions without a source."""
+    """Starts and ends of all logs, asked in bulk. `beyond`: target partitions without a source.
+    Raises CausewayError; its methods raise it for a log that did not answer."""
 
     def __init__(
         self,
@@ -180,54 +185,45 @@ class Ends:
             outlet.at for at, one in known.items() for outlet in one.outlets if at.topic in there
         ]
         targets += beyond
-        self._starts = source.list_offsets(list(known), EARLIEST) if known else {}
-        self._ends, self._written = (
-            open_transactions.both_ends(source, known, read_committed=link.fetch.read_committed)
-            if known
-            else ({}, {})
-        )
-        self._target_starts = target.list_offsets(targets, EARLIEST) if targets else {}
-        self._target_ends = target.list_offsets(targets, LATEST) if targets else {}
+        self._starts: Answers = {}
+        self._ends: Answers = {}
+        self._written: Answers = {}
+        self._target_starts: Answers = {}
+        self._target_ends: Answers = {}
+        if known:
+            self._starts = offsets_at(source, known, EARLIEST)
+            self._ends, self._written = (
+                {at: one.offset if isinstance(one, OffsetAt) else one for at, one in ends.items()}
+                for ends in open_transactions.both_ends(
+                    source, known, read_committed=link.fetch.read_committed
+                )
+            )
+        if targets:
+            self._target_starts = offsets_at(target, targets, EARLIEST)
+            self._target_ends = offsets_at(target, targets, LATEST)
         many = [
-            (at, start.offset)
+            (at, start)
             for at, start in self._starts.items()
-            if isinstance(start, OffsetAt) and known[at].position - start.offset > _MANY
+            if isinstance(start, int) and known[at].position - start > _MANY
         ]
         with ThreadPoolExecutor(_SAMPLED_AT_ONCE) as pool:
             sizes = pool.map(lambda one: bytes_an_offset(source, *one), many)
             self._bytes = {at: size for (at, _), size in zip(many, sizes, strict=True)}
 
-    def end(self, at: TopicPartition) -> int | CausewayError:
-        """The end of the source log, as the link reads it."""
-        return _offset_of(self._ends[at])
+    def readable(self, at: TopicPartition) -> tuple[int, int]:
+        """The end of the source log as the link reads it, and with open transactions."""
+        return value_of(self._ends[at]), value_of(self._written[at])
 
-    def written(self, at: TopicPartition) -> int | CausewayError:
-        """The end of the source log, including open transactions."""
-        return _offset_of(self._written[at])
-
-    def of(self, at: TopicPartition, target: TopicPartition) -> Logs | CausewayError:
-        start = self._starts[at]
-        if isinstance(start, CausewayError):
-            return start
-        there = self.there(target)
-        if isinstance(there, CausewayError):
-            return there
+    def of(self, at: TopicPartition, target: TopicPartition) -> Logs:
+        source_start = value_of(self._starts[at])
+        target_start, target_end = self.there(target)
         return Logs(
-            source_start=start.offset,
-            target_start=there[0],
-            target_end=there[1],
+            source_start=source_start,
+            target_start=target_start,
+            target_end=target_end,
             offset_bytes=max(1.0, self._bytes.get(at, _USUAL_BYTES)),
         )
 
-    def there(self, target: TopicPartition) -> tuple[int, int] | CausewayError:
+    def there(self, target: TopicPartition) -> tuple[int, int]:
         """Start and end of a target log."""
-        target_start, target_end = self._target_starts[target], self._target_ends[target]
-        if isinstance(target_start, CausewayError):
-            return target_start
-        if isinstance(target_end, CausewayError):
-            return target_end
-        return target_start.offset, target_end.offset
-
-
-def _offset_of(found: OffsetAt | CausewayError) -> int | CausewayError:
-    return found.offset if isinstance(found, OffsetAt) else found
+        return value_of(self._target_starts[target]), value_of(self._target_ends[target])

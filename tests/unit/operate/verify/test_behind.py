@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from causeway.cluster import value_of
 from causeway.errors import CausewayError
 from causeway.link_topics import PartitionProgress
 from causeway.model import State, TopicPartition
@@ -22,11 +23,8 @@ class _Ends:
     stable: int | CausewayError
     all_of_it: int | CausewayError
 
-    def end(self, _: TopicPartition) -> int | CausewayError:
-        return self.stable
-
-    def written(self, _: TopicPartition) -> int | CausewayError:
-        return self.all_of_it
+    def readable(self, _: TopicPartition) -> tuple[int, int]:
+        return value_of(self.stable), value_of(self.all_of_it)
 
 
 def _said(

@@ -112,7 +112,7 @@ def test_records_from_before_the_mirror_are_counted() -> None:
     assert (found.differs, found.records, found.skipped) == (False, COUNT - 20, 20)
 
 
-def _kinds(found: RangeOutcome) -> list[tuple[DifferenceKind, int, int]]:
+def _kinds(found: RangeOutcome) -> list[tuple[DifferenceKind, int | None, int]]:
     return [(one.kind, one.source, one.target) for one in found.differences]
 
 
@@ -381,7 +381,7 @@ def test_a_batch_that_consumers_refuse_is_told() -> None:
     target.batches[4] = base, last, damaged(raw, 17)  # the CRC itself
     found = _compare(source, target)
     assert found.differs
-    assert _kinds(found) == [(DifferenceKind.CORRUPT, -1, 20)]
+    assert _kinds(found) == [(DifferenceKind.CORRUPT, None, 20)]
     target.batches[4] = base, last, damaged(raw)
     assert {one.kind for one in _compare(source, target).differences} >= {DifferenceKind.CORRUPT}
 

@@ -11,7 +11,7 @@ import pytest
 from causeway.errors import CausewayError
 from causeway.model import Pair
 from causeway.operate.verify import job
-from causeway.operate.verify.job import Answer, CompareTask, OnSpark, Part
+from causeway.operate.verify.job import Answer, CompareTask, Part, Runner
 from causeway.operate.verify.outcome import Range, RangeOutcome
 from tests.builders.verify import ONE
 
@@ -40,9 +40,9 @@ def _run(
     monkeypatch.setattr(job, "seal", lambda *_: b"")
     monkeypatch.setattr(job, "_TASK_RANGES", ranges_a_task)
     link = cast(Any, type("Link", (), {"name": "A->B", "source": None, "target": None})())
-    parts = [Part(owner=0, link=link, range=each) for each in RANGES]
+    parts = [Part(owner=0, place=0, link=link, range=each) for each in RANGES]
     told: dict[Range, Answer] = {}
-    OnSpark(cast(Any, spark), "", None, lambda: None).run(
+    Runner(cast(Any, None), None, lambda: None, cast(Any, spark)).run(
         parts, look_into=False, on_answer=lambda part, found: told.update({part.range: found})
     )
     return told

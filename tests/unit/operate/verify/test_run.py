@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from causeway.config import LinkSettings, Settings
 from causeway.errors import CausewayError
@@ -95,12 +95,12 @@ def test_a_difference_stays_one_if_it_cannot_be_looked_into(
     """As where a broker fails, or retention moves on, between the two passes."""
 
     def gone(part: Range, look_into: bool) -> Answer:
-        return GONE if look_into else replace(_agrees(part), differs=part is OTHER)
+        return GONE if look_into else structs.replace(_agrees(part), differs=part is OTHER)
 
     def deleted(part: Range, look_into: bool) -> Answer:
         if look_into:
-            return replace(_agrees(part), ended="a log has deleted it meanwhile")
-        return replace(_agrees(part), differs=part is OTHER)
+            return structs.replace(_agrees(part), ended="a log has deleted it meanwhile")
+        return structs.replace(_agrees(part), differs=part is OTHER)
 
     for answers in (gone, deleted):
         found = _only(_verified(monkeypatch, answers))
@@ -111,9 +111,9 @@ def test_a_difference_stays_one_if_it_cannot_be_looked_into(
 
 def test_what_no_broker_told_is_not_said_to_agree_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _only(_verified(monkeypatch, lambda *_: GONE))
-    assert (found.verdict, found.source_from) == (Agreement.NOT_COMPARED, -1)
+    assert (found.verdict, found.source_offsets) == (Agreement.NOT_COMPARED, None)
     half = _only(_verified(monkeypatch, lambda part, _: GONE if part is ONE else _agrees(part)))
-    assert (half.verdict, half.source_from, half.source_to) == (Agreement.IN_PART, 100, 200)
+    assert (half.verdict, half.source_offsets) == (Agreement.IN_PART, (100, 200))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_was_noticed_in_passing_is_told_again_with_a_state(
     records: int,
 ) -> None:
     def answers(part: Range, _: bool) -> Answer:
-        return replace(_agrees(part), **(noticed if part is OTHER else {}))
+        return structs.replace(_agrees(part), **(noticed if part is OTHER else {}))
 
     for _ in range(2):
         found = _only(_verified(monkeypatch, answers, state=tmp_path / "state"))
@@ -142,11 +142,11 @@ def test_what_was_noticed_in_passing_is_told_again_with_a_state(
 def test_a_corrupt_batch_is_a_difference_whatever_was_compacted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    corrupt = Difference(kind=DifferenceKind.CORRUPT, source=-1, target=150)
+    corrupt = Difference(kind=DifferenceKind.CORRUPT, source=None, target=150)
 
     def answers(part: Range, _: bool) -> Answer:
         bad = {"differs": True, "differences": (corrupt,)}
-        return replace(_agrees(part), **cast(dict[str, Any], bad if part is OTHER else {}))
+        return structs.replace(_agrees(part), **cast(dict[str, Any], bad if part is OTHER else {}))
 
     found = _only(_verified(monkeypatch, answers, compacted=True))
     assert (found.verdict, found.differences) == (Agreement.DIFFERS, (corrupt,))
@@ -159,7 +159,7 @@ def test_records_from_before_the_mirror_are_told_where_no_map_says_where_it_bega
     found = _only(
         _verified(
             monkeypatch,
-            lambda part, _: replace(_agrees(part), skipped=7 if part is ONE else 0),
+            lambda part, _: structs.replace(_agrees(part), skipped=7 if part is ONE else 0),
         )
     )
     assert (found.verdict, _whys(found)) == (Agreement.IN_PART, [Why.BEFORE])

@@ -75,8 +75,10 @@ def test_what_a_broker_answers_may_pass_and_silence_does_not(
             return next(waiting)
 
         monkeypatch.setattr(job, "answer", answer)
-        part = job.Part(owner=0, link=cast(Any, SimpleNamespace(source=1, target=2)), range=ONE)
-        here = job.Here(cast(Any, lambda _: None), None, lambda: None)
+        part = job.Part(
+            owner=0, place=0, link=cast(Any, SimpleNamespace(source=1, target=2)), range=ONE
+        )
+        here = job.Runner(cast(Any, lambda _: None), None, lambda: None)
         here.run([part], look_into=False, on_answer=lambda _, found: told.append(found))
         return told.pop()
 
