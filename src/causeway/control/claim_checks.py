@@ -22,7 +22,7 @@ from typing import Literal
 
 from causeway.control.topics import MirroredTopic
 from causeway.link_topics import Outlet, PartitionProgress
-from causeway.model import State, same_topic
+from causeway.model import Loss, State, same_topic
 
 ACT = "`causeway restart --adopt` goes on, or start with --from TIMESTAMP"
 RENAMED = "and the file calls its mirror"
@@ -55,6 +55,15 @@ def other_name(progress: PartitionProgress, topic: MirroredTopic) -> str | None:
 def own_outlets(progress: PartitionProgress) -> list[Outlet]:
     """The partition's outlets without those that a transform has led to."""
     return [outlet for outlet in progress.outlets if outlet.routed is None]
+
+
+def stopped(
+    progress: PartitionProgress, reason: str, loss: Loss | None = None
+) -> PartitionProgress:
+    """`progress` of a partition that stops. It keeps all that is known of the partition."""
+    return progress.replace(
+        state=State.STOPPED, reason=reason, loss=loss, dated=None, gone_at=-1, written_at=-1
+    )
 
 
 def is_over(progress: PartitionProgress, now_ms: int, retention_s: float | None) -> bool:

@@ -16,7 +16,7 @@ import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from causeway.errors import CausewayError, ProtocolError
 from causeway.link_topics import TopicLog
@@ -37,15 +37,14 @@ class OffsetSync:
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value."""
-        return _partition(self.partition), struct.pack(">qq", self.upstream, self.downstream)
+        return _pack("si", *self.partition), _pack("qq", self.upstream, self.downstream)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
         """Raises ProtocolError for anything else."""
-        keys, values = _RecordReader(key, "offset sync"), _RecordReader(value, "offset sync")
-        return cls(
-            partition=keys.partition(), upstream=values.number(">q"), downstream=values.number(">q")
-        )
+        at = TopicPartition(*_unpack("offset sync", "si", key))
+        upstream, downstream = _unpack("offset sync", "qq", value)
+        return cls(partition=at, upstream=upstream, downstream=downstream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +60,21 @@ class Checkpoint:
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value."""
-        value = struct.pack(">hqq", VERSION, self.upstream, self.downstream)
-        return _text(self.group) + _partition(self.partition), value + _text(self.metadata)
+        value = _pack("hqqs", VERSION, self.upstream, self.downstream, self.metadata)
+        return _pack("ssi", self.group, *self.partition), value
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
         """Raises ProtocolError for anything else."""
-        keys, values = _RecordReader(key, "checkpoint"), _RecordReader(value, "checkpoint")
-        values.version()
+        _check_version("checkpoint", value)
+        group, *at = _unpack("checkpoint", "ssi", key)
+        _, upstream, downstream, metadata = _unpack("checkpoint", "hqqs", value)
         return cls(
-            group=keys.text(),
-            partition=keys.partition(),
-            upstream=values.number(">q"),
-            downstream=values.number(">q"),
-            metadata=values.text(),
+            group=group,
+            partition=TopicPartition(*at),
+            upstream=upstream,
+            downstream=downstream,
+            metadata=metadata,
         )
 
 
@@ -88,67 +88,56 @@ class Heartbeat:
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value."""
-        key = _text(self.source) + _text(self.target)
-        return key, struct.pack(">hq", VERSION, self.timestamp)
+        return _pack("ss", self.source, self.target), _pack("hq", VERSION, self.timestamp)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
         """Raises ProtocolError for anything else."""
-        keys, values = _RecordReader(key, "heartbeat"), _RecordReader(value, "heartbeat")
-        values.version()
-        return cls(source=keys.text(), target=keys.text(), timestamp=values.number(">q"))
+        _check_version("heartbeat", value)
+        source, target = _unpack("heartbeat", "ss", key)
+        _, timestamp = _unpack("heartbeat", "hq", value)
+        return cls(source=source, target=target, timestamp=timestamp)
 
 
-def _text(text: str) -> bytes:
-    data = text.encode()
-    if len(data) > _LONGEST:
-        raise ProtocolError("write", f"a text of {len(data)} bytes", f"at most {_LONGEST} fit")
-    return struct.pack(">h", len(data)) + data
+def _pack(kinds: str, *values: str | int) -> bytes:
+    """`kinds`: for each value `s`, a text, or a letter of `struct`."""
+    parts = []
+    for kind, value in zip(kinds, values, strict=True):
+        if isinstance(value, str):
+            text = value.encode()
+            if len(text) > _LONGEST:
+                cause = f"at most {_LONGEST} fit"
+                raise ProtocolError("write", f"a text of {len(text)} bytes", cause)
+            parts += [struct.pack(">h", len(text)), text]
+        else:
+            parts.append(struct.pack(f">{kind}", value))
+    return b"".join(parts)
 
 
-def _partition(at: TopicPartition) -> bytes:
-    return _text(at.topic) + struct.pack(">i", at.partition)
+def _unpack(what: str, kinds: str, data: bytes) -> list[Any]:
+    """The values at the start of a record's key or value. Ignores bytes after the last one, as
+    Kafka's readers do."""
+    values: list[Any] = []
+    at = 0
+    try:
+        for kind in kinds:
+            number = ">h" if kind == "s" else f">{kind}"
+            (value,) = struct.unpack_from(number, data, at)
+            if kind == "s":
+                (text,) = struct.unpack_from(f">{value}s", data, at + 2)
+                value, at = text.decode(), at + value
+            values.append(value)
+            at += struct.calcsize(number)
+    except (struct.error, ValueError) as error:  # also of a text that is not UTF-8
+        raise ProtocolError("read", f"{what} {data[:40].hex(' ')}", str(error)) from None
+    return values
 
 
-class _RecordReader:
-    """Reads values from the start of a record's key or value. Ignores bytes after the last value,
-    as Kafka's readers do."""
-
-    def __init__(self, data: bytes, what: str) -> None:
-        self._data = data
-        self._at = 0
-        self._what = what
-
-    def number(self, kind: str) -> int:
-        size = struct.calcsize(kind)
-        (number,) = struct.unpack(kind, self._take(size))
-        return int(number)
-
-    def text(self) -> str:
-        data = self._take(self.number(">h"))
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise self._wrong(f"no UTF-8: {error.reason}") from None
-
-    def partition(self) -> TopicPartition:
-        return TopicPartition(self.text(), self.number(">i"))
-
-    def version(self) -> None:
-        found = self.number(">h")
-        if found != VERSION:
-            raise self._wrong(f"version {found}, only {VERSION} is known")
-
-    def _take(self, size: int) -> bytes:
-        end = self._at + size
-        if size < 0 or end > len(self._data):
-            raise self._wrong(f"{size} bytes at {self._at} of {len(self._data)}")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
-
-    def _wrong(self, cause: str) -> ProtocolError:
-        return ProtocolError("read", f"{self._what} {self._data[:40].hex(' ')}", cause)
+def _check_version(what: str, value: bytes) -> None:
+    (version,) = _unpack(what, "h", value)
+    if version != VERSION:
+        cause = f"version {version}, only {VERSION} is known"
+        raise ProtocolError("read", f"{what} {value[:40].hex(' ')}", cause)
 
 
 class Heartbeats:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from causeway.cluster import Cluster, versions_of_brokers
 from causeway.config import LinkSettings
@@ -19,33 +19,8 @@ from causeway.wire import Api, apis, codes
 Side = Literal["source", "target"]
 
 
-def _always(_: LinkSettings) -> bool:
-    return True
-
-
-def _by_command(_: LinkSettings) -> bool:
-    """Never checked beforehand: the command that needs the API reports its absence."""
-    return False
-
-
 def _exactly_once(link: LinkSettings) -> bool:
     return link.delivery == "exactly-once"
-
-
-def _groups(link: LinkSettings) -> bool:
-    return link.control.emit_checkpoints_enabled or link.control.sync_group_offsets_enabled
-
-
-def _group_offsets(link: LinkSettings) -> bool:
-    return link.control.sync_group_offsets_enabled
-
-
-def _source_acls(link: LinkSettings) -> bool:
-    return link.control.sync_topic_acls_enabled
-
-
-def _target_acls(link: LinkSettings) -> bool:
-    return link.control.sync_topic_acls_enabled or link.control.read_only_mirrors
 
 
 def _writes_to_source(link: LinkSettings) -> bool:
@@ -54,233 +29,199 @@ def _writes_to_source(link: LinkSettings) -> bool:
     return syncs or any(each.dead_letters is not None for each in link.transforms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiNeed:
+class ApiNeed(NamedTuple):
     """`without`: the consequence if a broker lacks one of the `apis`; then nothing is mirrored if
-    they are `required`. `when`: whether a link needs them."""
+    they are `required`. `when`: whether a link needs them; None: a command needs them, and reports
+    their absence itself."""
 
     side: Side
     apis: tuple[Api, ...]
     use: str
     without: str
     required: bool = False
-    when: Callable[[LinkSettings], bool] = _always
+    when: Callable[[LinkSettings], bool] | None = lambda _: True
 
 
 _NO_TOPICS: Final = (
     "a topic that was deleted and created again cannot be told from the old one, so no topic is "
     "mirrored"
 )
-_NO_CONFIGS: Final = "the limits of mirrors and the recovery of compacted topics cannot be decided"
+_TOPICS: Final = (
+    (apis.METADATA,),
+    "topics with their ids, and the leaders of partitions",
+    _NO_TOPICS,
+)
+_OFFSETS: Final = (apis.LIST_OFFSETS,), "where logs begin and end", "no partition can begin"
+_CONFIGS: Final = (
+    (apis.DESCRIBE_CONFIGS,),
+    "configs of topics; which logs are compacted",
+    "the limits of mirrors and the recovery of compacted topics cannot be decided",
+)
+_AT_LEAST_ONCE: Final = (
+    "so nothing is mirrored exactly once (causeway.delivery = at-least-once does without)"
+)
 
 NEEDS: Final = (
+    ApiNeed("source", *_TOPICS, required=True),
+    ApiNeed("source", (apis.LANE_FETCH,), "the records", "no record can be read", required=True),
+    ApiNeed("source", *_OFFSETS, required=True),
+    ApiNeed("source", *_CONFIGS, required=True),
     ApiNeed(
-        side="source",
-        apis=(apis.METADATA,),
-        use="topics with their ids, and the leaders of partitions",
-        without=_NO_TOPICS,
-        required=True,
-    ),
-    ApiNeed(
-        side="source",
-        apis=(apis.LANE_FETCH,),
-        use="the records",
-        without="no record can be read",
-        required=True,
-    ),
-    ApiNeed(
-        side="source",
-        apis=(apis.LIST_OFFSETS,),
-        use="where logs begin and end",
-        without="no partition can begin",
-        required=True,
-    ),
-    ApiNeed(
-        side="source",
-        apis=(apis.DESCRIBE_CONFIGS,),
-        use="configs of topics; which logs are compacted",
-        without=_NO_CONFIGS,
-        required=True,
-    ),
-    ApiNeed(
-        side="source",
-        apis=(apis.CREATE_TOPICS, apis.PRODUCE),
-        use="offset syncs and dead letters on the source",
-        without="offset syncs and dead letters cannot be written to the source",
+        "source",
+        (apis.CREATE_TOPICS, apis.PRODUCE),
+        "offset syncs and dead letters on the source",
+        "offset syncs and dead letters cannot be written to the source",
         when=_writes_to_source,
     ),
     ApiNeed(
-        side="source",
-        apis=(apis.FIND_COORDINATOR, apis.LIST_GROUPS, apis.OFFSET_FETCH),
-        use="consumer groups",
-        without="consumer groups do not follow: no checkpoints, no committed offsets",
-        when=_groups,
+        "source",
+        (apis.FIND_COORDINATOR, apis.LIST_GROUPS, apis.OFFSET_FETCH),
+        "consumer groups",
+        "consumer groups do not follow: no checkpoints, no committed offsets",
+        when=lambda link: (
+            link.control.emit_checkpoints_enabled or link.control.sync_group_offsets_enabled
+        ),
     ),
     ApiNeed(
-        side="source",
-        apis=(apis.DESCRIBE_ACLS,),
-        use="ACLs of topics",
-        without="ACLs are not copied",
-        when=_source_acls,
+        "source",
+        (apis.DESCRIBE_ACLS,),
+        "ACLs of topics",
+        "ACLs are not copied",
+        when=lambda link: link.control.sync_topic_acls_enabled,
     ),
     ApiNeed(
-        side="source",
-        apis=(apis.DESCRIBE_PRODUCERS,),
-        use="which producer holds a transaction open, and which producers still write",
-        without="`status` and `cutover` do not name producers",
+        "source",
+        (apis.DESCRIBE_PRODUCERS,),
+        "which producer holds a transaction open, and which producers still write",
+        "`status` and `cutover` do not name producers",
     ),
     ApiNeed(
-        side="source",
-        apis=(apis.LIST_TRANSACTIONS,),
-        use="transactional ids of producers, for `cutover`",
-        without="`cutover` names producer ids instead",
-        when=_by_command,
+        "source",
+        (apis.LIST_TRANSACTIONS,),
+        "transactional ids of producers, for `cutover`",
+        "`cutover` names producer ids instead",
+        when=None,
     ),
     ApiNeed(
-        side="source",
-        apis=(apis.OFFSET_FOR_LEADER_EPOCH,),
-        use="records that followers lack, for `cutover` and `promote`",
-        without="`cutover` and `promote` ask for each partition by a fetch, and need READ",
-        when=_by_command,
+        "source",
+        (apis.OFFSET_FOR_LEADER_EPOCH,),
+        "records that followers lack, for `cutover` and `promote`",
+        "`cutover` and `promote` ask for each partition by a fetch, and need READ",
+        when=None,
     ),
     ApiNeed(
-        side="source",
-        apis=(apis.DESCRIBE_CLUSTER, apis.CREATE_ACLS, apis.DELETE_ACLS),
-        use="fences of `cutover`",
-        without="`cutover` cannot fence producers",
-        when=_by_command,
+        "source",
+        (apis.DESCRIBE_CLUSTER, apis.CREATE_ACLS, apis.DELETE_ACLS),
+        "fences of `cutover`",
+        "`cutover` cannot fence producers",
+        when=None,
+    ),
+    ApiNeed("target", *_TOPICS, required=True),
+    ApiNeed(
+        "target", (apis.LANE_PRODUCE,), "the records", "no record can be written", required=True
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.METADATA,),
-        use="topics with their ids, and the leaders of partitions",
-        without=_NO_TOPICS,
+        "target",
+        (apis.FETCH,),
+        "progress, and after a crash the end of each mirror",
+        "progress cannot be read, and no mirror recovered",
         required=True,
     ),
+    ApiNeed("target", *_OFFSETS, required=True),
     ApiNeed(
-        side="target",
-        apis=(apis.LANE_PRODUCE,),
-        use="the records",
-        without="no record can be written",
-        required=True,
-    ),
-    ApiNeed(
-        side="target",
-        apis=(apis.FETCH,),
-        use="progress, and after a crash the end of each mirror",
-        without="progress cannot be read, and no mirror recovered",
-        required=True,
-    ),
-    ApiNeed(
-        side="target",
-        apis=(apis.LIST_OFFSETS,),
-        use="where logs begin and end",
-        without="no partition can begin",
-        required=True,
-    ),
-    ApiNeed(
-        side="target",
-        apis=(apis.INIT_PRODUCER_ID,),
-        use="producer ids, so that a broker refuses a batch that comes twice",
-        without="records could come twice, so nothing is mirrored exactly once "
-        "(causeway.delivery = at-least-once does without)",
+        "target",
+        (apis.INIT_PRODUCER_ID,),
+        "producer ids, so that a broker refuses a batch that comes twice",
+        f"records could come twice, {_AT_LEAST_ONCE}",
         required=True,
         when=_exactly_once,
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.FIND_COORDINATOR,),
-        use="the transactional id by which one driver fences another",
-        without="two drivers could lead at a time, so nothing is mirrored exactly once "
-        "(causeway.delivery = at-least-once does without)",
+        "target",
+        (apis.FIND_COORDINATOR,),
+        "the transactional id by which one driver fences another",
+        f"two drivers could lead at a time, {_AT_LEAST_ONCE}",
         required=True,
         when=_exactly_once,
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.CREATE_TOPICS,),
-        use="mirrors, the progress topic; dry runs of both",
-        without="no topic can be created",
+        "target",
+        (apis.CREATE_TOPICS,),
+        "mirrors, the progress topic; dry runs of both",
+        "no topic can be created",
         required=True,
     ),
+    ApiNeed("target", *_CONFIGS, required=True),
     ApiNeed(
-        side="target",
-        apis=(apis.DESCRIBE_CONFIGS,),
-        use="configs of topics; which logs are compacted",
-        without=_NO_CONFIGS,
-        required=True,
+        "target",
+        (apis.CREATE_PARTITIONS,),
+        "new partitions of source topics",
+        "new partitions of a source topic are not mirrored until they are added to the mirror",
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.CREATE_PARTITIONS,),
-        use="new partitions of source topics",
-        without="new partitions of a source topic are not mirrored until they are added to "
-        "the mirror",
+        "target",
+        (apis.ALTER_CONFIGS,),
+        "configs of mirrors that exist",
+        "the configs of mirrors that exist do not follow, and their limits are not widened: the "
+        "target refuses records beyond those limits",
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.ALTER_CONFIGS,),
-        use="configs of mirrors that exist",
-        without="the configs of mirrors that exist do not follow, and their limits are not "
-        "widened: the target refuses records beyond those limits",
-    ),
-    ApiNeed(
-        side="target",
-        apis=(apis.DESCRIBE_PRODUCERS,),
-        use="whether a log may still append requests of an earlier lane",
-        without="after a crash or a lost connection a partition waits for twice the request "
-        "timeout and 5 s before it goes on; `promote` and `failover` do not notice a lane that "
-        "still writes after its lease has ended",
+        "target",
+        (apis.DESCRIBE_PRODUCERS,),
+        "whether a log may still append requests of an earlier lane",
+        "after a crash or a lost connection a partition waits for twice the request timeout and "
+        "5 s before it goes on; `promote` and `failover` do not notice a lane that still writes "
+        "after its lease has ended",
         when=_exactly_once,
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.OFFSET_FOR_LEADER_EPOCH,),
-        use="records that followers lack, before a mirror is recovered",
-        without="recovery asks for each partition by a fetch",
+        "target",
+        (apis.OFFSET_FOR_LEADER_EPOCH,),
+        "records that followers lack, before a mirror is recovered",
+        "recovery asks for each partition by a fetch",
         when=_exactly_once,
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.DESCRIBE_TRANSACTIONS,),
-        use="whether a link has run before, though its progress topic is lost",
-        without="if an answer is lost at the very first start, this can look like lost progress, "
-        "and then partitions with data stop",
+        "target",
+        (apis.DESCRIBE_TRANSACTIONS,),
+        "whether a link has run before, though its progress topic is lost",
+        "if an answer is lost at the very first start, this can look like lost progress, and then "
+        "partitions with data stop",
         when=_exactly_once,
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN),
-        use="directives",
-        without="`pause`, `resume`, `promote` and similar commands cannot reach the driver",
+        "target",
+        (apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN),
+        "directives",
+        "`pause`, `resume`, `promote` and similar commands cannot reach the driver",
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.LIST_GROUPS, apis.OFFSET_FETCH, apis.OFFSET_COMMIT),
-        use="committed offsets of groups",
-        without="offsets of groups are not committed on the target",
-        when=_group_offsets,
+        "target",
+        (apis.LIST_GROUPS, apis.OFFSET_FETCH, apis.OFFSET_COMMIT),
+        "committed offsets of groups",
+        "offsets of groups are not committed on the target",
+        when=lambda link: link.control.sync_group_offsets_enabled,
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.DESCRIBE_ACLS, apis.CREATE_ACLS),
-        use="ACLs of mirrors",
-        without="ACLs are not copied, and mirrors are not made read-only",
-        when=_target_acls,
+        "target",
+        (apis.DESCRIBE_ACLS, apis.CREATE_ACLS),
+        "ACLs of mirrors",
+        "ACLs are not copied, and mirrors are not made read-only",
+        when=lambda link: link.control.sync_topic_acls_enabled or link.control.read_only_mirrors,
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.DELETE_ACLS,),
-        use="ACLs that are no longer wanted",
-        without="ACLs that are no longer wanted stay",
-        when=_by_command,
+        "target",
+        (apis.DELETE_ACLS,),
+        "ACLs that are no longer wanted",
+        "ACLs that are no longer wanted stay",
+        when=None,
     ),
     ApiNeed(
-        side="target",
-        apis=(apis.DESCRIBE_LOG_DIRS,),
-        use="free space on disks, for `cutover`",
-        without="`cutover` does not check the free space",
-        when=_by_command,
+        "target",
+        (apis.DESCRIBE_LOG_DIRS,),
+        "free space on disks, for `cutover`",
+        "`cutover` does not check the free space",
+        when=None,
     ),
 )
 
@@ -318,7 +259,7 @@ def lacking(
     lacks = [
         lack
         for need in NEEDS
-        if need.side == side and need.when(link)
+        if need.side == side and need.when is not None and need.when(link)
         for lack in _lacks(need, str(cluster), brokers)
     ]
     return tuple(sorted(lacks, key=lambda lack: not lack.need.required))

@@ -7,6 +7,7 @@ mirror is kept without the refused configs, and a note names them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -22,9 +23,13 @@ from causeway.control.topics import (
     LeftOut,
     TopicPlan,
     TopicProblem,
+    without_id,
 )
 from causeway.errors import BrokerError, CausewayError
+from causeway.model import NO_TOPIC_ID
 from causeway.wire import codes
+
+_READY_S: Final = 30.0  # at most so long until all brokers know a new topic and its leaders
 
 
 def as_target_takes(planned: TopicPlan, target: Cluster, alias: str) -> TopicPlan:
@@ -103,12 +108,7 @@ def _create(
     """The answer to each change, and the changes that were applied with fewer configs."""
 
     def create(batch: list[CreateTopic]) -> Mapping[str, CausewayError | None]:
-        new = [_new(change) for change in batch]
-        return (
-            target.create_topics(new, validate_only=True)
-            if validate_only
-            else target.create_topics(new)
-        )
+        return target.create_topics([_new(each) for each in batch], validate_only=validate_only)
 
     answers = _each(changes, create)
     refused = [each for each in changes if topic_configs.is_config_refusal(answers[each])]
@@ -161,6 +161,29 @@ def _settled(error: CausewayError | None) -> CausewayError | None:
     if isinstance(error, BrokerError) and error.code == codes.TOPIC_ALREADY_EXISTS:
         return None
     return error
+
+
+def await_leaders(
+    wanted: Mapping[str, int], target: Cluster, operation: str
+) -> dict[str, str | CausewayError]:
+    """The ids of topics, once so many partitions of each have leaders. Raises CausewayError."""
+    found: dict[str, str | CausewayError] = {}
+    deadline = time.monotonic() + _READY_S
+    while left := wanted.keys() - found.keys():
+        for name, topic in target.metadata(sorted(left)).topics.items():
+            partitions = [topic.partitions.get(number) for number in range(wanted[name])]
+            if all(one is not None and one.leader >= 0 for one in partitions):
+                without = topic.topic_id == NO_TOPIC_ID
+                found[name] = without_id(name, str(target)) if without else topic.topic_id
+        if (left := left - found.keys()) and time.monotonic() > deadline:
+            cause = "it has no leaders yet"
+            return found | {
+                name: CausewayError(operation, f"{name} on {target}", cause, retriable=True)
+                for name in left
+            }
+        if left:
+            time.sleep(0.05)
+    return found
 
 
 PAUSED: Final = "paused"

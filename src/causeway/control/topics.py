@@ -6,11 +6,11 @@ item. `causeway plan` is the same code without `apply`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from causeway.cluster import Cluster, ConfigEntry, TopicMetadata
+from causeway.cluster import Cluster, ClusterMetadata, ConfigEntry, TopicMetadata
 from causeway.config import LinkSettings
 from causeway.control import collisions, topic_configs
 from causeway.errors import (
@@ -120,40 +120,52 @@ def observe(
     of single topics.
     """
     source_topics = visible_topics(source, link) if only is None else topics_named(source, only)
-    target_metadata = target.metadata(None)
+    there = target.metadata(None)
     decisions = {
         name: link.decide_topic(name)
         for name, topic in source_topics.items()
         if topic.error is None
     }
     mirrors = {name: one.target_name for name, one in decisions.items() if one.mirrored}
-    names = sorted(mirrors)
-    existing = sorted(target_metadata.topics.keys() & set(mirrors.values()))
+    existing = sorted(there.topics.keys() & set(mirrors.values()))
     if only is not None and link.policy.chooses_names:
         decisions |= {name: link.decide_topic(name) for name in source.metadata(None).topics}
-    return ObservedTopics(
-        source_topics=source_topics,
-        source_configs=source.describe_configs(names) if names else {},
-        target_topics=target_metadata.topics,
-        target_configs=target.describe_configs(existing, _DESCRIBED) if existing else {},
-        target_defaults=topic_configs.default_configs(
-            target, min(target_metadata.brokers, default=-1)
-        ),
-        target_brokers=len(target_metadata.brokers),
-        target_names=topic_configs.known_configs(target, link, target_metadata.topics, existing),
+    observed = describe(source, target, link, source_topics, sorted(mirrors), there, existing)
+    return replace(
+        observed,
         target_without_ids=any(
-            topic.topic_id == NO_TOPIC_ID and topic.error is None
-            for topic in target_metadata.topics.values()
+            topic.topic_id == NO_TOPIC_ID and topic.error is None for topic in there.topics.values()
         ),
         names=collisions.observe(
             decisions,
             source_topics,
-            target_metadata.topics,
+            there.topics,
             target,
             link,
-            one_cluster=source.cluster_id is not None
-            and source.cluster_id == target_metadata.cluster_id,
+            one_cluster=source.cluster_id is not None and source.cluster_id == there.cluster_id,
         ),
+    )
+
+
+def describe(
+    source: Cluster,
+    target: Cluster,
+    link: LinkSettings,
+    source_topics: Mapping[str, TopicMetadata],
+    names: Sequence[str],
+    there: ClusterMetadata,
+    existing: Sequence[str],
+) -> ObservedTopics:
+    """The configs of the source's topics `names`, and those of the target that a plan compares;
+    `there`: the target's topics, of which `existing` are mirrors."""
+    return ObservedTopics(
+        source_topics=source_topics,
+        source_configs=source.describe_configs(names) if names else {},
+        target_topics=there.topics,
+        target_configs=target.describe_configs(existing, _DESCRIBED) if existing else {},
+        target_defaults=topic_configs.default_configs(target, min(there.brokers, default=-1)),
+        target_brokers=len(there.brokers),
+        target_names=topic_configs.known_configs(target, link, there.topics, existing),
     )
 
 
@@ -362,10 +374,10 @@ def topics_named(cluster: Cluster, names: Collection[str]) -> dict[str, TopicMet
     """The topics of `names` that exist; one that we may not see has an error. Raises
     CausewayError."""
     found = cluster.metadata(sorted(names)).topics if names else {}
-    return {name: topic for name, topic in found.items() if not _is_missing(topic)}
+    return {name: topic for name, topic in found.items() if not is_missing(topic)}
 
 
-def _is_missing(topic: TopicMetadata) -> bool:
+def is_missing(topic: TopicMetadata) -> bool:
     error = topic.error
     return isinstance(error, BrokerError) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -68,7 +68,9 @@ class Cluster:
             for name, value in DEFAULTS.items()
         }
 
-    def create_topics(self, new: Iterable[NewTopic]) -> dict[str, CausewayError | None]:
+    def create_topics(
+        self, new: Iterable[NewTopic], validate_only: bool
+    ) -> dict[str, CausewayError | None]:
         answers: dict[str, CausewayError | None] = {}
         for each in new:
             if each.name in self.denied:

@@ -352,7 +352,9 @@ class FakeCluster:
         self._answers = answers
         self.calls: list[list[str]] = []
 
-    def create_topics(self, new: list[NewTopic]) -> dict[str, CausewayError | None]:
+    def create_topics(
+        self, new: list[NewTopic], validate_only: bool
+    ) -> dict[str, CausewayError | None]:
         return self._answer([each.name for each in new])
 
     def create_partitions(self, counts: dict[str, int]) -> dict[str, CausewayError | None]:

@@ -16,7 +16,7 @@ from causeway.control import CreateTopic, MirroredTopic, Transforms, topics
 from causeway.daemon import Sides
 from causeway.daemon.partitions import discovery, reconcile
 from causeway.daemon.partitions.claiming import Claimer
-from causeway.daemon.partitions.decisions import Wish
+from causeway.daemon.partitions.deciding import Wish
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.reconcile import Reconciler, RunOptions
 from causeway.daemon.partitions.registry import Registry
@@ -61,7 +61,7 @@ def test_what_a_list_leaves_out_is_deleted_only_where_nobody_knows_its_name(
     brokers.errors["there"] = None
     found = Found(counts={"listed": 1})
 
-    gone = discovery.gone(cast(Any, brokers), {"listed", *brokers.errors}, found)
+    gone = discovery.absent(cast(Any, brokers), brokers.errors, found, again=True)
 
     assert gone == {"deleted"}
     assert {trouble.topic for trouble in found.problems} == {"hidden", "electing", "there"}
@@ -80,7 +80,7 @@ def test_a_target_that_gives_new_topics_no_id_is_refused() -> None:
     )
     found = Found(mirrored={"t": new})
 
-    discovery._await_new(cast(Any, Brokers({"A.t": None}, topic_id=NO_TOPIC_ID)), found)
+    discovery.await_new(cast(Any, Brokers({"A.t": None}, topic_id=NO_TOPIC_ID)), found)
 
     assert not found.mirrored
     assert "no topic id" in found.problems[0].reason

@@ -10,8 +10,7 @@ import pytest
 
 from causeway.control import claim_checks
 from causeway.daemon.lanes.tracked import ReportedPartition
-from causeway.daemon.partitions import claims
-from causeway.daemon.partitions.decisions import Begin, GoOn, PassOver, Stop
+from causeway.daemon.partitions.deciding import Begin, GoOn, PassOver, Stop
 from causeway.daemon.partitions.registry import Registry
 from causeway.link_topics import Outlet, PartitionProgress, decode_entry, encode_entry
 from causeway.model import Loss, Pair, State
@@ -132,7 +131,7 @@ def test_a_restart_alone_does_not_pass_over_a_loss(source: int, noticed: bool) -
         assert isinstance(found, Stop)
         assert (found.loss, "offsets 90 to 129" in found.reason) == (LOSS, True)
         assert isinstance(decide(TOPIC, 0, again, BEGUN, LINK, ADOPT), PassOver)
-    stopped = claims.stopped(TOPIC, 0, before, "as before", LOSS)
+    stopped = claim_checks.stopped(before, "as before", LOSS)
     assert (stopped.loss, stopped.state) == (LOSS, State.STOPPED)
 
 

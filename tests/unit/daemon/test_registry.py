@@ -81,8 +81,7 @@ def test_positions_are_those_of_what_goes_on() -> None:
     registry = Registry("A->B")
     registry.add([_other(number) for number in (0, 1)])
     registry.take_reports([_reaches(0, 10), _reaches(1, 20)])
-    stopped = registry.known()[AT].replace(state=State.STOPPED, reason="why")
-    registry.stop({AT: stopped})
+    registry.stop({AT: "why"})
     assert registry.positions() == {AT._replace(partition=1): 20}
 
 

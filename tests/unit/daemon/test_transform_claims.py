@@ -14,11 +14,18 @@ from causeway.control.claim_checks import why_another
 from causeway.daemon import Sides
 from causeway.daemon.partitions import claiming, discovery
 from causeway.daemon.partitions.claiming import Claimer, Taken
-from causeway.daemon.partitions.deciding import transform_change
-from causeway.daemon.partitions.decisions import Begin, BeginBehind, GoOn, Offsets, Stop, Wish
+from causeway.daemon.partitions.claims import Behind, places_behind
+from causeway.daemon.partitions.deciding import (
+    Begin,
+    BeginBehind,
+    GoOn,
+    Offsets,
+    Stop,
+    Wish,
+    transform_change,
+)
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.routing import among_others, is_other, led_to
-from causeway.daemon.partitions.transform_upgrade import Behind, places_behind
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.filters import compile_patterns
 from causeway.link_topics import (

@@ -1,9 +1,14 @@
 """The partitions of one link: found, claimed, given to lanes, and their progress."""
 
 from causeway.daemon.partitions import discovery, routing
-from causeway.daemon.partitions.claims import assignment, steps_of, treatments_of
-from causeway.daemon.partitions.deciding import decide, transform_change
-from causeway.daemon.partitions.decisions import (
+from causeway.daemon.partitions.claims import (
+    Behind,
+    assignment,
+    places_behind,
+    treatment_steps,
+    treatments_of,
+)
+from causeway.daemon.partitions.deciding import (
     Adopt,
     Begin,
     BeginBehind,
@@ -15,6 +20,8 @@ from causeway.daemon.partitions.decisions import (
     PassOver,
     Stop,
     Wish,
+    decide,
+    transform_change,
 )
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.others import OthersHere, find_place
@@ -24,4 +31,3 @@ from causeway.daemon.partitions.reconcile import Reconciler, RunOptions
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.tally import TransformTally
-from causeway.daemon.partitions.transform_upgrade import Behind, places_behind

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from causeway.config import LinkSettings
-from causeway.control import (
-    Copied,
-    MirroredTopic,
-    MirrorMakerOffsets,
-    Transforms,
-    claim_checks,
-    mm2_offsets,
-)
+from causeway.control import Copied, MirroredTopic, Transforms, claim_checks, mm2_offsets
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
-from causeway.daemon.partitions.deciding import decide, settled
-from causeway.daemon.partitions.decisions import (
+from causeway.daemon.partitions.claims import Behind, places_behind
+from causeway.daemon.partitions.deciding import (
     Adopt,
     Begin,
     BeginBehind,
@@ -30,11 +23,11 @@ from causeway.daemon.partitions.decisions import (
     PassOver,
     Stop,
     Wish,
+    decide,
 )
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.others import OthersHere, find_place
 from causeway.daemon.partitions.rows import Row
-from causeway.daemon.partitions.transform_upgrade import Behind, not_alone, places_behind
 from causeway.daemon.sides import Sides
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import (
@@ -72,30 +65,22 @@ class _Beginning(NamedTuple):
     taken_over: bool
 
 
+@dataclass(slots=True)
 class Claimer:
     """Takes up the partitions of one link. Remembers the numbers of partitions at the first look: a
-    partition that is created later belongs to the mirror from its first record on."""
+    partition that is created later belongs to the mirror from its first record on. `start_of`: the
+    directive that says where a partition begins."""
 
-    def __init__(
-        self,
-        sides: Sides,
-        link: LinkSettings,
-        wish: Wish,
-        leadership: Leadership,
-        transforms: Transforms,
-        start_of: Callable[[TopicPartition], ClaimStart | None] = lambda _: None,
-    ) -> None:
-        """`start_of`: the directive that says where a partition begins."""
-        self._sides = sides
-        self._start_of = start_of
-        self._link = link
-        self._transforms = transforms
-        self._wish = wish
-        self._decided: set[TopicPartition] = set()  # the wish is done for these
-        self._adopted: set[TopicPartition] = set()  # by directives
-        self._leadership = leadership
-        self._first: Mapping[str, int] | None = None
-        self._copied: Mapping[TopicPartition, Copied] | None = None  # MirrorMaker 2's positions
+    sides: Sides
+    link: LinkSettings
+    wish: Wish
+    leadership: Leadership
+    transforms: Transforms
+    start_of: Callable[[TopicPartition], ClaimStart | None] = lambda _: None
+    _decided: set[TopicPartition] = field(default_factory=set)  # the wish is done for these
+    _adopted: set[TopicPartition] = field(default_factory=set)  # by directives
+    _first: Mapping[str, int] | None = None
+    _copied: Mapping[TopicPartition, Copied] | None = None  # MirrorMaker 2's positions
 
     def wish_of(self, at: TopicPartition) -> Wish:
         """The wish of a directive; or the command line's, if the partition existed at the first
@@ -103,7 +88,7 @@ class Claimer:
         if at in self._adopted:
             return Wish(adopt=True)
         applies = self._was_there(at) and at not in self._decided
-        return self._wish if applies else Wish()
+        return self.wish if applies else Wish()
 
     def adopt(self, places: Collection[TopicPartition]) -> None:
         """The next look acts as if the process had been started with --adopt for these alone."""
@@ -119,8 +104,8 @@ class Claimer:
     def forget(self, places: Collection[TopicPartition]) -> None:
         """Forgets partitions whose topics are gone on both sides: a topic that gets their name is
         new. Raises CausewayError."""
-        if self._link.control.mm2_offsets:
-            self._book().remove(places)
+        if self.link.control.mm2_offsets:
+            mm2_offsets.positions_of(self.link, self.sides.target).remove(places)
         names = {at.topic for at in places}
         self._first = {n: count for n, count in (self._first or {}).items() if n not in names}
         copied = self._copied or {}
@@ -140,8 +125,10 @@ class Claimer:
         CausewayError."""
         if self._first is None:
             self._first = found.counts
-        self._read_mirror_maker()
-        alone_in_s = self._leadership.alone_in_s  # before the source's ends are asked for
+        if self._copied is None and self.link.control.mm2_offsets:
+            # They matter only if MirrorMaker 2 mirrored before us.
+            self._copied = mm2_offsets.positions_of(self.link, self.sides.target).read()
+        alone_in_s = self.leadership.alone_in_s  # before the source's ends are asked for
         candidates = self._candidates(wanted, found, known, led, reverse_ended)
         decisions = [(one, decide(one)) for one in candidates]
         if any(isinstance(decision, BeginBehind) for _, decision in decisions):
@@ -164,25 +151,26 @@ class Claimer:
                 case PassOver() as over:
                     passed.append(self._pass_over(one, over, known.maps.get(one.at, {})))
                 case GoByKey() if alone_in_s:
-                    found.trouble(str(one.at), not_alone(one.at, "go by key", alone_in_s))
+                    found.trouble(str(one.at), claims.not_alone(one.at, "go by key", alone_in_s))
                 case GoByKey() as turn:
                     turns.append((one, turn))
                 case Stop(reason=reason, loss=loss):
-                    after = claims.stopped(one.topic, one.partition, one.progress, reason, loss)
-                    row = Row(topic=one.topic, progress=after, first=after.position, dirty=True)
-                    rows.append(row)
+                    before = one.progress or claims.unclaimed(one.topic, one.partition)
+                    rows.append(Row.stopped(one.topic, before, reason, loss))
                 case Begin() as begin:
                     known_before = one.copied is not None or one.progress_lost
                     new = one.progress is None and decided is begin and not known_before
                     copied = one.copied is not None or isinstance(decided, Adopt)
-                    begin = settled(begin, one.start)
+                    if one.start is not None:
+                        # Otherwise it would begin there again after the next restart.
+                        begin = replace(begin, by=one.start.by)
                     begins.append(_Beginning(one, begin, never_fed=new, taken_over=copied))
         begun = self._claim(begins)
         by_key = self._turn(turns)
         rows += [*begun, *by_key, *passed]
         for row in rows:
             row.progress = routing.among_others(row.progress, led)
-            row.transform = self._transforms.of(row.progress.topic)
+            row.transform = self.transforms.of(row.progress.topic)
         ends = {one.at: one.offsets.end for one in candidates}
         return Taken(
             rows=rows,
@@ -204,28 +192,28 @@ class Claimer:
         """Those of `wanted` whose offsets are known."""
         copied = self._copied or {}
         offsets = discovery.find_places(
-            self._sides, self._link, wanted, self.wish_of, found, self._was_there, copied
+            self.sides, self.link, wanted, self.wish_of, found, self._was_there, copied
         )
-        others = OthersHere(self._sides.target, self._link)
-        progress_lost = self._leadership.progress_lost
+        others = OthersHere(self.sides.target, self.link)
+        progress_lost = self.leadership.progress_lost
         candidates = []
         for topic, partition in wanted:
             at = TopicPartition(topic.source, partition)
             if at not in offsets:
                 continue
-            beats = self._link.policy.is_heartbeats_topic(topic.source)
+            beats = self.link.policy.is_heartbeats_topic(topic.source)
             one = Candidate(
                 topic=topic,
                 partition=partition,
                 progress=known.partitions.get(at),
                 offsets=offsets[at],
-                link=self._link,
+                link=self.link,
                 wish=self.wish_of(at),
                 copied=copied.get(at),
                 progress_lost=progress_lost,
-                transform=self._transforms.identity_of(topic.source),
+                transform=self.transforms.identity_of(topic.source),
                 shared=(topic.target, partition) in led,
-                start=self._start_of(at),
+                start=self.start_of(at),
                 reverse_ended=topic.source in reverse_ended and not beats,
             )
             brought = one.is_new and others.brought(topic, partition, one.offsets.target_ends)
@@ -242,9 +230,9 @@ class Claimer:
             for one, decision in decisions
             if isinstance(decision, BeginBehind)
         ]
-        late_by = self._leadership.alone_at + self._sides.target.timeout_s
+        late_by = self.leadership.alone_at + self.sides.target.timeout_s
         behind = (
-            {} if alone_in_s else places_behind(changed, self._sides, self._link, late_by=late_by)
+            {} if alone_in_s else places_behind(changed, self.sides, self.link, late_by=late_by)
         )
         after: list[tuple[Candidate, Decision]] = []
         for one, decision in decisions:
@@ -252,7 +240,8 @@ class Claimer:
                 after.append((one, decision))
                 continue
             if alone_in_s:
-                found.trouble(str(one.at), not_alone(one.at, "change the transform", alone_in_s))
+                error = claims.not_alone(one.at, "change the transform", alone_in_s)
+                found.trouble(str(one.at), error)
                 continue
             match behind[one.at]:
                 case BrokerError(code=codes.UNKNOWN_TOPIC_OR_PARTITION) if isinstance(
@@ -281,7 +270,7 @@ class Claimer:
     def _go_on(self, one: Candidate, before: PartitionProgress, maps: MapRecords) -> Row:
         # Whatever its last state: DONE was the end of another run.
         progress = before.replace(state=State.WAITING, reason=None)
-        several = self._transforms.may_multiply(one.topic.source)
+        several = self.transforms.may_multiply(one.topic.source)
         return Row(
             topic=one.topic,
             progress=progress,
@@ -294,7 +283,7 @@ class Claimer:
 
     def settle(self, taken: Taken) -> None:
         """The claims of `taken` are written: the wish is done for these partitions."""
-        if self._wish.acts:
+        if self.wish.acts:
             self._decided.update(row.progress.source for row in taken.rows)
         self._adopted.difference_update(row.progress.source for row in taken.rows)
 
@@ -303,22 +292,14 @@ class Claimer:
         adopted_end = one.offsets.end if over.adopted else None
         after = claim_checks.passed(before, over.to, adopted_end=adopted_end)
         about = claim_checks.about(before, over.to, adopted=over.adopted)
-        _log.warning("passed over what is lost", extra={"link": self._link.name, **about})
-        several = self._transforms.may_multiply(one.topic.source)
+        _log.warning("passed over what is lost", extra={"link": self.link.name, **about})
+        several = self.transforms.may_multiply(one.topic.source)
         maps = offset_maps_of(after, known, multiplied=several)
         return Row(topic=one.topic, progress=after, first=before.position, maps=maps)
 
-    def _read_mirror_maker(self) -> None:
-        """Reads MirrorMaker 2's positions once: they matter only if it mirrored before us."""
-        if self._copied is None and self._link.control.mm2_offsets:
-            self._copied = self._book().read()
-
-    def _book(self) -> MirrorMakerOffsets:
-        return mm2_offsets.positions_of(self._link, self._sides.target)
-
     def _adopt(self, one: Candidate, adopt: Adopt) -> Begin | Stop:
         target = TopicPartition(one.topic.target, adopt.target)
-        sides = self._sides
+        sides = self.sides
         start = find_place(sides.source, one.at, sides.target, target, floor=adopt.floor)
         start = adopt.start if start is None else start
         if start is None:
@@ -327,51 +308,37 @@ class Claimer:
                 reason=f"{adopt.reason}, and the target's last records are not found in one place "
                 f"of the source ({remedy})"
             )
-        _log.info("adopt", extra={"link": self._link.name, "partition": str(one.at), "at": start})
+        _log.info("adopt", extra={"link": self.link.name, "partition": str(one.at), "at": start})
         return Begin(start=start, targets=(adopt.target,))
 
     def _claim(self, begins: Sequence[_Beginning]) -> list[Row]:
-        if not begins:
-            return []
-        producers = self._producers(sum(len(each.begin.targets) for each in begins))
+        count = sum(len(each.begin.targets) for each in begins)
+        producers = claims.producers(self.link, self.sides.target, count)
         rows = []
-        for each in begins:
-            progress = claims.claim(
-                each.one,
-                each.begin,
-                {target: next(producers) for target in each.begin.targets},
-                taken_over=each.taken_over,
-            )
-            first = progress.position
-            since = 0 if each.never_fed else first
-            begun = offset_maps_of(
+        for one, begin, never_fed, taken_over in begins:
+            own = {target: next(producers) for target in begin.targets}
+            progress = claims.claim(one, begin, own, taken_over=taken_over)
+            maps = offset_maps_of(
                 progress,
                 {},
-                since=since if progress.transform else None,
-                multiplied=self._transforms.may_multiply(progress.topic),
+                since=(0 if never_fed else progress.position) if progress.transform else None,
+                multiplied=self.transforms.may_multiply(progress.topic),
             )
-            row = Row(topic=each.one.topic, progress=progress, first=first, maps=begun, begun=True)
-            rows.append(row)
-        _log.info("begin", extra={"link": self._link.name, "partitions": len(rows)})
+            first = progress.position
+            rows.append(Row(topic=one.topic, progress=progress, first=first, maps=maps, begun=True))
+        if rows:
+            _log.info("begin", extra={"link": self.link.name, "partitions": len(rows)})
         return rows
 
     def _turn(self, turns: Sequence[tuple[Candidate, GoByKey]]) -> list[Row]:
-        if not turns:
-            return []
-        producers = self._producers(sum(one.topic.target_partitions for one, _ in turns))
+        count = sum(one.topic.target_partitions for one, _ in turns)
+        producers = claims.producers(self.link, self.sides.target, count)
         rows = []
         for one, turn in turns:
             topic, before, ends = one.topic, turn.progress, one.offsets.target_ends
             new = {target: next(producers) for target in range(topic.target_partitions)}
-            progress = routing.by_key_from(topic, before, turn.start, ends, new, self._link)
+            progress = routing.by_key_from(topic, before, turn.start, ends, new, self.link)
             rows.append(Row(topic=topic, progress=progress, first=before.position))
-        for row in rows:
-            about = {"partition": str(row.progress.source), "from_offset": row.progress.keys_from}
-            _log.warning("keys decide", extra={"link": self._link.name, **about})
+            about = {"partition": str(one.at), "from_offset": turn.start}
+            _log.warning("keys decide", extra={"link": self.link.name, **about})
         return rows
-
-    def _producers(self, count: int) -> Iterator[tuple[int, int]]:
-        """Producer ids and epochs; -1 with at-least-once."""
-        if self._link.delivery == "exactly-once":
-            return iter(self._sides.target.init_producer_ids(count))
-        return iter([(-1, -1)] * count)

@@ -2,17 +2,31 @@
 
 To begin is to claim: a fresh producer id for each outlet, sequence 0, and the pair (S, T, 0) with
 T the target's end. The claim must be in the progress topic before any lane relays a record.
+
+A claim for another transform begins at the source offset right behind the records of the earlier
+one, if it is only one:
+
+    target of each outlet  ──T────[ours]──end►     no record of ours after its pair: the pair holds
+                             all pairs at the same source offset: all before is there, nothing after
+
+Only the earlier version could count its records after a pair, and it is gone. Records that were
+relayed unchanged can be counted again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings, TreatmentSettings
 from causeway.control import MirroredTopic, claim_checks
-from causeway.daemon.partitions.decisions import Begin, Candidate
+from causeway.daemon.partitions import routing
+from causeway.daemon.partitions.deciding import Begin, Candidate
+from causeway.daemon.sides import Sides
+from causeway.errors import CausewayError, DivergedError
 from causeway.link_topics import Outlet, PartitionProgress
-from causeway.model import NO_TOPIC_ID, Loss, Pair, State, same_topic
+from causeway.model import State, TopicPartition, same_topic
 from causeway.relay import Assignment, TreatmentStep
 
 _MOST_EARLIER = 32  # producer ids of earlier claims, of one partition
@@ -44,17 +58,14 @@ def claim(
         acknowledged=lost if before is None or goes_on is None else before.acknowledged,
         outlets=tuple(
             _after(
-                Outlet(
-                    topic=topic.target,
-                    partition=target,
-                    topic_id=topic.target_id or NO_TOPIC_ID,
-                    producer_id=producers[target][0],
-                    producer_epoch=producers[target][1],
-                    pair=Pair(source=begin.start, target=offsets.target_ends[target], sequence=0),
-                    exclusive=one.link.sole_writer,
-                    claimed_at=offsets.target_ends[target],
-                    copied_to=offsets.target_ends[target] if taken_over else 0,
-                ),
+                routing.new_outlet(
+                    topic,
+                    target,
+                    producers[target],
+                    begin.start,
+                    offsets.target_ends[target],
+                    one.link,
+                ).replace(copied_to=offsets.target_ends[target] if taken_over else 0),
                 earlier.get(target),
             )
             for target in begin.targets
@@ -72,15 +83,15 @@ def _after(outlet: Outlet, before: Outlet | None) -> Outlet:
     )
 
 
-def stopped(
-    topic: MirroredTopic,
-    partition: int,
-    progress: PartitionProgress | None,
-    reason: str,
-    loss: Loss | None = None,
-) -> PartitionProgress:
-    """The progress of a partition that stops. It keeps all that is known of the partition."""
-    before = progress or PartitionProgress(
+def producers(link: LinkSettings, target: Cluster, count: int) -> Iterator[tuple[int, int]]:
+    """Fresh producer ids and epochs; -1 with at-least-once. Raises CausewayError."""
+    exactly = count > 0 and link.delivery == "exactly-once"
+    return iter(target.init_producer_ids(count) if exactly else [(-1, -1)] * count)
+
+
+def unclaimed(topic: MirroredTopic, partition: int) -> PartitionProgress:
+    """The progress of a partition that was never claimed."""
+    return PartitionProgress(
         topic=topic.source,
         partition=partition,
         topic_id=topic.source_id,
@@ -89,14 +100,6 @@ def stopped(
         outlets=(),
         state=State.STOPPED,
     )
-    return before.replace(
-        state=State.STOPPED, reason=reason, loss=loss, dated=None, gone_at=-1, written_at=-1
-    )
-
-
-def deleted(topic: str) -> str:
-    """The stop reason of a partition whose source topic is gone; `{}` as in `why_another`."""
-    return f"{topic} was deleted on the source; all before offset {{}} is mirrored"
 
 
 def target_deleted(progress: PartitionProgress, topic: MirroredTopic) -> str:
@@ -138,16 +141,71 @@ def assignment(
 
 def treatments_of(links: Iterable[LinkSettings]) -> Mapping[str, tuple[TreatmentStep, ...]]:
     """The treatment steps of each link that has some."""
-    return {link.name: _steps(link.treatments) for link in links if link.treatments}
+    return {link.name: treatment_steps(link.treatments) for link in links if link.treatments}
 
 
-def steps_of(link: LinkSettings, topic: str) -> tuple[TreatmentStep, ...]:
-    """The treatment steps of the records of `topic`, with the settings that they need."""
-    return _steps(link.treatments_of(topic))
-
-
-def _steps(treatments: Iterable[TreatmentSettings]) -> tuple[TreatmentStep, ...]:
+def treatment_steps(treatments: Iterable[TreatmentSettings]) -> tuple[TreatmentStep, ...]:
+    """The steps with the settings that they need."""
     return tuple(
         TreatmentStep(kind=each.kind, settings={**each.decides, **each.needs})
         for each in treatments
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """The source offset to begin at, and the ends of the earlier outlets' target partitions."""
+
+    start: int
+    ends: Mapping[TopicPartition, int]
+
+
+def places_behind(
+    changed: Sequence[tuple[MirroredTopic, PartitionProgress]],
+    sides: Sides,
+    link: LinkSettings,
+    *,
+    late_by: float = 0.0,
+) -> dict[TopicPartition, Behind | CausewayError | None]:
+    """The result by source partition; None if there is not exactly one offset. No lane may still
+    send for the earlier claims. `late_by` (monotonic): until then a broker may read their requests.
+    After an error, call it again."""
+    from causeway.relay import as_relayed, gone
+    from causeway.relay.recovery import LossError, RecoveryRequest, recover
+
+    requests = [
+        RecoveryRequest(
+            assignment=assignment(topic, progress, link, progress.transform),
+            unsettled=True,
+            series=as_relayed if progress.transform is None else gone,
+            late_by=late_by,
+        )
+        for topic, progress in changed
+    ]
+    known = {progress.source: progress for _, progress in changed}
+    places: dict[TopicPartition, Behind | CausewayError | None] = {}
+    for at, answer in recover(requests, sides.source, sides.target).items():
+        # The new claim passes over a loss behind it, or stops there.
+        if isinstance(answer, DivergedError) and not isinstance(answer, LossError):
+            places[at] = None
+        elif isinstance(answer, CausewayError) and not isinstance(answer, LossError):
+            places[at] = answer
+        else:
+            starts = {outlet.pair.source for outlet in answer.outlets}
+            if isinstance(answer, LossError) and len(starts) == 1:
+                starts = {answer.loss.start}  # a pair may begin behind what is lost
+            ends = {
+                TopicPartition(before.topic, before.partition): after.end
+                for before, after in zip(known[at].outlets, answer.outlets, strict=True)
+            }
+            places[at] = Behind(start=starts.pop(), ends=ends) if len(starts) == 1 else None
+    return places
+
+
+def not_alone(at: TopicPartition, what: str, seconds: float) -> CausewayError:
+    return CausewayError(
+        what,
+        str(at),
+        f"a lane of an earlier start may still send as before, for {seconds:.0f} s at the most",
+        retriable=True,
     )

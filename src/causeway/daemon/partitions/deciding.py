@@ -31,27 +31,136 @@ stopped, and a person says --adopt                 begin after the record that t
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from causeway.config import LinkSettings
 from causeway.control import Copied, MirroredTopic, UnconfirmedCopy, claim_checks
 from causeway.daemon.partitions import routing
-from causeway.daemon.partitions.decisions import (
-    Adopt,
-    Begin,
-    BeginBehind,
-    Candidate,
-    Decision,
-    GoByKey,
-    GoOn,
-    Offsets,
-    PassOver,
-    Stop,
-)
 from causeway.link_topics import ClaimStart, PartitionProgress
-from causeway.model import NO_TOPIC_ID, State, same_topic
+from causeway.model import NO_TOPIC_ID, Loss, State, TopicPartition, same_topic
 
 _UNDER_WAY = "changed while records of the earlier version were under way"
 _NO_MORE = "it has no transform or treatment any more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """The offsets of one partition on both clusters. `end` is the end for readers like us: with
+    read_committed the last stable offset. `high_watermark` may be higher; it differs from `end`
+    only if MirrorMaker 2 has mirrored the partition. `start` is the beginning of a new mirror: by
+    the time that a person named, else by the consumer's `auto.offset.reset`."""
+
+    log_start: int
+    end: int
+    high_watermark: int
+    start: int
+    target_ends: Mapping[int, int]  # of each target partition that it may feed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """The wish of a person on the command line."""
+
+    start_from: int | None = None  # ms since 1970
+    adopt: bool = False
+
+    @property
+    def acts(self) -> bool:
+        return self.adopt or self.start_from is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A partition that a leader finds, with all facts that decide how its mirror continues."""
+
+    topic: MirroredTopic
+    partition: int
+    progress: PartitionProgress | None
+    offsets: Offsets
+    link: LinkSettings
+    wish: Wish
+    copied: Copied | None = None  # MirrorMaker 2's position
+    progress_lost: bool = False  # see daemon.leadership
+    transform: str | None = None  # identity of the transform and treatment of its records now
+    shared: bool = False  # transforms lead records of other partitions to its target as well
+    others: bool = False  # other links of Causeway wrote all records of the target, see others.py
+    start: ClaimStart | None = None  # a directive says where the mirror begins
+    reverse_ended: bool = False  # the mirror in the reverse direction has ended
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic.source, self.partition)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the partition was never claimed."""
+        return self.progress is None or not self.progress.outlets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Relay from source offset `start`; `targets` are the partitions that need outlets. `by`: the
+    directive that says so, -1 for none. `first_copy_end`: of the claim that it continues; None: it
+    begins a first copy of all that the source has."""
+
+    start: int
+    targets: tuple[int, ...]
+    by: int = -1
+    first_copy_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Begin after the source record that `target` ends with, but not before `floor`, if there is
+    one. If that record is not found: at `start`, or stop with `reason` if `start` is None."""
+
+    start: int | None
+    target: int
+    reason: str
+    floor: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoOn:
+    progress: PartitionProgress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoByKey:
+    """Go on, by key from source offset `start` on: no lane has come past it."""
+
+    progress: PartitionProgress
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassOver:
+    """Go on at source offset `to`, behind a loss. `adopted`: a person has acknowledged the loss."""
+
+    progress: PartitionProgress
+    to: int
+    adopted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """`loss`: a loss that a person has yet to acknowledge."""
+
+    reason: str
+    loss: Loss | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginBehind:
+    """Begin right behind the records that were mirrored by `progress` through another transform.
+    `otherwise`: if the target does not show one source offset for all of its outlets."""
+
+    progress: PartitionProgress
+    otherwise: Begin | Stop
+
+
+Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | PassOver | Stop
 
 
 def decide(one: Candidate) -> Decision:
@@ -70,9 +179,16 @@ def decide(one: Candidate) -> Decision:
     reason = None if over else _reason_to_stop(topic, progress)
     if reason is None:
         copied = one.copied
-        if copied is not None and _may_have_mirrored_since(copied, progress, offsets):
-            # The position may be older than our claim, and our own records may have come since:
-            # only the records themselves show which.
+        if (
+            copied is not None
+            and not copied.ours
+            and copied.offset >= progress.position
+            and len(progress.outlets) == 1
+            and offsets.target_ends[progress.outlets[0].partition] > progress.outlets[0].pair.target
+        ):
+            # MirrorMaker 2 may have written to the target since we have. The position may be older
+            # than our claim, and our own records may have come since: only the records themselves
+            # show which.
             return Adopt(
                 start=None,
                 target=targets[0],
@@ -119,12 +235,6 @@ def _after_failback(one: Candidate) -> Begin | Stop | None:
             f"begins behind them ({claim_checks.ACT})"
         )
     return None
-
-
-def settled(begin: Begin, start: ClaimStart | None) -> Begin:
-    """`begin` with the directive `start` marked as done. Otherwise the partition would begin once
-    more at the offset of the directive after the next restart."""
-    return begin if start is None else replace(begin, by=start.by)
 
 
 def _pass_over(one: Candidate, progress: PartitionProgress) -> PassOver | None:
@@ -215,8 +325,16 @@ def _decide_new(one: Candidate) -> Begin | Adopt | Stop:
         if one.progress_lost:
             reason += ": this link has mirrored before, and its progress topic was lost"
         if not wish.adopt:
-            known = link.sole_writer or one.progress_lost or copied is not None
-            return Stop(reason=f"{reason} ({claim_checks.ACT if known else _question(topic)})")
+            act = claim_checks.ACT
+            if not (link.sole_writer or one.progress_lost or copied is not None):
+                # The topic's name does not show which tool wrote to it.
+                act = (
+                    f"start with --adopt if another tool has copied {topic.source} there: the "
+                    "mirror goes on after the record that the topic ends with; start with --from "
+                    "TIMESTAMP, or set causeway.sole.writer = false, if others wrote to it: the "
+                    "mirror begins behind their records"
+                )
+            return Stop(reason=f"{reason} ({act})")
         if one.transform is not None:
             return Stop(reason=f"{reason}, and a transform made it (start with --from TIMESTAMP)")
         if len(targets) == 1:
@@ -225,26 +343,8 @@ def _decide_new(one: Candidate) -> Begin | Adopt | Stop:
     return Begin(start=offsets.start, targets=targets)
 
 
-def _question(topic: MirroredTopic) -> str:
-    """The question to a person if a topic's name does not show which tool wrote to it."""
-    return (
-        f"start with --adopt if another tool has copied {topic.source} there: the mirror goes on "
-        "after the record that the topic ends with; start with --from TIMESTAMP, or set "
-        "causeway.sole.writer = false, if others wrote to it: the mirror begins behind their "
-        "records"
-    )
-
-
 def _by_mirror_maker(topic: MirroredTopic, copied: Copied) -> str:
     return f"MirrorMaker 2 has copied {topic.source} up to offset {copied.offset}"
-
-
-def _may_have_mirrored_since(copied: Copied, progress: PartitionProgress, offsets: Offsets) -> bool:
-    """Whether MirrorMaker 2 may have written to the target since we have."""
-    if copied.ours or copied.offset < progress.position or len(progress.outlets) != 1:
-        return False
-    outlet = progress.outlets[0]
-    return offsets.target_ends[outlet.partition] > outlet.pair.target
 
 
 def _reason_to_stop(topic: MirroredTopic, progress: PartitionProgress) -> str | None:

@@ -60,27 +60,17 @@ def judge(
     return Changes(noted=noted, over=over)
 
 
+@dataclass(slots=True)
 class Deleted:
     """The deleted topics of one link. Not thread-safe. `revoke` takes partitions from lanes."""
 
-    def __init__(
-        self,
-        sides: Sides,
-        registry: Registry,
-        leadership: Leadership,
-        claimer: Claimer,
-        *,
-        revoke: Callable[[Iterable[TopicPartition]], bool],
-        retention_s: float | None,
-    ) -> None:
-        self._sides = sides
-        self._registry = registry
-        self._leadership = leadership
-        self._claimer = claimer
-        self._writing = registry.writing
-        self._revoke = revoke
-        self._retention_s = retention_s
-        self._lost_targets: frozenset[str] = frozenset()  # at the last look
+    sides: Sides
+    registry: Registry
+    leadership: Leadership
+    claimer: Claimer
+    revoke: Callable[[Iterable[TopicPartition]], bool]
+    retention_s: float | None
+    _lost_targets: frozenset[str] = frozenset()  # at the last look
 
     def look(self, gone: Collection[str], found: Found) -> None:
         """Handles deleted topics. `gone`: those that were mirrored until now. Work that is not
@@ -93,36 +83,36 @@ class Deleted:
             found.trouble("deleted topics", error)
 
     def _look(self, gone: Collection[str], found: Found) -> None:
-        known = self._registry.known()
+        known = self.registry.known()
         missing = {at.topic for at in known} - found.counts.keys() - set(gone)
-        gone = {*gone, *discovery.absent(self._sides.source_admin, missing, found)}
-        changes = judge(known, gone, int(time.time() * 1000), self._retention_s)
+        gone = {*gone, *discovery.absent(self.sides.source_admin, missing, found)}
+        changes = judge(known, gone, int(time.time() * 1000), self.retention_s)
         if changes.noted:
-            self._write(lambda: self._registry.note_gone(changes.noted))
-        if changes.over and self._revoke(changes.over):
-            self._write(lambda: self._registry.set_aside(changes.over))
+            self._write(lambda: self.registry.note_gone(changes.noted))
+        if changes.over and self.revoke(changes.over):
+            self._write(lambda: self.registry.set_aside(changes.over))
         self._forget(changes.over)
 
     def _write(self, take: Callable[[], Sequence[Entry]]) -> None:
-        with self._writing:
+        with self.registry.writing:
             if entries := take():
-                self._leadership.write(entries)
+                self.leadership.write(entries)
 
     def _forget(self, over: Mapping[TopicPartition, PartitionProgress]) -> None:
         """Forgets partitions whose target topics are gone as well."""
         before = self._lost_targets
         targets = {outlet.topic for progress in over.values() for outlet in progress.outlets}
-        self._lost_targets = discovery.absent(self._sides.target_admin, targets)
+        self._lost_targets = discovery.absent(self.sides.target_admin, targets)
         # A broker that has just started may not know all topics yet: it takes two looks.
         lost = before & self._lost_targets
         places = [
             at for at, progress in over.items() if {o.topic for o in progress.outlets} <= lost
         ]
         if places:
-            self._claimer.forget(places)
-            with self._writing:
-                self._leadership.write([Deletion(source=at, of="topic") for at in places])
-                self._registry.forget(places)
+            self.claimer.forget(places)
+            with self.registry.writing:
+                self.leadership.write([Deletion(source=at, of="topic") for at in places])
+                self.registry.forget(places)
 
 
 def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tuple[Row, str]]:
@@ -133,7 +123,7 @@ def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tu
         name = row.progress.topic
         now = found.mirrored.get(name)
         if name in gone:
-            reason = claims.deleted(name)
+            reason = f"{name} was deleted on the source; all before offset {{}} is mirrored"
         elif name in found.lost_targets:
             reason = claims.target_deleted(row.progress, row.topic)
         elif now is None:

@@ -9,29 +9,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from causeway.cluster import Cluster, TopicMetadata
+from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.control import (
     CreateTopic,
     GrowTopic,
     MirroredTopic,
-    TopicPlan,
     collisions,
     topic_changes,
     topics,
 )
-from causeway.daemon.partitions.decisions import Offsets, Wish
+from causeway.daemon.partitions.deciding import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
 from causeway.daemon.sides import Sides
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import PartitionProgress
-from causeway.model import NO_TOPIC_ID, State, TopicPartition
+from causeway.model import State, TopicPartition
 from causeway.status import LinkProblem
-from causeway.wire import codes
 
 _EARLIEST, _LATEST = -2, -1
-_NEW_TOPIC_S = 30.0  # at most so long until all brokers know a new topic
 
 
 @dataclass(slots=True)
@@ -78,7 +76,13 @@ def look(
     plan = topic_changes.without_changes_if_paused(plan, link)
     begun = {at.topic for at, progress in known.items() if progress.outlets}
     ended = {topic.source: topic for topic in plan.mirrored if has_ended(topic.source)}
-    plan = _without(plan, ended)
+    targets = {topic.target for topic in ended.values()}
+    plan = replace(
+        plan,
+        mirrored=tuple(topic for topic in plan.mirrored if topic.source not in ended),
+        changes=tuple(change for change in plan.changes if change.topic not in targets),
+        problems=tuple(each for each in plan.problems if each.topic not in ended),
+    )
     found = Found(
         ended={n: t for n, t in ended.items() if n in begun and t.target_id is not None},
         counts={name: len(topic.partitions) for name, topic in observed.source_topics.items()},
@@ -97,15 +101,15 @@ def look(
         and not wish_of(TopicPartition(t.source, 0)).acts
     }
     led = {
-        outlet.topic: outlet.topic
+        outlet.topic
         for progress in known.values()
         if progress.state is not State.STOPPED and progress.topic not in ended
         for outlet in progress.outlets
         if outlet.routed is not None and outlet.topic not in observed.target_topics
     }
-    found.lost_led = _absent(sides.target_admin, led, found)
-    absent = _absent(sides.target_admin, lost, found)
-    found.lost_targets = {t.source: t for t in plan.mirrored if t.source in absent}
+    found.lost_led = absent(sides.target_admin, led, found, again=True)
+    missing = absent(sides.target_admin, lost, found, again=True, shown=lost)
+    found.lost_targets = {t.source: t for t in plan.mirrored if t.target in missing}
     names = {topic.target: topic.source for topic in plan.mirrored}
     changes = [change for change in plan.changes if change.topic not in lost]
     failed: dict[str, type] = {}
@@ -116,9 +120,13 @@ def look(
     for topic in routed(plan.mirrored, known, link):
         if topic.target in lost or failed.get(topic.target) is CreateTopic:
             continue
-        grown = failed.get(topic.target) is not GrowTopic
-        found.mirrored[topic.source] = topic if grown else _not_grown(topic, observed)
-    _await_new(sides.target_admin, found)
+        if failed.get(topic.target) is GrowTopic:
+            there = len(observed.target_topics[topic.target].partitions)
+            few = min(topic.partitions, there)
+            found.mirrored[topic.source] = replace(topic, target_partitions=there, partitions=few)
+        else:
+            found.mirrored[topic.source] = topic
+    await_new(sides.target_admin, found)
     return found
 
 
@@ -138,52 +146,18 @@ def _begun(
     return begun
 
 
-def _without(plan: TopicPlan, ended: Mapping[str, MirroredTopic]) -> TopicPlan:
-    """`plan` without changes and problems of the `ended` topics."""
-    targets = {topic.target for topic in ended.values()}
-    return replace(
-        plan,
-        mirrored=tuple(topic for topic in plan.mirrored if topic.source not in ended),
-        changes=tuple(change for change in plan.changes if change.topic not in targets),
-        problems=tuple(each for each in plan.problems if each.topic not in ended),
-    )
-
-
-def _not_grown(topic: MirroredTopic, observed: topics.ObservedTopics) -> MirroredTopic:
-    there = len(observed.target_topics[topic.target].partitions)
-    return replace(topic, target_partitions=there, partitions=min(topic.partitions, there))
-
-
-def _await_new(target: Cluster, found: Found) -> None:
+def await_new(target: Cluster, found: Found) -> None:
     """Gives created topics their ids, and waits until their partitions have leaders."""
-    wanted = {t.target: t for t in found.mirrored.values() if t.target_id is None}
-    deadline = time.monotonic() + _NEW_TOPIC_S
-    while wanted:
-        for name, metadata in target.metadata(list(wanted)).topics.items():
-            topic = wanted.get(name)
-            if topic is None or len(metadata.partitions) < topic.target_partitions:
-                continue
-            if metadata.topic_id == NO_TOPIC_ID:
-                del found.mirrored[topic.source], wanted[name]
-                found.trouble(topic.source, topics.without_id(name, str(target)))
-            elif all(partition.leader >= 0 for partition in metadata.partitions.values()):
-                found.mirrored[topic.source] = replace(topic, target_id=metadata.topic_id)
-                found.created.add(name)
-                del wanted[name]
-        if not wanted:
-            return
-        if time.monotonic() > deadline:
-            for topic in wanted.values():
-                del found.mirrored[topic.source]
-                error = CausewayError(
-                    "create topic",
-                    f"{topic.target} on {target}",
-                    "it has no leaders yet",
-                    retriable=True,
-                )
-                found.trouble(topic.source, error)
-            return
-        time.sleep(0.05)
+    new = {t.target: t for t in found.mirrored.values() if t.target_id is None}
+    counts = {name: topic.target_partitions for name, topic in new.items()}
+    for name, known in topic_changes.await_leaders(counts, target, "create topic").items():
+        topic = new[name]
+        if isinstance(known, CausewayError):
+            del found.mirrored[topic.source]
+            found.trouble(topic.source, known)
+        else:
+            found.mirrored[topic.source] = replace(topic, target_id=known)
+            found.created.add(name)
 
 
 def find_places(
@@ -273,30 +247,32 @@ def _offsets(
     return offsets
 
 
-def gone(source: Cluster, topics_known: Collection[str], found: Found) -> frozenset[str]:
-    """Those of `topics_known` that the source no longer has."""
-    missing = set(topics_known) - found.counts.keys()
-    return _absent(source, {name: name for name in missing}, found)
-
-
-def absent(cluster: Cluster, names: Collection[str], found: Found | None = None) -> frozenset[str]:
-    """Those of `names` that do not exist. `found`: a look whose list of topics lacked them; it gets
-    a trouble for each that exists nevertheless. Raises CausewayError."""
-    if not names:
+def absent(
+    cluster: Cluster,
+    missing: Collection[str],
+    found: Found | None = None,
+    *,
+    again: bool = False,
+    shown: Mapping[str, str] = MappingProxyType({}),
+) -> frozenset[str]:
+    """Those of `missing` that do not exist. `found`: a look whose list of topics lacked them; it
+    gets a trouble for each that exists nevertheless, under its name in `shown`. `again`: waits a
+    moment first, and each other error is a trouble as well: a broker that just started may not know
+    all topics yet, and a list leaves out topics that this user may not see. Raises
+    CausewayError."""
+    if not missing:
         return frozenset()
-    topics_found = cluster.metadata(sorted(names)).topics
+    if again:
+        time.sleep(1.0)
+    topics_found = cluster.metadata(sorted(missing)).topics
+    gone = frozenset(name for name, topic in topics_found.items() if topics.is_missing(topic))
     if found is not None:
-        for name, topic in topics_found.items():
-            if topic.error is None:
-                found.trouble(name, _left_out(name))
-    return frozenset(name for name, topic in topics_found.items() if _is_absent(topic))
-
-
-def _is_absent(topic: TopicMetadata) -> bool:
-    return (
-        isinstance(topic.error, BrokerError)
-        and topic.error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
-    )
+        for name in topics_found.keys() - gone:
+            if (error := topics_found[name].error) is None:
+                found.trouble(shown.get(name, name), _left_out(name))
+            elif again:
+                found.trouble(shown.get(name, name), error)
+    return gone
 
 
 def _left_out(topic: str) -> BrokerError:
@@ -309,21 +285,3 @@ def _left_out(topic: str) -> BrokerError:
         name="BEHIND",
         retriable=True,
     )
-
-
-def _absent(cluster: Cluster, missing: Mapping[str, str], found: Found) -> frozenset[str]:
-    """Those of `missing` (name, and its name in `found`) that do not exist. A list of all topics
-    lacked them, so it asks again by name: a broker that just started may not know all topics yet,
-    and a list leaves out topics that this user may not see."""
-    if not missing:
-        return frozenset()
-    time.sleep(1.0)
-    absent = set()
-    for name, topic in cluster.metadata(sorted(missing)).topics.items():
-        if _is_absent(topic):
-            absent.add(missing[name])
-        elif topic.error is not None:
-            found.trouble(missing[name], topic.error)
-        else:
-            found.trouble(missing[name], _left_out(name))
-    return frozenset(absent)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from causeway.cluster import LATEST, OffsetAt
 from causeway.config import LinkSettings, RouteError
@@ -32,6 +32,7 @@ _log = logging.getLogger("causeway.link")
 # Of one source partition. Names in records must not flood the target, nor the progress topic, which
 # has all outlets of a partition in one record.
 MOST_OUTLETS = 5000
+_EMPTY = OffsetAt(offset=0, timestamp=-1, leader_epoch=-1)  # the end of a topic just created
 # Takes partitions from their lanes. Returns those that no lane has any more, and whether the lane
 # had no unanswered batch.
 Recall = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, bool]]
@@ -62,70 +63,62 @@ def why_without_target(progress: PartitionProgress, lost: Collection[str]) -> st
     return None
 
 
+@dataclass(slots=True)
 class Outlets:
     """The outlets of one link. Not thread-safe. `on_created`: called after topics were created."""
 
-    def __init__(
-        self,
-        link: LinkSettings,
-        sides: Sides,
-        registry: Registry,
-        leadership: Leadership,
-        *,
-        recall: Recall,
-        revoke: Callable[[Iterable[TopicPartition]], object],
-        assign: Assign,
-        on_created: Callable[[], None],
-    ) -> None:
-        self._link = link
-        self._sides = sides
-        self._registry = registry
-        self._leadership = leadership
-        self._writing = registry.writing
-        self._recall, self._revoke = recall, revoke
-        self._assign = assign
-        self._on_created = on_created
-        self._recalled: set[TopicPartition] = set()  # and not assigned again yet
+    link: LinkSettings
+    sides: Sides
+    registry: Registry
+    leadership: Leadership
+    recall: Recall
+    revoke: Callable[[Iterable[TopicPartition]], object]
+    assign: Assign
+    on_created: Callable[[], None]
+    _recalled: set[TopicPartition] = field(default_factory=set)  # and not assigned again yet
 
     def supply(self) -> bool:
         """Gives each partition the outlets that it wants. Returns False if another attempt is
         needed. Raises CausewayError; LeadershipLostError if another driver leads."""
-        rows = {row.progress.source: row for row in self._registry.wanting()}
-        if not rows and not self._recalled:
+        wanting = self.registry.wanting()
+        if not wanting and not self._recalled:
             return True
-        self._refuse({at: _too_many(at) for at, row in rows.items() if _wants_too_many(row)})
-        rows = {at: row for at, row in rows.items() if row.progress.state is not State.STOPPED}
-        wants = {at: row.wants for at, row in rows.items()}
-        ready = self._make_ready(wants)
-        ends = self._ends(wants, ready)
-        able, complete = self._sort_out(rows, wants, ready, ends)
-        places = {
-            TopicPartition(found.target, want.partition)
-            for at in able
-            for want in wants[at]
-            if isinstance(found := ready[want.topic], RoutedTopic)
+        self._refuse({row.progress.source: _too_many(row) for row in wanting if _wants_many(row)})
+        wants = {
+            row.progress.source: row.wants
+            for row in wanting
+            if row.progress.state is not State.STOPPED
         }
-        led_to = routing.led_to(self._registry.known().values()) | places
-        alone = self._alone_at(led_to)
-        live = {row.progress.source for row in self._registry.live()}
+        ready, created = self._make_ready(wants)
+        able, complete = self._sort_out(wants, ready)
+        places = {TopicPartition(o.topic, o.partition) for new in able.values() for o in new}
+        led_to = routing.led_to(self.registry.known().values()) | places
+        alone = {  # their lanes assume that they are alone at one of these
+            row.progress.source
+            for row in self.registry.live()
+            if row.progress.state is not State.DONE
+            and routing.among_others(row.progress, led_to) is not row.progress
+        }
+        live = {row.progress.source for row in self.registry.live()}
         # Includes those that a lane released late: they stay held until they are assigned again.
-        self._recalled = (self._recalled & live) | able | alone
-        settled = self._recall(self._recalled)
+        self._recalled = (self._recalled & live) | able.keys() | alone
+        settled = self.recall(self._recalled)
         if not alone <= settled.keys():
             return False  # otherwise its lane would take our records for foreign ones
-        now = self._registry.get(able & settled.keys())
-        self._claim([(row, wants[row.progress.source]) for row in now], ready, ends, led_to)
+        self._claim({at: able[at] for at in able.keys() & settled.keys()}, led_to)
         self._give_back(led_to, settled)
-        if any(isinstance(found, RoutedTopic) and found.created for found in ready.values()):
-            self._on_created()
+        if created:
+            self.on_created()
         return complete and self._recalled.isdisjoint(live - settled.keys())
 
     def _make_ready(
         self, wants: Mapping[TopicPartition, Sequence[OutletWanted]]
-    ) -> Mapping[str, RoutedTopic | CausewayError]:
+    ) -> tuple[dict[tuple[str, int], Outlet | CausewayError], bool]:
+        """For each topic and partition that is wanted an outlet without producer and source offset,
+        or why it is not possible; and whether topics were created."""
         partitions: dict[str, set[int]] = {}
         fed_by: dict[str, set[str]] = {}
-        for progress in self._registry.known().values():
+        for progress in self.registry.known().values():
             for outlet in progress.outlets:
                 if outlet.routed is not None:
                     fed_by.setdefault(outlet.routed, set()).add(progress.topic)
@@ -137,116 +130,106 @@ class Outlets:
             topic: RouteNeed(base=min(fed_by[topic]), partitions=frozenset(numbers))
             for topic, numbers in partitions.items()
         }
-        link, sides = self._registry.with_chosen(self._link), self._sides
-        return routed_topics.make_ready(needs, sides.source_admin, sides.target_admin, link)
-
-    def _ends(
-        self,
-        wants: Mapping[TopicPartition, Sequence[OutletWanted]],
-        ready: Mapping[str, RoutedTopic | CausewayError],
-    ) -> dict[TopicPartition, int | CausewayError]:
-        """The current ends of the wanted target partitions."""
-        ends: dict[TopicPartition, int | CausewayError] = {}
-        asked = []
-        for want in (want for each in wants.values() for want in each):
-            found = ready[want.topic]
-            if isinstance(found, RoutedTopic):
-                at = TopicPartition(found.target, want.partition)
-                if found.created:
-                    ends[at] = 0
-                else:
-                    asked.append(at)
-        if not asked:
-            return ends
-        answers = self._sides.target.list_offsets(list(dict.fromkeys(asked)), LATEST)
-        for at, answer in answers.items():
-            ends[at] = answer.offset if isinstance(answer, OffsetAt) else answer
-        return ends
+        link, sides = self.registry.with_chosen(self.link), self.sides
+        found = routed_topics.make_ready(needs, sides.source_admin, sides.target_admin, link)
+        known = [topic for topic in found.values() if isinstance(topic, RoutedTopic)]
+        asked = [
+            TopicPartition(topic.target, number)
+            for name, topic in found.items()
+            if isinstance(topic, RoutedTopic) and not topic.created
+            for number in partitions[name]
+        ]
+        answers = self.sides.target.list_offsets(asked, LATEST) if asked else {}
+        ready: dict[tuple[str, int], Outlet | CausewayError] = {}
+        for name, topic in found.items():
+            for number in partitions[name]:
+                if isinstance(topic, CausewayError):
+                    ready[name, number] = topic
+                    continue
+                answer = answers.get(TopicPartition(topic.target, number), _EMPTY)
+                ready[name, number] = (
+                    answer
+                    if isinstance(answer, CausewayError)
+                    else Outlet(
+                        topic=topic.target,
+                        partition=number,
+                        topic_id=topic.topic_id,
+                        producer_id=-1,
+                        producer_epoch=-1,
+                        pair=Pair(source=-1, target=answer.offset, sequence=0),
+                        exclusive=False,
+                        routed=name,
+                        claimed_at=answer.offset,
+                    )
+                )
+        return ready, any(topic.created for topic in known)
 
     def _sort_out(
         self,
-        rows: Mapping[TopicPartition, Row],
         wants: Mapping[TopicPartition, Sequence[OutletWanted]],
-        ready: Mapping[str, RoutedTopic | CausewayError],
-        ends: Mapping[TopicPartition, int | CausewayError],
-    ) -> tuple[set[TopicPartition], bool]:
-        """The partitions whose outlets are all possible, and whether all others were stopped."""
-        able: set[TopicPartition] = set()
+        ready: Mapping[tuple[str, int], Outlet | CausewayError],
+    ) -> tuple[dict[TopicPartition, list[Outlet]], bool]:
+        """The new outlets of the partitions for which all are possible, each from the wanted offset
+        on: no earlier record goes there. And whether all other partitions were stopped."""
+        able: dict[TopicPartition, list[Outlet]] = {}
         refused: dict[TopicPartition, str] = {}
         lacking: dict[TopicPartition, str] = {}
-        for at in rows:
-            errors = [
-                error
-                for want in wants[at]
-                if (error := _error(want, ready[want.topic], ends)) is not None
-            ]
-            for error in errors:
-                if isinstance(error, RouteError):
-                    refused[at] = str(error)
+        for at, wanted in wants.items():
+            found = [(want, ready[want.topic, want.partition]) for want in wanted]
+            errors = [each for _, each in found if isinstance(each, CausewayError)]
             if not errors:
-                able.add(at)
-            elif at not in refused:
+                able[at] = [
+                    outlet.replace(pair=outlet.pair._replace(source=want.offset))
+                    for want, outlet in found
+                    if isinstance(outlet, Outlet)
+                ]
+            elif refusals := [str(each) for each in errors if isinstance(each, RouteError)]:
+                refused[at] = refusals[-1]
+            else:
                 lacking[at] = _lack(errors[0])
         self._refuse(refused)
-        self._registry.note_lack(lacking)
+        self.registry.note_lack(lacking)
         return able, not lacking
 
     def _refuse(self, refused: Mapping[TopicPartition, str]) -> None:
         """Stops partitions, each with its reason."""
-        self._revoke(refused)
-        self._registry.stop(
-            {
-                row.progress.source: claims.stopped(
-                    row.topic, row.progress.partition, row.progress, refused[row.progress.source]
-                )
-                for row in self._registry.get(refused)
-            }
-        )
-
-    def _alone_at(self, places: Collection[TopicPartition]) -> set[TopicPartition]:
-        """The partitions whose lane assumes that it is alone at one of `places`."""
-        return {
-            row.progress.source
-            for row in self._registry.live()
-            if row.progress.state is not State.DONE
-            and routing.among_others(row.progress, places) is not row.progress
-        }
+        self.revoke(refused)
+        self.registry.stop(refused)
 
     def _claim(
-        self,
-        wanting: Sequence[tuple[Row, Sequence[OutletWanted]]],
-        ready: Mapping[str, RoutedTopic | CausewayError],
-        ends: Mapping[TopicPartition, int | CausewayError],
-        led_to: Collection[TopicPartition],
+        self, able: Mapping[TopicPartition, Sequence[Outlet]], led_to: Collection[TopicPartition]
     ) -> None:
         """Adds the outlets to the claims of partitions, durably."""
         wider = [
-            (row, [want for want in wants if not _has(row.progress, want)])
-            for row, wants in wanting
+            (row, [each for each in able[row.progress.source] if not _has(row.progress, each)])
+            for row in self.registry.get(able)
             if row.progress.state is not State.STOPPED
         ]
-        producers = iter(self._producers(sum(len(new) for _, new in wider)))
+        if not wider:
+            return
+        producers = claims.producers(
+            self.link, self.sides.target, sum(len(new) for _, new in wider)
+        )
         claimed: list[PartitionProgress] = []
         entries: list[Entry] = []
         for row, new in wider:
-            outlets = [_outlet(want, ready, ends, next(producers)) for want in new]
+            outlets = [
+                each.replace(producer_id=number, producer_epoch=epoch)
+                for each, (number, epoch) in zip(new, producers, strict=False)
+            ]
             progress = row.progress.replace(
-                outlets=(*row.progress.outlets, *outlets),
-                state=State.WAITING,
-                reason=None,
+                outlets=(*row.progress.outlets, *outlets), state=State.WAITING, reason=None
             )
             progress = routing.among_others(progress, led_to)
             # The row itself changes once this is durable.
             entries += replace(row).grow(progress)
             claimed.append(progress)
-        if not claimed:
-            return
-        with self._writing:
-            self._leadership.write(entries)
-            self._registry.claim(claimed)
+        with self.registry.writing:
+            self.leadership.write(entries)
+            self.registry.claim(claimed)
         for progress in claimed:
             about = {"partition": str(progress.source), "outlets": len(progress.outlets)}
-            _log.info("lead on", extra={"link": self._link.name, **about})
+            _log.info("lead on", extra={"link": self.link.name, **about})
 
     def _give_back(
         self, led_to: Collection[TopicPartition], settled: Mapping[TopicPartition, bool]
@@ -254,30 +237,14 @@ class Outlets:
         """Assigns recalled partitions again if they want no more outlets."""
         rows = [
             row
-            for row in self._registry.get(settled)
+            for row in self.registry.get(settled)
             if not row.wants and row.progress.state is not State.STOPPED
         ]
-        with self._writing:
-            self._registry.claim(routing.among_others(row.progress, led_to) for row in rows)
-        self._assign(rows, settled)
-        wanting = {row.progress.source for row in self._registry.wanting()}
+        with self.registry.writing:
+            self.registry.claim(routing.among_others(row.progress, led_to) for row in rows)
+        self.assign(rows, settled)
+        wanting = {row.progress.source for row in self.registry.wanting()}
         self._recalled -= settled.keys() - wanting
-
-    def _producers(self, count: int) -> Sequence[tuple[int, int]]:
-        if self._link.delivery == "exactly-once" and count:
-            return self._sides.target.init_producer_ids(count)
-        return [(-1, -1)] * count
-
-
-def _error(
-    want: OutletWanted,
-    found: RoutedTopic | CausewayError,
-    ends: Mapping[TopicPartition, int | CausewayError],
-) -> CausewayError | None:
-    if isinstance(found, CausewayError):
-        return found
-    end = ends[TopicPartition(found.target, want.partition)]
-    return end if isinstance(end, CausewayError) else None
 
 
 def _lack(error: CausewayError) -> str:
@@ -289,41 +256,20 @@ def _lack(error: CausewayError) -> str:
     )
 
 
-def _wants_too_many(row: Row) -> bool:
+def _wants_many(row: Row) -> bool:
     return len(row.progress.outlets) + len(row.wants) > MOST_OUTLETS
 
 
-def _too_many(at: TopicPartition) -> str:
-    cause = f"its transform leads it to more than {MOST_OUTLETS} target partitions"
-    return str(RouteError("lead on", str(at), cause, remedy="correct the transform"))
-
-
-def _has(progress: PartitionProgress, want: OutletWanted) -> bool:
-    return any(
-        (outlet.routed, outlet.partition) == (want.topic, want.partition)
-        for outlet in progress.outlets
+def _too_many(row: Row) -> str:
+    at, cause = (
+        str(row.progress.source),
+        f"its transform leads it to more than {MOST_OUTLETS} target partitions",
     )
+    return str(RouteError("lead on", at, cause, remedy="correct the transform"))
 
 
-def _outlet(
-    want: OutletWanted,
-    ready: Mapping[str, RoutedTopic | CausewayError],
-    ends: Mapping[TopicPartition, int | CausewayError],
-    producer: tuple[int, int],
-) -> Outlet:
-    """The outlet from the wanted offset on; no earlier record goes there."""
-    found = ready[want.topic]
-    assert isinstance(found, RoutedTopic)
-    end = ends[TopicPartition(found.target, want.partition)]
-    assert isinstance(end, int)
-    return Outlet(
-        topic=found.target,
-        partition=want.partition,
-        topic_id=found.topic_id,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        pair=Pair(source=want.offset, target=end, sequence=0),
-        exclusive=False,
-        routed=want.topic,
-        claimed_at=end,
+def _has(progress: PartitionProgress, outlet: Outlet) -> bool:
+    return any(
+        (each.routed, each.partition) == (outlet.routed, outlet.partition)
+        for each in progress.outlets
     )

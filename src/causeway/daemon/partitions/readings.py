@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from causeway.config import LinkSettings
 from causeway.control import Held, MirroredTopic
@@ -15,6 +16,7 @@ from causeway.model import ENDED, HELD, State, TopicPartition
 from causeway.status import PartitionStatus
 from causeway.translation import Course, CourseKey
 
+V = TypeVar("V")
 IDLE = HELD | {State.STOPPED}  # they need no outlets
 OVER = ENDED | {State.STOPPED}  # they are not kept up to date
 
@@ -36,6 +38,12 @@ class Readings:
 
     def with_chosen(self, link: LinkSettings) -> LinkSettings:
         return replace(link, chosen=self.chosen)
+
+    def _with_rows(self, values: Mapping[TopicPartition, V]) -> Iterator[tuple[Row, V]]:
+        """The rows of those `values` that have one. With the lock held."""
+        for at, value in values.items():
+            if (row := self._rows.get(at)) is not None:
+                yield row, value
 
     def lacks(self, at: TopicPartition) -> bool:
         with self._lock:

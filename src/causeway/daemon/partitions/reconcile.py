@@ -18,7 +18,7 @@ from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
 from causeway.daemon.partitions.claiming import Claimer
-from causeway.daemon.partitions.decisions import Wish
+from causeway.daemon.partitions.deciding import Wish
 from causeway.daemon.partitions.deleted import Deleted, changed, to_turn
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.outlets import Outlets, why_without_target
@@ -258,7 +258,8 @@ class Reconciler:
         """Stops the partitions whose topic has changed. Returns the topics that the source no
         longer has."""
         live = self._registry.live()
-        gone = discovery.gone(self._sides.source_admin, {r.progress.topic for r in live}, found)
+        missing = {row.progress.topic for row in live} - found.counts.keys()
+        gone = discovery.absent(self._sides.source_admin, missing, found, again=True)
         reasons = changed(live, found, gone)
         known = {row.progress.source for row, _ in reasons}
         reasons += [
@@ -269,15 +270,7 @@ class Reconciler:
         ]
         self.revoke(row.progress.source for row, _ in reasons)
         self._registry.stop(
-            {
-                row.progress.source: claims.stopped(
-                    row.topic,
-                    row.progress.partition,
-                    row.progress,
-                    reason.format(row.progress.position),
-                )
-                for row, reason in reasons
-            }
+            {row.progress.source: why.format(row.progress.position) for row, why in reasons}
         )
         return gone
 
@@ -320,8 +313,7 @@ class Reconciler:
                 if (topic := found.lost_targets.get(at.topic)) is not None:
                     known = progress.reason if progress.state is State.STOPPED else None
                     reason = known or claims.target_deleted(progress, topic)
-                    after = claims.stopped(topic, at.partition, progress, reason)
-                    rows.append(Row(topic=topic, progress=after, first=after.position, dirty=True))
+                    rows.append(Row.stopped(topic, progress, reason))
             self._registry.add(rows)
 
     def _show_ended(self, found: Found) -> None:

@@ -82,14 +82,13 @@ class Registry(Readings):
                 elif row.progress.position == row.stop_at:  # beyond it, a lane finds the reason
                     row.finish()
 
-    def stop(self, stopped: Mapping[TopicPartition, PartitionProgress]) -> None:
-        """Stops rows by the driver's decision; the new progress contains the reason. A row that
-        stopped by itself meanwhile keeps its own reason."""
+    def stop(self, reasons: Mapping[TopicPartition, str]) -> None:
+        """Stops rows by the driver's decision. A row that stopped by itself meanwhile keeps its own
+        reason."""
         with self._lock:
-            for at, progress in stopped.items():
-                row = self._rows.get(at)
-                if row is not None and row.progress.state is not State.STOPPED:
-                    row.stop(progress)
+            for row, reason in self._with_rows(reasons):
+                if row.progress.state is not State.STOPPED:
+                    row.stop(claim_checks.stopped(row.progress, reason))
                     self._log_state(row)
 
     def let_go(self, rows: Iterable[Row], *, restart: bool = False) -> None:
@@ -200,9 +199,8 @@ class Registry(Readings):
         """Puts rows on hold: no lane has them or gets them. Offset maps of ended mirrors are
         written at once: other tools continue from them."""
         with self._lock:
-            for at, (state, reason) in why.items():
-                row = self._rows.get(at)
-                if row is None or (row.progress.state in AT_REST and state not in ENDED):
+            for row, (state, reason) in self._with_rows(why):
+                if row.progress.state in AT_REST and state not in ENDED:
                     continue
                 row.put_on_hold(state, reason)
                 if state is not State.PAUSED:
@@ -212,8 +210,8 @@ class Registry(Readings):
         """Ends the hold of those of `places` that have not ended; they wait for lanes from now
         on."""
         with self._lock:
-            rows = [row for at in places if (row := self._rows.get(at)) is not None]
-            rows = [row for row in rows if row.progress.state in HELD - ENDED]
+            found = self._with_rows(dict.fromkeys(places))
+            rows = [row for row, _ in found if row.progress.state in HELD - ENDED]
             for row in rows:
                 row.resume()
             return rows
@@ -222,34 +220,29 @@ class Registry(Readings):
         """Notes the source's ends: for readers like us, and the high watermark. Lanes know newer
         ends of the partitions that they mirror."""
         with self._lock:
-            for at, (end, top) in ends.items():
-                row = self._rows.get(at)
-                if row is not None:
-                    row.note_end(end, top)
+            for row, (end, top) in self._with_rows(ends):
+                row.note_end(end, top)
 
     def date(self, found: Mapping[TopicPartition, Dated]) -> None:
         """Notes the times of the first records that are not mirrored."""
         with self._lock:
-            for at, dated in found.items():
-                if (row := self._rows.get(at)) is not None:
-                    row.date(dated)
+            for row, dated in self._with_rows(found):
+                row.date(dated)
 
     def wait(self, keys: Collection[Key]) -> None:
         """Notes that the lanes of `keys` are gone."""
         with self._lock:
-            for _, topic, partition in keys:
-                row = self._rows.get(TopicPartition(topic, partition))
-                if row is not None:
-                    row.wait()
+            places = {TopicPartition(topic, partition): None for _, topic, partition in keys}
+            for row, _ in self._with_rows(places):
+                row.wait()
 
     # -- outlets of transforms -------------------------------------------------------------
 
     def note_lack(self, why: Mapping[TopicPartition, str]) -> None:
         """Notes why outlets are not possible yet."""
         with self._lock:
-            for at, reason in why.items():
-                row = self._rows.get(at)
-                if row is not None and row.progress.state not in IDLE:
+            for row, reason in self._with_rows(why):
+                if row.progress.state not in IDLE:
                     new = row.lack is None
                     row.note_lack(reason)
                     if new:
@@ -258,9 +251,8 @@ class Registry(Readings):
     def claim(self, claimed: Iterable[PartitionProgress]) -> None:
         """Takes claims that are durable. No lane has these partitions."""
         with self._lock:
-            for progress in claimed:
-                row = self._rows.get(progress.source)
-                if row is not None and row.progress.state is not State.STOPPED:
+            for row, progress in self._with_rows({each.source: each for each in claimed}):
+                if row.progress.state is not State.STOPPED:
                     row.claim(progress)
 
     def _log_state(self, row: Row) -> None:
@@ -323,16 +315,16 @@ class Registry(Readings):
     ) -> None:
         """Notes the reason of each partition that is still `held` at the same offset."""
         with self._lock:
-            for at, reason in why.items():
-                row = self._rows.get(at)
-                if row and row.hold is not None and row.hold.stable == held[at].stable:
-                    if row.hold.reason is None:
+            for row, reason in self._with_rows(why):
+                hold = row.hold
+                if hold is not None and hold.stable == held[row.progress.source].stable:
+                    if hold.reason is None:
                         self._log(row, "held", reason)
-                    row.hold.reason = reason
+                    hold.reason = reason
 
     def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
         """Notes the offsets below which the source has no records any more."""
         with self._lock:
-            for at, start in log_starts.items():
-                if (row := self._rows.get(at)) is not None:
-                    row.trim(start)
+            for row, start in self._with_rows(log_starts):
+                for known in row.maps.values():
+                    known.trim(start)

@@ -95,19 +95,32 @@ def by_key_from(
     own = {outlet.partition: outlet for outlet in progress.outlets}
     outlets = tuple(
         own.get(target)
-        or Outlet(
-            topic=topic.target,
-            partition=target,
-            topic_id=topic.target_id or NO_TOPIC_ID,
-            producer_id=producers[target][0],
-            producer_epoch=producers[target][1],
-            pair=Pair(source=offset, target=target_ends[target], sequence=0),
-            exclusive=link.sole_writer,
-            claimed_at=target_ends[target],
-        )
+        or new_outlet(topic, target, producers[target], offset, target_ends[target], link)
         for target in targets_of(topic, progress.partition)
     )
     return progress.replace(outlets=outlets, keys_from=offset, state=State.WAITING, reason=None)
+
+
+def new_outlet(
+    topic: MirroredTopic,
+    target: int,
+    producer: tuple[int, int],
+    start: int,
+    end: int,
+    link: LinkSettings,
+) -> Outlet:
+    """The outlet to target partition `target`, whose log ends at `end`, from source offset `start`
+    on. `producer`: id and epoch."""
+    return Outlet(
+        topic=topic.target,
+        partition=target,
+        topic_id=topic.target_id or NO_TOPIC_ID,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        pair=Pair(source=start, target=end, sequence=0),
+        exclusive=link.sole_writer,
+        claimed_at=end,
+    )
 
 
 def led_to(known: Iterable[PartitionProgress]) -> frozenset[TopicPartition]:

@@ -18,7 +18,7 @@ from causeway.link_topics import (
     Transformed,
     offset_maps_of,
 )
-from causeway.model import ENDED, HELD, Dated, State, TopicPartition, age_ms
+from causeway.model import ENDED, HELD, Dated, Loss, State, TopicPartition, age_ms
 from causeway.relay import FlowReport, OutletWanted, Trace
 from causeway.status import PartitionStatus, lag
 
@@ -67,6 +67,14 @@ class Row:
     newest: tuple[int, int] | None = None  # source and target offset of a record on both sides
     ages: Recent | None = None  # ms
     latencies: Recent | None = None
+
+    @classmethod
+    def stopped(
+        cls, topic: MirroredTopic, before: PartitionProgress, reason: str, loss: Loss | None = None
+    ) -> Row:
+        """A partition that stops before a lane had it."""
+        after = claim_checks.stopped(before, reason, loss)
+        return cls(topic=topic, progress=after, first=after.position, dirty=True)
 
     def take_report(self, standing: ReportedPartition) -> None:
         report, before = standing.report, self.progress
@@ -285,11 +293,6 @@ class Row:
         if self.progress.state in AT_REST | HELD:
             return True
         return self.failed_at is not None and now - self.failed_at > for_good_s
-
-    def trim(self, start: int) -> None:
-        """Notes that the source has no records below `start` any more."""
-        for known in self.maps.values():
-            known.trim(start)
 
     def status(self, now: float, now_ms: int, silent_since: int | None = None) -> PartitionStatus:
         """At `now` (monotonic), which is `now_ms`; `silent_since`: when the source last answered

@@ -17,7 +17,7 @@ from causeway.cluster import ConfigEntry, Connect
 from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.control import MirroredTopic, claim_checks, collisions, with_treatments
 from causeway.control import topics as planning
-from causeway.daemon.partitions import assignment, routing, steps_of
+from causeway.daemon.partitions import assignment, routing, treatment_steps
 from causeway.errors import CausewayError
 from causeway.link_topics import (
     PartitionProgress,
@@ -271,7 +271,9 @@ class _LinkPlanner:
             alone=alone,
             split=assignment(topic, progress, link) if several else None,
             outlet=index,
-            steps=() if progress.transform is None else steps_of(link, at.topic),
+            steps=()
+            if progress.transform is None
+            else treatment_steps(link.treatments_of(at.topic)),
         )
         share = PartitionPlan(
             link=link, source=at, target_topic=target.topic, target=target, feed=feed
