@@ -27,7 +27,7 @@ from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
-from causeway.operate.failover import FailbackStep, failback, failover
+from causeway.operate.failover import FailbackStep, Keep, failback, failover
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
@@ -205,7 +205,7 @@ def test_a_site_is_lost_and_comes_back(
         assert undecided.step is FailbackStep.UNDECIDED
         assert sum(each.records for each in undecided.unmirrored) >= len(missing)
         assert not saved.exists()
-        begun = failback(after, link="A->B", save=saved, wait_s=60, who="drill")
+        begun = failback(after, link="A->B", keep=Keep(path=saved), wait_s=60, who="drill")
         assert (begun.step, begun.changed) == (FailbackStep.BACK, True)
         assert begun.lag is not None, "it has begun"
         kept = [json.loads(line) for line in saved.read_text().splitlines()]

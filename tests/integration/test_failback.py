@@ -13,7 +13,7 @@ import pytest
 
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.model import TopicPartition
-from causeway.operate.failover import FailbackStep, FailedBack, failback, failover
+from causeway.operate.failover import FailbackStep, FailedBack, Keep, failback, failover
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
@@ -69,8 +69,8 @@ def test_what_others_write_to_the_old_source_is_told_and_kept(
         undecided = go(wait_s=0)
         assert undecided.step is FailbackStep.UNDECIDED
         assert [(one.first, one.records) for one in undecided.unmirrored] == [(100, 20)]
-        assert go(drop=True, dry_run=True).step is FailbackStep.BACK
-        begun = go(drop=True)
+        assert go(keep=Keep(drop=True), dry_run=True).step is FailbackStep.BACK
+        begun = go(keep=Keep(drop=True))
         assert (begun.step, begun.saved, begun.late) == (FailbackStep.BACK, None, ())
         assert begun.lag is not None
         await_until(lambda: source.offsets(topic) == {0: 130}, 60, "B's records come to A")
@@ -89,7 +89,7 @@ def test_what_others_write_to_the_old_source_is_told_and_kept(
         )
         refused = go(turn_round=True)
         assert (refused.step, refused.promoted) == (FailbackStep.UNDECIDED, None)
-        done = go(turn_round=True, save=path)
+        done = go(turn_round=True, keep=Keep(path=path))
         assert (done.step, done.saved, done.late) == (FailbackStep.GOES_ON, str(path), ())
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         assert [base64.b64decode(line["value"]) for line in lines] == [

@@ -17,7 +17,7 @@ from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.link_topics import ProgressTopic
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.cutover import Wishes, cutover
-from causeway.operate.failover import FailbackStep, failback, failover
+from causeway.operate.failover import FailbackStep, Keep, failback, failover
 from causeway.operate.verify import verify
 from causeway.translation import Question, translate
 from tests.harness.daemon import RunningDaemon
@@ -123,7 +123,7 @@ def test_there_and_back_twice(
                 assert (refused.step, refused.promoted) == (FailbackStep.UNDECIDED, None)
             at_a, at_b = at_a + foreign + 10, at_b + 10
             keep = late if foreign else None
-            done = failback(both, link=link.name, turn_round=True, save=keep, wait_s=60)
+            done = failback(both, link=link.name, turn_round=True, keep=Keep(path=keep), wait_s=60)
             assert (done.step, done.changed, done.late) == (FailbackStep.GOES_ON, True, ())
             fill(source, topic, 5, first=5000 * turn)
             at_a, at_b = at_a + 5, at_b + 5
@@ -188,7 +188,7 @@ def test_what_happened_on_either_side_before_the_way_back(
         fill(target, anew_b, 6, first=4000)
         fill(target, held, 4, first=5000)
         with pytest.raises(PartitionsFailedError, match=r"held-0: a transaction is open there"):
-            failback(both, link=link.name, drop=True, wait_s=0)
+            failback(both, link=link.name, keep=Keep(drop=True), wait_s=0)
         slow.commit()
     source.await_transactions(held)
     shown = failback(both, link=link.name, wait_s=0)
@@ -203,7 +203,7 @@ def test_what_happened_on_either_side_before_the_way_back(
     }
     assert shown.gone == {TopicPartition(short_b, 0): 4}
     with RunningDaemon(monkeypatch, link, back, lease_s=2.0):
-        begun = failback(both, link=link.name, save=kept, wait_s=60)
+        begun = failback(both, link=link.name, keep=Keep(path=kept), wait_s=60)
         assert (begun.step, begun.late, begun.saved) == (FailbackStep.BACK, (), str(kept))
         assert begun.lag is not None
         # Of `held`, 8 records and an end of a transaction lie behind the cut.

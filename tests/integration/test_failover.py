@@ -18,7 +18,7 @@ from causeway.errors import ConfigError, NobodyLeadsError
 from causeway.link_topics import LeadershipLostError, ProgressTopic
 from causeway.model import Pair, State, TopicPartition
 from causeway.operate.directives import act
-from causeway.operate.failover import FailbackStep, failback, failover, last_groups, promote
+from causeway.operate.failover import FailbackStep, Keep, failback, failover, last_groups, promote
 from causeway.operate.failover.ending import Ending
 from causeway.status import status
 from tests.harness.daemon import RunningDaemon
@@ -320,7 +320,7 @@ def test_where_a_silent_driver_had_come_is_found_again(
     assert shown.step is FailbackStep.UNDECIDED
     (only,) = shown.unmirrored
     assert (only.first, only.end, only.records, only.surely) == (100, 120, 20, True)
-    begun = failback(both, link=link.name, save_topic=spare, wait_s=0)
+    begun = failback(both, link=link.name, keep=Keep(topic=spare), wait_s=0)
     assert (begun.step, begun.changed, begun.lag) == (FailbackStep.BACK, True, None)
     (saved,) = target.read(spare).values()
     assert [record.value for record in saved] == [b"value %d" % n for n in range(100, 120)]

@@ -85,7 +85,7 @@ def command(
     this link continues. Without --yes, a call shows what it would do. Each call continues where the
     last one ended.
     """
-    from causeway.operate.failover import FailbackStep, failback, failed_back_json
+    from causeway.operate.failover import FailbackStep, Keep, failback, failed_back_json
 
     settings = with_chosen(load(file, quiet=True))
     with waiting() as told:
@@ -93,9 +93,7 @@ def command(
             settings,
             link=link,
             topic=topic,
-            save=save,
-            save_topic=save_topic,
-            drop=drop_unmirrored,
+            keep=Keep(path=save, topic=save_topic, drop=drop_unmirrored),
             create_topics=create_topics,
             turn_round=turn_round,
             dry_run=dry_run or not yes,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Self
 
-from causeway.cluster import Cluster, moved_remedy, one_cluster
+from causeway.cluster import Cluster, Connect, moved_remedy, one_cluster
 from causeway.config import LinkSettings
 from causeway.errors import ConfigError
 from causeway.link_topics import ClusterIds
@@ -29,6 +30,16 @@ class Sides:
     target_admin: Cluster
     source_key: str = ""
     target_key: str = ""
+
+    @classmethod
+    def of(cls, link: LinkSettings, connect: Connect) -> Self:
+        """For a command."""
+        return cls(
+            source=connect(link.source),
+            target=connect(link.target),
+            source_admin=connect(link.source_admin),
+            target_admin=connect(link.target_admin),
+        )
 
     @property
     def refused_for_minutes(self) -> str | None:

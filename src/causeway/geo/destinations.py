@@ -15,7 +15,7 @@ from causeway.errors import CausewayError, ConfigError
 from causeway.geo import claims
 from causeway.geo.topics import Done, done, target_of
 from causeway.link_topics import Directive, OriginDirective, directive_as_json, write_directives
-from causeway.operate.directives import WAIT_S, DirectiveRequest, wish_of
+from causeway.operate.directives import WAIT_S, DirectiveRequest, Wanted
 
 _SHOWN = 5
 _AT_ONCE = 8  # destinations
@@ -69,7 +69,7 @@ def add_destination(
                 f" {link.target.alias}",
             )
         claims.check(link, target, source_id, target_id)
-        wish = wish_of(OriginDirective, reason, who, cluster=source_id)
+        wish = Wanted(reason=reason, who=who).wish(OriginDirective, cluster=source_id)
         before = geo_topics.learn(target, link)
         write_directives(target, link, partial(geo_topics.plan_mirror, wishes=[wish]))
         return Added(
@@ -104,9 +104,8 @@ def remove_destination(
             )
         targets = {each: target_of(link, each) for each in names}
         asking = DirectiveRequest(link, "remove", connect)
-        plan = asking.write(
-            wish_of(OriginDirective, reason, who, cluster=""), geo_topics.plan_forget
-        )
+        wish = Wanted(reason=reason, who=who).wish(OriginDirective, cluster="")
+        plan = asking.write(wish, geo_topics.plan_forget)
         return done(asking, "remove destination", targets, plan, standing, wait_s)
 
 

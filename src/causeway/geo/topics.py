@@ -31,7 +31,7 @@ from causeway.link_topics import (
 from causeway.model import ENDED, TopicPartition
 from causeway.naming import is_legal_name
 from causeway.operate import directives
-from causeway.operate.directives import WAIT_S, DirectiveOutcome, DirectiveRequest, wish_of
+from causeway.operate.directives import WAIT_S, DirectiveOutcome, DirectiveRequest, Wanted
 from causeway.wire import codes
 
 MOST_TOPICS: Final = 1000  # topics at once
@@ -106,7 +106,7 @@ def add_topics(
         asking = DirectiveRequest(link, "add", connect)
         new = [name for name in names if name not in geo_topics.chosen(standing)]
         _refuse_namesakes(target, {n: targets[n] for n in new}, asking.contents)
-        wish = wish_of(MirrorDirective, reason, who)
+        wish = Wanted(reason=reason, who=who).wish(MirrorDirective)
         wishes = [wish.replace(scope=Scope(name)) for name in names]
 
         def decide(standing: LinkDirectives) -> DirectivePlan:
@@ -134,7 +134,7 @@ def remove_topics(
         _refuse_unchosen("remove", standing, names)
         targets = {name: target_of(link, name) for name in names}
         asking = DirectiveRequest(link, "remove", connect)
-        wish = wish_of(MirrorDirective, reason, who)
+        wish = Wanted(reason=reason, who=who).wish(MirrorDirective)
         plan = asking.write(wish, partial(geo_topics.plan_leave, topics=names))
         return done(asking, "remove", targets, plan, standing, wait_s)
 

@@ -184,10 +184,10 @@ def plan_failback(current: LinkDirectives, scope: Scope) -> DirectivePlan:
     return DirectivePlan(changes=tuple((key, None) for key in ends), before=before)
 
 
-def cuts_of(current: LinkDirectives, scope: Scope) -> dict[str, EndDirective]:
-    """The ends with cuts of the topics of `scope`, by topic."""
+def cuts_of(current: LinkDirectives, scope: Scope) -> dict[str, Cut]:
+    """The cuts of the topics of `scope`, by topic."""
     return {
-        each.scope.topic: each
+        each.scope.topic: each.cut
         for each in current.all(EndDirective)
         if each.cut is not None and each.scope.topic is not None and scope.covers(each.scope)
     }

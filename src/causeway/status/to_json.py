@@ -100,6 +100,12 @@ def shaped(shape: type[S], value: object, **more: Any) -> S:
     return shape(**more)
 
 
+def picked(of: object, names: str, **more: Any) -> dict[str, Any]:
+    """The attributes with these names, and `more`. `key=name`: the attribute under another key."""
+    pairs = (name.rpartition("=") for name in names.split())
+    return {key or name: getattr(of, name) for key, _, name in pairs} | more
+
+
 def rules_of(counts: Collection[RuleCounts]) -> list[Rule]:
     return [shaped(Rule, each) for each in counts]
 

@@ -63,7 +63,7 @@ def test_a_promotion_names_the_cut_and_what_to_change(capsys: pytest.CaptureFixt
     assert "1 consumer group committed on the target" in said
     failover._promoted([promoted(changed=False, before=END)])
     assert "was failed over by anna@ops at 1970" in capsys.readouterr().out
-    lagging = (LaggingPartition(at=AT, position=3, end=5),)
+    lagging = (LaggingPartition(AT, "mirrored up to 3 of 5"),)
     failover._promoted([promoted(changed=False, dry_run=True, lagging=lagging)])
     assert "orders-0: mirrored up to 3 of 5" in capsys.readouterr().out
 
@@ -217,7 +217,7 @@ def test_a_promotion_is_shown_and_done_with_a_yes(
     assert "is promoted" not in capsys.readouterr().out
     assert exit_code("promote", file, "--yes") == 0
     assert "A->B is promoted" in capsys.readouterr().out
-    lagging.append(LaggingPartition(at=AT, position=3, end=5))
+    lagging.append(LaggingPartition(AT, "mirrored up to 3 of 5"))
     assert exit_code("promote", file) == exit_code("promote", file, "--dry-run") == 7
     monkeypatch.setattr(door, "promote", lambda *_, **__: (promoted(before=END),))
     assert exit_code("promote", file) == 0, "nothing is left to do"
@@ -245,7 +245,7 @@ def test_a_failback_is_shown_and_done_with_a_yes(
     for options, code in (([], 2), (["--dry-run"], 0), (["--dry-run", "--yes"], 0)):
         assert exit_code("failback", file, *options, "--drop-unmirrored") == code
         assert "B->A would start at the cutover offsets" in capsys.readouterr().out
-    lagging = promoted(lagging=(LaggingPartition(at=AT, position=3, end=5),))
+    lagging = promoted(lagging=(LaggingPartition(AT, "mirrored up to 3 of 5"),))
     found = replace(found, begun=True, promoted=lagging)
     assert exit_code("failback", file, "--turn-round") == 7
     assert "B->A cannot end now: some records are not mirrored back" in capsys.readouterr().out

@@ -10,12 +10,10 @@ import pytest
 from causeway.errors import ConfigError
 from causeway.formats import load
 from causeway.link_topics import LinkDirectives, Scope
-from causeway.operate.failover import FailbackStep
+from causeway.operate.directives import Wanted
+from causeway.operate.failover import FailbackStep, promote, refuse_mingled
 from causeway.operate.failover.ending import Ending
 from causeway.operate.failover.failing_back import LinkFailback
-from causeway.operate.failover.failing_over import LinkFailover
-from causeway.operate.failover.promotion import LinkPromotion
-from causeway.operate.failover.results import Keep
 
 FILE = """
 clusters = A, B
@@ -35,16 +33,11 @@ def nothing(_: object) -> None:
 def test_its_mirrors_do_not_end(tmp_path: Path) -> None:
     path = tmp_path / "mm2.properties"
     path.write_text(FILE)
-    link, _ = load(path, environment={}).links
-
-    def nobody(*_: Any, **__: Any) -> Any:
-        raise AssertionError("no cluster is asked")
-
-    nowhere = cast(Any, nobody)
+    settings = load(path, environment={})
     with pytest.raises(ConfigError, match=r"both clusters write its topics.*provenance\.md"):
-        LinkPromotion.open(link, Scope(), nowhere, 10.0, nothing, None, dry_run=False)
+        promote(settings)
     with pytest.raises(ConfigError, match=r"both clusters write its topics.*provenance\.md"):
-        LinkFailover.open(link, Scope(), nowhere, 10.0, nothing)
+        refuse_mingled(settings.links[0])
 
 
 def test_one_that_had_ended_before_can_be_taken_up_again(
@@ -55,12 +48,12 @@ def test_one_that_had_ended_before_can_be_taken_up_again(
     path.write_text(FILE)
     settings = load(path, environment={})
     link, _ = settings.links
-    monkeypatch.setattr("causeway.operate.failover.ending.ProgressTopic", Unasked)
+    monkeypatch.setattr("causeway.operate.directives.act.ProgressTopic", Unasked)
     monkeypatch.setattr("causeway.operate.failover.ending.DirectiveLog", Unasked)
     connect = cast(Any, nothing)
     ending = Ending(link, Scope(), connect, 10.0, nothing)
-    move = LinkFailback(settings, ending, connect, "anna@ops")
-    found = move.run(Keep(), create=False, turn_round=False, wait_s=0)
+    move = LinkFailback(settings, ending, connect, Wanted())
+    found = move.run(create=False, turn_round=False)
     assert found.step is FailbackStep.GOES_ON
 
 

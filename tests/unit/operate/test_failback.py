@@ -20,14 +20,21 @@ from causeway.config import (
 from causeway.daemon import Sides
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.filters import compile_patterns
-from causeway.link_topics import THE_LINK, Cut, CutPoint, EndDirective, LinkDirectives, Scope
+from causeway.link_topics import (
+    THE_LINK,
+    Cut,
+    CutPoint,
+    EndDirective,
+    LinkDirectives,
+    Scope,
+    cuts_of,
+)
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import Wanted
 from causeway.operate.failover import FailbackStep, reverse_link, unmirrored
 from causeway.operate.failover import failing_back as failbacks
 from causeway.operate.failover.failing_back import LinkFailback
-from causeway.operate.failover.results import Keep
 from causeway.operate.failover.unmirrored import UnmirroredRecords
 from tests.builders.records import TOPIC as MIRRORED
 from tests.builders.settings import BACK, LINK
@@ -133,13 +140,14 @@ def test_a_topic_that_is_missing_is_not_passed_over() -> None:
 
 
 def test_a_way_back_has_to_bring_all_back_under_its_name() -> None:
-    reverse_link.check(LINK, BACK, ["orders"])
+    cuts = {"orders": cut()}
+    reverse_link.check(LINK, BACK, cuts)
     narrow = replace(BACK, topics=compile_patterns("bills"))
     with pytest.raises(ConfigError, match=r"B->A does not bring it back"):
-        reverse_link.check(LINK, narrow, ["bills", "orders"])
+        reverse_link.check(LINK, narrow, {**cuts, "bills": cut(points=())})
     renamed = replace(BACK, policy=ReplicationPolicy(source_alias="B"))
     with pytest.raises(ConfigError, match=r"orders of A->B"):
-        reverse_link.check(LINK, renamed, ["orders"])
+        reverse_link.check(LINK, renamed, cuts)
 
 
 def test_a_way_back_that_was_failed_over_is_not_turned_round() -> None:
@@ -162,7 +170,7 @@ def test_a_topic_that_nobody_knows_is_not_said_to_be_mirrored(
     monkeypatch.setattr(failbacks, "choose", choose)
     with pytest.raises(ConfigError):
         failbacks.failback(cast(Any, None), topic="odrers")
-    assert asked == [Wanted(None, "odrers", None, ahead=False)]
+    assert asked == [Wanted(topic="odrers")]
 
 
 def test_a_topic_does_not_go_back_by_a_link_that_has_ended_as_a_whole() -> None:
@@ -178,12 +186,12 @@ def test_a_topic_does_not_go_back_by_a_link_that_has_ended_as_a_whole() -> None:
 
 
 def test_what_a_transform_led_elsewhere_has_no_way_back() -> None:
-    reverse_link.check_places(LINK, {"orders": cut()})
+    reverse_link.check(LINK, BACK, {"orders": cut()})
     led = CutPoint(
         partition=0, source=70, targets=((TopicPartition("orders-eu", 0), 5),), exact=True
     )
     with pytest.raises(ConfigError, match="routed its records to orders-eu"):
-        reverse_link.check_places(LINK, {"orders": cut(points=(led,))})
+        reverse_link.check(LINK, BACK, {"orders": cut(points=(led,))})
 
 
 def test_what_a_link_keeps_from_its_target_is_not_saved_there() -> None:
@@ -210,20 +218,20 @@ def test_where_both_sides_lie_in_one_topic_the_link_goes_on_where_it_was(*, ming
     of_topic = end.replace(scope=Scope("orders"), cut=cut())
     standing = standing.with_all([(of_topic.key, of_topic)])
     taken_back: list[float] = []
+
+    def at_the_cut(places: Iterable[TopicPartition], _: int) -> dict[TopicPartition, OffsetAt]:
+        return dict.fromkeys(places, OffsetAt(offset=50, timestamp=-1, leader_epoch=0))
+
     ending = SimpleNamespace(
         link=link,
         scope=THE_LINK,
-        say=lambda _: None,
         standing=standing,
+        known_cuts=cuts_of(standing, THE_LINK),
+        sides=SimpleNamespace(target=SimpleNamespace(list_offsets=at_the_cut)),
         take_back=taken_back.append,
     )
-
-    def connect(_: object) -> Any:
-        at_the_cut = OffsetAt(offset=50, timestamp=-1, leader_epoch=0)
-        return SimpleNamespace(list_offsets=lambda places, _: dict.fromkeys(places, at_the_cut))
-
     settings = Settings(links=(link,), run=RunSettings(), spark={})
-    move = LinkFailback(settings, cast(Any, ending), cast(Any, connect), "anna@ops")
-    found = move.run(Keep(), create=False, turn_round=False, wait_s=0)
+    move = LinkFailback(settings, cast(Any, ending), cast(Any, None), Wanted(wait_s=0))
+    found = move.run(create=False, turn_round=False)
     assert found.step is (FailbackStep.GOES_ON if mingles else FailbackStep.NO_WAY_BACK)
     assert taken_back == ([0] if mingles else [])

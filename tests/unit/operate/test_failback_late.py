@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -145,7 +146,8 @@ def test_how_far_was_looked_stands_with_the_begin(monkeypatch: pytest.MonkeyPatc
     assert reverse_link.looked_of(standing, END) == {SOURCE: Looked(100, -1)}
     with pytest.raises(ConflictError, match="anna@ops had it begin meanwhile"):
         reverse_link.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 120}, {})
-    reverse_link.note_kept(nobody, nobody, END, {SOURCE: 108})
+    back: Any = SimpleNamespace(change=lambda decide: write(None, None, decide))
+    reverse_link.note_kept(back, END, {SOURCE: 108})
     assert reverse_link.looked_of(standing, END) == {SOURCE: Looked(100, 108)}
     known = standing.get(BeginDirective, Scope(SOURCE.topic))
     assert known is not None

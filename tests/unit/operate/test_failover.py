@@ -144,6 +144,11 @@ def ending_of(**changes: Any) -> Any:
         "target": None,
         "say": lambda _: None,
         "end": None,
+        "subject": "the link of A->B",
+        "sides": None,
+        "known_cuts": {},
+        "read_only_rules": tuple,
+        "lift_read_only": tuple,
         "contents": SimpleNamespace(partitions={}, leases=(), tasks={}),
         "standing": LinkDirectives(),
         "progress": lambda _=None: {},
@@ -154,8 +159,8 @@ def ending_of(**changes: Any) -> Any:
     return SimpleNamespace(**{**known, **changes})
 
 
-def move_of(ending: Any, source: Any = None) -> failovers.LinkFailover:
-    return failovers.LinkFailover(ending, source)
+def move_of(ending: Any) -> failovers.LinkFailover:
+    return failovers.LinkFailover(ending)
 
 
 @pytest.mark.parametrize(("reason", "times"), [(None, 2), ("gone", 1)])
@@ -268,8 +273,8 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
         scope=own.scope,
         end=own,
         standing=LinkDirectives({each.key: each for each in (whole, own)}),
-        progress=lambda scope=own.scope: {
-            each.source: each for each in begun if scope.covers(each.source)
+        progress=lambda scope: {
+            each.source: each for each in begun if (scope or own.scope).covers(each.source)
         },
         note_left=lambda *left: noted.append(left),
     )
@@ -334,7 +339,8 @@ def seen(
 ) -> SourceAnswer:
     known = {each.source: each for each in progress}
     mirror = link("127.0.0.1:1", "127.0.0.1:2", topics)
-    return look(mirror, THE_LINK, cast(Any, source), cast(Any, target), known, 1.0)
+    sides: Any = SimpleNamespace(source_admin=source, target_admin=target)
+    return look(mirror, THE_LINK, sides, known, 1.0)
 
 
 ONE = row(State.RUNNING).progress.replace(position=50, source_end=50, last_timestamp=1_000)
@@ -409,18 +415,18 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
 
     class Move:
-        @classmethod
-        def open(cls, each: LinkSettings, *_: object) -> Move:
-            return cls(each)
-
-        def __init__(self, each: LinkSettings) -> None:
-            self.link, self.has_begun = each, each.name != "A->C"
+        def __init__(self, ending: Any, *_: object) -> None:
+            self.ending = ending
 
         def run(self, *_: object) -> FailedOver:
-            if self.link.name == "C->B":
+            link = self.ending.link
+            if link.name == "C->B":
                 raise NobodyLeadsError("end the mirror", "C->B", "a driver goes on")
-            done.append(self.link.name)
-            return replace(found(), link=self.link.name, target=self.link.target.alias)
+            done.append(link.name)
+            return replace(found(), link=link.name, target=link.target.alias)
+
+    def ending(link: LinkSettings, *_: object) -> Any:
+        return SimpleNamespace(link=link, progress=lambda: link.name != "A->C")
 
     def connect(client: ClientSettings) -> Any:
         side = Side()
@@ -430,6 +436,7 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(failovers, "clusters", lambda: nullcontext(connect))
     contents = ProgressContents(partitions={TopicPartition("orders", 0): ONE})
     log = SimpleNamespace(look=lambda: None, directives=LinkDirectives())
+    monkeypatch.setattr(failovers, "Ending", ending)
     monkeypatch.setattr(failovers, "LinkFailover", Move)
     monkeypatch.setattr(
         scopes,

@@ -9,8 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config import LinkSettings
-from causeway.control import topics
 from causeway.errors import ConfigError, ConflictError, PartitionsFailedError
 from causeway.link_topics import (
     THE_LINK,
@@ -23,6 +21,7 @@ from causeway.link_topics import (
     WrittenDirectives,
 )
 from causeway.model import State, TopicPartition
+from causeway.operate.directives import Wanted
 from causeway.operate.failover import Promoted, last_groups
 from causeway.operate.failover import promotion as promoting
 from causeway.operate.failover.ending import Ending, wish
@@ -35,35 +34,32 @@ from tests.harness.directives import replace_writes
 from tests.harness.waiting import await_until
 
 AT = TopicPartition("orders", 0)
-LATE = LaggingPartition(at=AT, position=10, end=11)
+LATE = LaggingPartition(AT, "mirrored up to 10 of 11")
 
 
 def test_what_was_promoted_before_another_failed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing: set[str] = set()
 
     class Move:
-        @classmethod
-        def open(cls, each: LinkSettings, *_: object, **__: object) -> Move:
-            return cls(each)
+        def __init__(self, ending: Any, *_: object) -> None:
+            self.ending = ending
+            self._name = ending.link.name
+            self.mirrors_nothing = self._name in nothing
 
-        def __init__(self, each: LinkSettings) -> None:
-            self._name = each.name
-            self.mirrors_nothing = each.name in nothing
-
-        def leave(self) -> Promoted:
-            return self._found(changed=False, left="nothing")
-
-        def run(self, *_: object) -> Promoted:
+        def run(self) -> Promoted:
+            if self.mirrors_nothing:
+                return self._found(changed=False, left="nothing")
             if self._name == "A->B":
                 raise PartitionsFailedError("promote", "A->B", "lags", remedy="try again")
             return self._found(changed=True)
 
         def _found(self, **more: Any) -> Promoted:
             fields = {"link": self._name, "source": "C", "target": "B", "scope": THE_LINK, **more}
-            return Promoted(dry_run=False, cuts={}, **cast(Any, fields))
+            return Promoted(dry_run=False, **cast(Any, fields))
 
     monkeypatch.setattr(promoting, "clusters", lambda: nullcontext(None))
     monkeypatch.setattr(promoting, "choose", lambda settings, *_: settings.links)
+    monkeypatch.setattr(promoting, "Ending", lambda link, *_: SimpleNamespace(link=link))
     monkeypatch.setattr(promoting, "LinkPromotion", Move)
     with pytest.raises(PartitionsFailedError, match=r"C->B: promoted by now; try again"):
         promoting.promote(links_between("C->B", "A->B"))
@@ -97,31 +93,31 @@ def test_nothing_may_come_before_or_while_groups_are_placed(
     ending = SimpleNamespace(
         link=mirror,
         scope=Scope("orders"),
+        subject="orders of A->B",
         say=lambda _: None,
         end=None,
         driver=None,
         standing=LinkDirectives(),
         contents=ProgressContents(partitions={AT: begun}),
+        sides=SimpleNamespace(source_admin=admin, target_admin=None),
         progress=dict,
+        known_cuts={},
+        mirrored=lambda: {"orders": SimpleNamespace(source="orders", partitions=1)},
+        lift_read_only=tuple,
         read_on=lambda: None,
         holding=lambda _: nullcontext(),
         begin=lambda *_: None,
         cuts=dict,
         finish=lambda how, *_, **__: finished.append(how),
     )
-    topic = SimpleNamespace(source="orders", partitions=1)
-    monkeypatch.setattr(topics, "observe", lambda *_: None)
-    monkeypatch.setattr(topics, "plan", lambda *_: SimpleNamespace(mirrored=(topic,)))
     monkeypatch.setattr(last_groups, "sync", lambda *_: ())
-    sides: Any = SimpleNamespace(source_admin=admin, target_admin=None)
-    promotion = LinkPromotion(cast(Any, ending), sides)
-    asked = wish(State.PROMOTING, Scope("orders"), "anna@ops", None)
+    promotion = LinkPromotion(cast(Any, ending), Wanted(who="anna@ops", wait_s=0))
     if looks == [()]:
-        assert promotion.run(asked, 0.0).changed
+        assert promotion.run().changed
         assert finished == [State.PROMOTED, State.PROMOTED]
         return
     with pytest.raises(PartitionsFailedError, match="mirrored up to 11 of 12"):
-        promotion.run(asked, 0.0)
+        promotion.run()
     assert finished == []
 
 
@@ -133,7 +129,7 @@ class Log:
         self.writes: list[tuple[DirectiveChange, ...]] = []
         replace_writes(patch, self.write)
         patch.setattr("causeway.operate.failover.ending.DirectiveLog", self.reader)
-        patch.setattr("causeway.operate.failover.ending.ProgressTopic", Empty)
+        patch.setattr("causeway.operate.directives.act.ProgressTopic", Empty)
         patch.setattr(
             "causeway.operate.failover.ending.recognise", lambda _, __, contents: contents
         )
@@ -225,6 +221,6 @@ def test_who_pauses_what_lags_is_said(*, by_file: bool) -> None:
         f"orders-0: mirrored up to 10 of 11, {file_says if by_file else anna}",
         f"orders-1: not begun{f', {file_says}' if by_file else ''}",
     ]
-    refused = refusal(mirror, Scope("orders"), lagging)
+    refused = refusal("orders of A->B", lagging)
     assert str(refused.remedy).startswith("take the pause back, let it catch up, and try again")
-    assert "stop the producers" in str(refusal(mirror, THE_LINK, (LATE,)).remedy)
+    assert "stop the producers" in str(refusal("the link of A->B", (LATE,)).remedy)

@@ -8,14 +8,14 @@ import pytest
 
 from causeway.errors import ConfigError
 from causeway.formats import load_mm2
-from causeway.operate.directives.act import _refuse_by_file
+from causeway.operate.directives.act import refuse_paused_by_file
 
 
 def test_who_would_resume_it_is_told_where_it_stands(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     text = "clusters=A,B\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\nA->B.enabled=true\n"
     file.write_text(text)
-    _refuse_by_file(load_mm2(file).links)
+    refuse_paused_by_file(load_mm2(file).links)
     file.write_text(text + "A->B.causeway.paused=records\n")
     with pytest.raises(ConfigError, match=r"pauses it: A->B\.causeway\.paused \(line 5\)"):
-        _refuse_by_file(load_mm2(file).links)
+        refuse_paused_by_file(load_mm2(file).links)

@@ -176,7 +176,7 @@ def test_a_target_is_waited_for_as_long_as_targets_are() -> None:
     orders = Wanted(None, "orders", None, False)
     choose_answering(both, orders, cast(Connect, connect), "fail over", patience_s=5)
     assert waited == {"A": 4, "B": 5, "C": 5}
-    alone = orders._replace(link="A->B")
+    alone = replace(orders, link="A->B")
     choose_answering(both, alone, cast(Connect, connect), "fail over", patience_s=5)
     assert waited["B"] == 10, "there is no other link that waits"
 

@@ -1,24 +1,25 @@
 """Administrative requests of a running mirror: pause, resume, restart, throttle, step down."""
 
 from causeway.operate.directives.act import (
-    MOST_TEXT,
-    WAIT_S,
     DirectiveOutcome,
     DirectiveRequest,
+    LinkRequests,
     all_acted,
-    current_user,
     outcome_json,
     pause,
     restart,
     resume,
     step_down,
     throttle,
-    wish_of,
 )
 from causeway.operate.directives.scopes import (
+    MOST_TEXT,
+    WAIT_S,
+    Asked,
     Wanted,
     choose,
     choose_answering,
     choose_one,
+    current_user,
     sharers_of,
 )

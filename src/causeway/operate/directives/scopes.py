@@ -2,28 +2,77 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from causeway.cluster import ANSWER_S, Connect, silent_clusters_of
 from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.control import Sharer
 from causeway.errors import CausewayError, ConfigError, UnreachableError
-from causeway.link_topics import DirectiveLog, ProgressContents, ProgressTopic
+from causeway.link_topics import AnyDirective, DirectiveLog, ProgressContents, ProgressTopic, Scope
 
+WAIT_S: Final = 30.0
+MOST_TEXT: Final = 500  # characters of a reason
 _AHEAD = ("pause", "throttle")  # can be asked of a topic before it is there
 
 
-class Wanted(NamedTuple):
-    """As it was said. `ahead`: the topic need not be there yet."""
+class Asked(TypedDict, total=False):
+    """The arguments that all requests share: the fields of Wanted."""
 
     link: str | None
     topic: str | None
     partition: int | None
     ahead: bool
+    reason: str | None
+    who: str | None
+    wait_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person asks. `link`: None for all links of the file; `topic`: by its name on the
+    source; `ahead`: the topic need not be there yet. `who` is this user at this host unless given.
+    `wait_s`: how long to wait for the leading driver; None: not at all."""
+
+    link: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    ahead: bool = False
+    reason: str | None = None
+    who: str | None = None
+    wait_s: float | None = WAIT_S
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.topic, self.partition)
+
+    @property
+    def author(self) -> str:
+        return (self.who or current_user())[:MOST_TEXT]
+
+    def wish(self, which: type[AnyDirective], **fields: Any) -> AnyDirective:
+        """A directive about the scope, as of now; `fields`: those of its class. Raises ConfigError
+        for a reason that is too long."""
+        if self.reason is not None and len(self.reason) > MOST_TEXT:
+            cause = f"it has {len(self.reason)} characters, and may have {MOST_TEXT}"
+            raise ConfigError(str(which.kind), "reason", cause)
+        why, at = (self.reason or "").strip() or None, int(time.time() * 1000)
+        return which(scope=self.scope, who=self.author, why=why, at=at, **fields)
+
+
+def current_user() -> str:
+    """This process's user and machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # an id without a name, as in some containers
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +237,9 @@ def choose_one(
 ) -> tuple[LinkSettings, tuple[str, ...]]:
     """The only link that has all the topics, and the topics without duplicates. Raises ConfigError
     for unknown topics, with similar names, and if several links have the topics."""
-    links = list(choose(settings, Wanted(link, None, None, ahead=False), connect, "cut over"))
+    links = list(choose(settings, Wanted(link), connect, "cut over"))
     for topic in topics:
-        having = choose(settings, Wanted(link, topic, None, ahead=False), connect, "cut over")
+        having = choose(settings, Wanted(link, topic), connect, "cut over")
         links = [each for each in links if each in having]
     if not links:
         cause = "no flow mirrors all of them"

@@ -16,6 +16,7 @@ from causeway.operate.failover.results import (
     FailbackStep,
     FailedBack,
     FailedOver,
+    Keep,
     Promoted,
     by_group,
     failed_back_json,

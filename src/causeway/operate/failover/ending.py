@@ -18,9 +18,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
-from causeway.cluster import LATEST, Cluster, Connect, log_reader, offsets_at, value_of
+from causeway.cluster import LATEST, AclBinding, Cluster, Connect, log_reader, offsets_at, value_of
 from causeway.config import LinkSettings
-from causeway.daemon import Leadership
+from causeway.control import MirroredTopic, acls, collisions, topics
+from causeway.daemon import Leadership, Sides
 from causeway.errors import AuthorizationError, CausewayError, ConfigError, NobodyLeadsError
 from causeway.link_topics import (
     PROMOTION_HOLD_S,
@@ -35,23 +36,20 @@ from causeway.link_topics import (
     LinkDirectives,
     Outlet,
     PartitionProgress,
-    ProgressContents,
-    ProgressTopic,
     Scope,
     WrittenDirectives,
+    cuts_of,
     finish_end,
     plan_end,
     plan_failback,
     recognise,
     renew_promotion,
     withdraw_promotion,
-    write_directives,
 )
 from causeway.model import State, TopicPartition
+from causeway.operate.directives import LinkRequests
 from causeway.records import HEADER
-from causeway.status import driver_of
 
-_POLL_S = 0.1
 _STILL_S = 0.5
 _LEASES: Final = 3  # the number of leases to wait for a lease that is not renewed
 _RENEW_S = 8.0  # between two renewals of a promotion
@@ -71,28 +69,36 @@ def refuse_mingled(link: LinkSettings) -> None:
         )
 
 
-class Ending:
-    """Of one link and scope. `contents`, `standing`: the progress and the directives, as last
-    read. Not thread-safe."""
+class Ending(LinkRequests):
+    """Of one link and scope. `standing`: the directives, as last read. Not thread-safe."""
 
     def __init__(
         self, link: LinkSettings, scope: Scope, connect: Connect, lease_s: float, say: Say
     ) -> None:
-        """Reads both. Raises CausewayError."""
-        self.link = link
+        """Reads progress and directives. Raises CausewayError."""
+        super().__init__(link, connect)
+        recognise(link, connect, self.contents)
         self.scope = scope
-        self.target = connect(link.target_admin)
+        self.sides = Sides.of(link, connect)
         self._connect = connect
         self._lease_s = lease_s
-        self.say = say
+        self._say = say
         self._run = uuid.uuid4().hex
         self._writing = threading.Lock()  # two writers of one process would fence each other
-        self._progress = ProgressTopic(self.target, link.progress_topic)
-        contents = self._progress.read() if self._progress.exists() else ProgressContents()
-        self.contents = recognise(link, connect, contents)
-        log = DirectiveLog(self.target, link.directives_topic)
+        self._read_directives()
+
+    def _read_directives(self) -> None:
+        log = DirectiveLog(self.target, self.link.directives_topic)
         log.look()
         self.standing = log.directives
+
+    def say(self, text: str) -> None:
+        self._say(f"{self.link.name}: {text}")
+
+    @property
+    def subject(self) -> str:
+        """For messages."""
+        return f"{self.scope} of {self.link.name}"
 
     @property
     def end(self) -> EndDirective | None:
@@ -100,10 +106,9 @@ class Ending:
         return self.standing.end_of(self.scope)
 
     @property
-    def driver(self) -> str | None:
-        """Who leads by now, as far as has been read."""
-        found = driver_of(self.contents.leases, int(time.time() * 1000))
-        return found.owner if found is not None and found.running else None
+    def known_cuts(self) -> dict[str, Cut]:
+        """The cuts of the scope that the directives have, by topic."""
+        return cuts_of(self.standing, self.scope)
 
     def progress(self, scope: Scope | None = None) -> dict[TopicPartition, PartitionProgress]:
         """Of the partitions of the scope (or of `scope`) that had begun."""
@@ -111,16 +116,40 @@ class Ending:
         return {
             at: each
             for at, each in sorted(self.contents.partitions.items())
-            if scope.covers(at) and each.outlets and each.gone_at < 0
+            if scope.covers(at) and has_begun(each)
         }
+
+    def mirrored(self) -> dict[str, MirroredTopic]:
+        """The topics of the scope that the link mirrors, or would, by source name. Not heartbeats,
+        which never end."""
+        sides, link = self.sides, self.link
+        observed = topics.observe(sides.source_admin, sides.target_admin, link)
+        begun = collisions.begun_by(self.contents.partitions.values())
+        return {
+            each.source: each
+            for each in topics.plan(observed, link, begun).mirrored
+            if self.scope.covers(Scope(each.source))
+            and not link.policy.is_heartbeats_topic(each.source)
+        }
+
+    def read_only_rules(self) -> tuple[AclBinding, ...]:
+        """The ACLs that make the mirrors of the scope read-only."""
+        if not self.link.control.read_only_mirrors:
+            return ()
+        mirrors = {outlet.topic for outlet in _outlets(self.progress().values())}
+        return acls.read_only_denials(self.target.describe_acls(), mirrors, self.link)
+
+    def lift_read_only(self) -> tuple[AclBinding, ...]:
+        lifted = self.read_only_rules()
+        acls.remove_denials(lifted, self.target)
+        return lifted
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def begin(self, wish: EndDirective, wait_s: float, guard: Guard | None = None) -> bool:
-        """Records the end of the mirror, and returns when no lane writes to it any more. Returns
-        whether this call has changed anything. `guard` is called in the step that writes the end,
-        and raises to prevent it. Raises ConflictError for a concurrent request; NobodyLeadsError if
-        a driver goes on mirroring; CausewayError."""
+    def begin(self, wish: EndDirective, wait_s: float, guard: Guard | None = None) -> None:
+        """Records the end of the mirror, and returns when no lane writes to it any more. `guard` is
+        called in the step that writes the end, and raises to prevent it. Raises ConflictError for a
+        concurrent request; NobodyLeadsError if a driver goes on mirroring; CausewayError."""
 
         def decide(standing: LinkDirectives) -> DirectivePlan:
             if guard is not None:
@@ -131,10 +160,9 @@ class Ending:
         if wish.how is State.PROMOTING:
             mine = wish.replace(until=_hold_until(), run=self._run)
         written = self._write(decide)
-        self.say(f"{self.link.name}: waiting until no lane writes to the mirror")
+        self.say("waiting until no lane writes to the mirror")
         if not self._await_word(written, wait_s):
             self._take_lead(written.topic_id)
-        return bool(written.plan.changes)
 
     def finish(
         self,
@@ -144,20 +172,11 @@ class Ending:
         done: bool,
         groups: Collection[str] = (),
         wait_s: float = 0.0,
-    ) -> bool:
-        """See control.ending. With `wait_s`, a driver that leads has acted on it, or so long was
-        waited; whether it has."""
-        decide = partial(
-            finish_end,
-            scope=self.scope,
-            how=how,
-            cuts=cuts,
-            done=done,
-            groups=groups,
-            run=self._run,
-        )
-        written = self._write(decide)
-        return self._await_word(written, wait_s)
+    ) -> None:
+        """See finish_end. Waits up to `wait_s` until a driver that leads has acted on it."""
+        decide = partial(finish_end, scope=self.scope, how=how, cuts=cuts, done=done)
+        written = self._write(partial(decide, groups=groups, run=self._run))
+        self._await_word(written, wait_s)
 
     def note_left(self, scope: Scope, groups: Collection[str]) -> None:
         """Of a failover of `scope` that is done: which groups have yet to be committed."""
@@ -172,14 +191,14 @@ class Ending:
     def holding(self, wait_s: float) -> Iterator[None]:
         """Renews the promotion that begins in this block. An error or an interruption takes that
         promotion back, and its mirror goes on. If this process is killed, the leading driver takes
-        the promotion back after `ending.HOLD_S`."""
+        the promotion back after PROMOTION_HOLD_S."""
         over = threading.Event()
 
         def renew() -> None:
             while not over.wait(_RENEW_S):
-                decide = partial(renew_promotion, scope=self.scope, run=self._run)
                 with suppress(CausewayError), self._writing:  # `finish` tells if it is lost
-                    write_directives(self.target, self.link, partial(decide, until=_hold_until()))
+                    decide = partial(renew_promotion, scope=self.scope, run=self._run)
+                    self.change(partial(decide, until=_hold_until()))
 
         thread = threading.Thread(target=renew, name="promotion", daemon=True)
         thread.start()
@@ -187,11 +206,11 @@ class Ending:
             yield
         except (CausewayError, KeyboardInterrupt) as error:
             over.set()
-            self.say(f"{self.link.name}: taking the promotion back")
+            self.say("taking the promotion back")
             interrupted = isinstance(error, KeyboardInterrupt)
             with suppress(CausewayError):  # then the leading driver does so
-                decide = partial(withdraw_promotion, scope=self.scope, run=self._run)
-                self._await_word(self._write(decide), 0.0 if interrupted else wait_s)
+                withdraw = partial(withdraw_promotion, scope=self.scope, run=self._run)
+                self._await_word(self._write(withdraw), 0.0 if interrupted else wait_s)
             raise
         finally:
             over.set()
@@ -203,37 +222,20 @@ class Ending:
 
     def _write(self, decide: Callable[[LinkDirectives], DirectivePlan]) -> WrittenDirectives:
         with self._writing:
-            written = write_directives(self.target, self.link, decide)
-        log = DirectiveLog(self.target, self.link.directives_topic)
-        log.look()
-        self.standing = log.directives
+            written = self.change(decide)
+        self._read_directives()
         return written
 
     # -- until no lane writes ----------------------------------------------------------------------
-
-    def read_on(self) -> None:
-        if not self.contents.end and not self._progress.exists():
-            return
-        self.contents.update(self._progress.read(self.contents.end))
 
     def _await_word(self, written: WrittenDirectives, wait_s: float) -> bool:
         """Whether the leading driver says in time that it has acted. Where none leads, what the
         last lease counts: the next leader reads it first."""
         deadline = time.monotonic() + wait_s
-        while True:
-            told = self.contents.directives
-            if (
-                told is not None
-                and told.topic_id == written.topic_id
-                and told.applied >= written.end
-                and DirectiveKind.END.value
-                in told.kinds  # an older driver passes over what it knows not
-            ):
-                return True
-            if time.monotonic() > deadline or self.driver is None:
+        while not self.has_acted(written, DirectiveKind.END):
+            if self.driver is None or not self.reads_on_until(deadline):
                 return False
-            time.sleep(_POLL_S)
-            self.read_on()
+        return True
 
     def _take_lead(self, topic_id: str) -> None:
         """From a driver that has not said that it acted, or from none. The next leader reads
@@ -246,7 +248,7 @@ class Ending:
         leadership = Leadership(
             self._connect(self.link.target), self.target, self.link, self._lease_s
         )
-        self.say(f"{self.link.name}: taking the lead, as no driver says that its lanes have ended")
+        self.say("taking the lead, as no driver says that its lanes have ended")
         stop = threading.Event()
         longest = max((lease.lease_s for lease in self.contents.leases), default=self._lease_s)
         timer = threading.Timer(_LEASES * longest, stop.set)
@@ -260,13 +262,9 @@ class Ending:
         if contents is None:
             told = self.contents.directives
             why = f": {told.reason}" if told is not None and told.reason else ""
-            raise NobodyLeadsError(
-                "end the mirror of",
-                f"{self.scope} of {self.link.name}",
-                f"{holders[-1].owner if holders else 'a driver'} leads, renews its lease and has "
-                f"not acted{why}",
-                remedy="stop that driver, and call this again: it goes on",
-            )
+            holder = holders[-1].owner if holders else "a driver"
+            cause = f"{holder} leads, renews its lease and has not acted{why}"
+            raise self._goes_on(cause, "that driver")
         self.contents = contents
         told = contents.directives
         if told is None or told.topic_id != topic_id:
@@ -275,10 +273,14 @@ class Ending:
             self._await_stillness(leadership)
         leadership.release()
 
+    def _goes_on(self, cause: str, what: str) -> NobodyLeadsError:
+        remedy = f"stop {what}, and call this again: it goes on"
+        return NobodyLeadsError("end the mirror of", self.subject, cause, remedy=remedy)
+
     def _await_stillness(self, leadership: Leadership) -> None:
         """Until no lane of an earlier leader has a lease, and none has sent without one."""
         while (left := leadership.alone_in_s) > 0:
-            self.say(f"{self.link.name}: the leases of its lanes end in {left:.0f} s")
+            self.say(f"the leases of its lanes end in {left:.0f} s")
             time.sleep(min(left, 1.0))
             if leadership.renewal_due:
                 leadership.renew()
@@ -288,12 +290,8 @@ class Ending:
         moving = sorted(at for at in after if at in before and after[at] != before[at])
         if moving:
             leadership.lose()  # not released, or the next call would take it for in order
-            raise NobodyLeadsError(
-                "end the mirror of",
-                f"{self.scope} of {self.link.name}",
-                f"lanes of an unreachable driver still write to {moving[0]}",
-                remedy="stop that driver and its lanes, and call this again: it goes on",
-            )
+            cause = f"lanes of an unreachable driver still write to {moving[0]}"
+            raise self._goes_on(cause, "that driver and its lanes")
 
     def _sequences(self) -> dict[TopicPartition, dict[int, int]]:
         """The last sequence of each of the link's producers, by target partition, as far as its
@@ -315,9 +313,11 @@ class Ending:
     def cuts(self, without: Collection[str] = ()) -> dict[str, Cut]:
         """See cuts_at_end; `without` these topics."""
         progress = [each for at, each in self.progress().items() if at.topic not in without]
-        return cuts_at_end(
-            self.target, progress, lambda text: self.say(f"{self.link.name}: {text}")
-        )
+        return cuts_at_end(self.target, progress, self.say)
+
+
+def has_begun(progress: PartitionProgress) -> bool:
+    return bool(progress.outlets) and progress.gone_at < 0
 
 
 def cuts_at_end(
@@ -331,18 +331,17 @@ def cuts_at_end(
     mine: dict[TopicPartition, int] = {}  # several may feed one
     exact: set[Outlet] = set()
     for outlet in outlets:
-        at = outlet.at
-        end, surely = _end_of(target, outlet, value_of(ends[at]), say)
-        mine[at] = max(end, mine.get(at, 0))
+        end, surely = _end_of(target, outlet, value_of(ends[outlet.at]), say)
+        mine[outlet.at] = max(end, mine.get(outlet.at, 0))
         if surely:
             exact.add(outlet)
-    topics: dict[str, list[CutPoint]] = {}
+    points: dict[str, list[CutPoint]] = {}
     for each in progress:
-        topics.setdefault(each.topic, []).append(
+        points.setdefault(each.topic, []).append(
             CutPoint(
                 partition=each.partition,
                 source=each.position,
-                targets=tuple((at, mine[at]) for at in (outlet.at for outlet in each.outlets)),
+                targets=tuple((outlet.at, mine[outlet.at]) for outlet in each.outlets),
                 exact=exact.issuperset(each.outlets),
             )
         )
@@ -352,9 +351,9 @@ def cuts_at_end(
             target=firsts[topic].outlets[0].topic,
             source_id=firsts[topic].topic_id,
             target_id=firsts[topic].outlets[0].topic_id,
-            points=tuple(points),
+            points=tuple(found),
         )
-        for topic, points in topics.items()
+        for topic, found in points.items()
     }
 
 

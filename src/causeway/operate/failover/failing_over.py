@@ -12,17 +12,16 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
-from causeway.cluster import AclBinding, Cluster, Connect, clusters, silent_clusters_of
+from causeway.cluster import Connect, clusters, silent_clusters_of
 from causeway.config import ClientSettings, LinkSettings, Settings
-from causeway.control import acls
 from causeway.errors import CausewayError, ConfigError
-from causeway.link_topics import Cut, EndDirective, PartitionProgress, Scope, cuts_of
+from causeway.link_topics import EndDirective, PartitionProgress, Scope
 from causeway.model import ENDED, State, TopicPartition
-from causeway.operate.directives import MOST_TEXT, WAIT_S, Wanted, choose_answering, current_user
+from causeway.operate.directives import Asked, Wanted, choose_answering
 from causeway.operate.failover import last_groups, missing
 from causeway.operate.failover.ending import Ending, Say, refuse_mingled, wish
 from causeway.operate.failover.results import FailedOver, by_group
@@ -38,16 +37,12 @@ def failover(
     settings: Settings,
     *,
     yes: bool,
-    link: str | None = None,
-    topic: str | None = None,
-    reason: str | None = None,
-    who: str | None = None,
-    wait_s: float = WAIT_S,
     say: Say = lambda _: None,
+    **asked: Unpack[Asked],
 ) -> tuple[FailedOver, ...]:
-    """Ends the mirror of a link (all of the file without `link`) or topic (a name on the source)
-    now. Without `yes` it only shows what is mirrored, what is missing, and from where groups will
-    go on; with it, the mirror ends, groups are committed and read-only mirrors are opened.
+    """Ends the mirror of a link (all of the file without `link`) or topic now. Without `yes` it
+    only shows what is mirrored, what is missing, and from where groups will go on; with it, the
+    mirror ends, groups are committed and read-only mirrors are opened.
 
     All clusters are waited for at the same time, a few seconds, and the target of a single link for
     ten. A leading driver has `wait_s` to act; if it does not, the lead is taken from it. A second
@@ -58,52 +53,46 @@ def failover(
     ends, it raises NobodyLeadsError if a driver goes on mirroring in spite of the directive,
     ConflictError for a concurrent request; else CausewayError.
     """
+    wanted = Wanted(**asked)
     quick = replace(settings, links=tuple(_hurried(each) for each in settings.links))
-    wanted = Wanted(link, topic, None, ahead=False)
     with clusters() as connect, _asking(quick, wanted, connect) as silent:
         chosen, unreachable, gone = choose_answering(
             quick, wanted, connect, "fail over", patience_s=TARGET_S
         )
-        who, scope = (who or current_user())[:MOST_TEXT], Scope(topic)
-        moves = [
-            LinkFailover.open(
-                each,
-                scope,
-                connect,
-                settings.run.lease_s,
-                say,
-                partial(silent, each.source_admin.alias),
-            )
-            for each in chosen
-        ]
-        begun = [each for each in moves if each.has_begun]
+        moves = []
+        for each in chosen:
+            refuse_mingled(each)
+            ending = Ending(each, wanted.scope, connect, settings.run.lease_s, say)
+            moves.append(LinkFailover(ending, partial(silent, each.source_admin.alias)))
+        begun = [each for each in moves if each.ending.progress()]
         if not begun:
             raise ConfigError(
                 "fail over",
-                f"{scope} of {', '.join(each.name for each in chosen)}",
+                f"{wanted.scope} of {', '.join(each.name for each in chosen)}",
                 _NOTHING + "".join(f"; {name}: {why}" for name, why in unreachable.items()),
             )
-        asked = wish(State.FAILED_OVER, scope, who, reason)
+        directive = wish(State.FAILED_OVER, wanted.scope, wanted.author, wanted.reason)
         found: dict[str, FailedOver] = {}
         errors: list[CausewayError] = []
         for move in begun:
             try:
-                done = move.run(asked, wait_s) if yes else move.look()
+                done = move.run(directive, wanted.wait_s or 0.0) if yes else move.look()
             except CausewayError as error:
                 errors.append(error)
-                left = _left(move.link, scope, str(error), late=False)
-                done = replace(left, error=error)
-            found[move.link.name] = done
+                done = _of(move.ending.link, wanted.scope, left=str(error), error=error)
+            found[done.link] = done
         if len(errors) == len(begun):
             raise errors[0]
-        ways_back = {(each.link.target.alias, each.link.source.alias) for each in begun}
-        for each in quick.links:
-            if (why := unreachable.get(each.name)) is not None:
-                late = (each.source.alias, each.target.alias) not in ways_back
-                side = "target" if each.target_admin.alias in gone else "source"
-                found[each.name] = _left(each, scope, f"its {side} does not answer: {why}", late)
-            elif each in chosen and each.name not in found:
-                found[each.name] = _left(each, scope, _NOTHING, late=False)
+        ending_links = [each.ending.link for each in begun]
+        ways_back = {(each.target.alias, each.source.alias) for each in ending_links}
+        for link in quick.links:
+            if (why := unreachable.get(link.name)) is not None:
+                late = (link.source.alias, link.target.alias) not in ways_back
+                side = "target" if link.target_admin.alias in gone else "source"
+                left = f"its {side} does not answer: {why}"
+                found[link.name] = _of(link, wanted.scope, left=left, late=late)
+            elif link in chosen and link.name not in found:
+                found[link.name] = _of(link, wanted.scope, left=_NOTHING)
         return tuple(found[each.name] for each in quick.links if each.name in found)
 
 
@@ -122,99 +111,58 @@ def _asking(
         pool.shutdown(wait=False)  # it ends as the clusters are closed
 
 
-def _left(link: LinkSettings, scope: Scope, why: str, late: bool) -> FailedOver:
+def _of(link: LinkSettings, scope: Scope, *, changed: bool = False, **found: Any) -> FailedOver:
     return FailedOver(
         link=link.name,
         target=link.target.alias,
         scope=scope,
-        changed=False,
+        changed=changed,
         at_ms=int(time.time() * 1000),
-        left=why,
-        late=late,
+        **found,
     )
 
 
 def _hurried(link: LinkSettings) -> LinkSettings:
     """With a source that is not waited for."""
-    return replace(
-        link, source=_hurried_client(link.source), source_admin=_hurried_client(link.source_admin)
-    )
+
+    def hurried(client: ClientSettings) -> ClientSettings:
+        most_ms = round(SOURCE_S * 1000)
+        return replace(
+            client,
+            connect_timeout_ms=min(client.connect_timeout_ms, most_ms),
+            request_timeout_ms=min(client.request_timeout_ms, most_ms),
+        )
+
+    return replace(link, source=hurried(link.source), source_admin=hurried(link.source_admin))
 
 
-def _hurried_client(client: ClientSettings) -> ClientSettings:
-    most_ms = round(SOURCE_S * 1000)
-    return replace(
-        client,
-        connect_timeout_ms=min(client.connect_timeout_ms, most_ms),
-        request_timeout_ms=min(client.request_timeout_ms, most_ms),
-    )
-
-
+@dataclass(slots=True)
 class LinkFailover:
-    """The failover of one link."""
+    """The failover of one link. `silent`: why the source does not answer, None if it does; may wait
+    for the answer."""
 
-    def __init__(
-        self,
-        ending: Ending,
-        source: Cluster,
-        silent: Callable[[], CausewayError | None] = lambda: None,
-    ) -> None:
-        """`silent`: why the source does not answer, None if it does; may wait for the answer."""
-        self.link = ending.link
-        self._scope = ending.scope
-        self._say = ending.say
-        self._silent = silent
-        self._source = source
-        self._target = ending.target
-        self._ending = ending
-
-    @classmethod
-    def open(
-        cls,
-        link: LinkSettings,
-        scope: Scope,
-        connect: Connect,
-        lease_s: float,
-        say: Say,
-        silent: Callable[[], CausewayError | None] = lambda: None,
-    ) -> LinkFailover:
-        """Raises CausewayError; ConfigError if both clusters write the link's topics."""
-        refuse_mingled(link)
-        ending = Ending(link, scope, connect, lease_s, say)
-        return cls(ending, connect(link.source_admin), silent)
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether any record of the topic was mirrored."""
-        return bool(self._ending.progress())
+    ending: Ending
+    silent: Callable[[], CausewayError | None] = lambda: None
 
     def look(self) -> FailedOver:
         """What is known; changes nothing."""
-        end = self._ending.end
+        end = self.ending.end
         if end is not None and end.how in ENDED and end.done:
             return self._ended(end)
-        seen = self._ask(self._ending.contents.partitions)
-        known = self._remembered()
-        return self._found(
-            changed=False,
-            groups=known.places,
-            lifted=self._lifts(),
-            **self._known(seen),
-        )
+        known = self._known(self._ask(self.ending.contents.partitions))
+        lifted = self.ending.read_only_rules()
+        return self._found(groups=self._remembered().places, lifted=lifted, **known)
 
     def run(self, asked: EndDirective, wait_s: float) -> FailedOver:
-        ending = self._ending
+        ending = self.ending
         end = ending.end
         if end is not None and end.how in ENDED:
             if end.done:
                 return self._again(end)
             if end.how is not State.FAILED_OVER:
-                raise ConfigError(
-                    "fail over",
-                    f"{self._scope} of {self.link.name}",
-                    f"its mirror was {end.how} {end.by}, with nothing left to copy",
-                    remedy="`causeway promote` does what is left of that",
-                )
+                cause = f"its mirror was {end.how} {end.by}, with nothing left to copy"
+                remedy = "`causeway promote` does what is left of that"
+                raise ConfigError("fail over", ending.subject, cause, remedy=remedy)
         # Beside the rest: a source that is gone is no reason to wait.
         with ThreadPoolExecutor(1) as pool:
             asking = pool.submit(self._ask, dict(ending.contents.partitions))
@@ -222,27 +170,21 @@ class LinkFailover:
             seen = asking.result()
         if seen.reason is None:
             # It is there, and has gone on: what counts is what it has now that the mirror ended.
-            seen = self._ask(dict(ending.contents.partitions))
+            seen = self._ask(ending.contents.partitions)
         return self._found(changed=True, **self._known(seen), **done)
 
     def _act(self, asked: EndDirective, wait_s: float) -> dict[str, Any]:
         """What it has done, for a FailedOver."""
-        ending = self._ending
+        ending = self.ending
         ending.begin(asked, wait_s)
-        ending.finish(State.FAILED_OVER, ending.cuts(without=self._cuts()), done=False)
-        self._say(f"{self.link.name}: committing consumer groups")
+        ending.finish(State.FAILED_OVER, ending.cuts(without=ending.known_cuts), done=False)
+        ending.say("committing consumer groups")
         known = self._remembered()
-        failures = last_groups.commit(self._target, known.plan)
-        lifted = self._lifts()
-        acls.remove_denials(lifted, self._target)
-        left = known.left(failures)
-        ending.finish(State.FAILED_OVER, {}, done=True, groups=left)
-        return {
-            "groups": known.places,
-            "failures": failures,
-            "cuts": self._cuts(),
-            "lifted": lifted,
-        }
+        failures = last_groups.commit(ending.target, known.plan)
+        lifted = ending.lift_read_only()
+        ending.finish(State.FAILED_OVER, {}, done=True, groups=known.left(failures))
+        cuts = ending.known_cuts
+        return {"groups": known.places, "failures": failures, "cuts": cuts, "lifted": lifted}
 
     def _again(self, end: EndDirective) -> FailedOver:
         """It has ended: what is left are the groups that could not be committed then. No other is
@@ -250,91 +192,61 @@ class LinkFailover:
         before = self._left_by(end)
         if before is None:
             return self._ended(end)
-        self._say(f"{self.link.name}: committing consumer groups that could not be before")
+        self.ending.say("committing consumer groups that could not be before")
         known = self._remembered(before.groups)
-        failures = last_groups.commit(self._target, known.plan)
+        failures = last_groups.commit(self.ending.target, known.plan)
         left = known.left(failures)
-        if before.scope != self._scope:
-            left |= self._left_elsewhere(before)
+        if before.scope != self.ending.scope:
+            # Of the groups that `before` has left, those with something left to commit elsewhere.
+            everywhere = self._remembered(before.groups, before.scope)
+            left |= everywhere.left(dict.fromkeys(everywhere.plan.commits, _NOT_YET))
         if left != set(before.groups):
-            self._ending.note_left(before.scope, left)
-        return self._found(
-            changed=False, before=end, groups=known.places, failures=failures, cuts=self._cuts()
-        )
+            self.ending.note_left(before.scope, left)
+        return self._ended(end, groups=known.places, failures=failures)
 
-    def _ended(self, end: EndDirective) -> FailedOver:
+    def _ended(self, end: EndDirective, **found: Any) -> FailedOver:
         before = self._left_by(end)
-        places = () if before is None else self._remembered(before.groups).places
-        left = () if before is None else before.groups
-        if before is not None and before.scope != self._scope:
-            left = tuple(by_group(places))
-        failures = dict.fromkeys(left, _NOT_YET)
-        cuts = self._cuts()
-        return self._found(changed=False, before=end, groups=places, failures=failures, cuts=cuts)
+        if before is not None and not found:
+            places = self._remembered(before.groups).places
+            left = before.groups if before.scope == self.ending.scope else by_group(places)
+            found = {"groups": places, "failures": dict.fromkeys(left, _NOT_YET)}
+        return self._found(before=end, cuts=self.ending.known_cuts, **found)
 
     def _left_by(self, end: EndDirective) -> EndDirective | None:
         """The failover that has left groups to be committed: that of the whole link where there is
         one, which has seen to all of its topics; None where nothing is left."""
-        whole = self._ending.standing.get(EndDirective)
-        over = next(
-            (each for each in (whole, end) if each is not None and each.how is State.FAILED_OVER),
-            None,
-        )
-        ours = over is not None and over.scope.covers(self._scope)
-        return over if over is not None and ours and over.done and over.groups else None
-
-    def _left_elsewhere(self, before: EndDirective) -> set[str]:
-        """Of the groups that `before` has left, those with something left to commit."""
-        everywhere = self._remembered(before.groups, before.scope)
-        return everywhere.left(dict.fromkeys(everywhere.plan.commits, _NOT_YET))
+        whole = self.ending.standing.get(EndDirective)
+        for each in (whole, end):
+            if each is not None and each.how is State.FAILED_OVER:
+                ours = each.scope.covers(self.ending.scope)
+                return each if ours and each.done and each.groups else None
+        return None
 
     def _remembered(
         self, only: Collection[str] | None = None, scope: Scope | None = None
     ) -> last_groups.RememberedGroups:
-        progress = self._ending.progress(scope) if scope is not None else self._ending.progress()
-        return last_groups.remembered(self.link, self._target, progress.values(), only)
+        ending = self.ending
+        begun = ending.progress(scope).values()
+        return last_groups.remembered(ending.link, ending.target, begun, only)
 
     def _found(self, **found: Any) -> FailedOver:
-        leases = self._ending.contents.leases
-        return FailedOver(
-            link=self.link.name,
-            target=self.link.target.alias,
-            scope=self._scope,
-            at_ms=int(time.time() * 1000),
-            seen_ms=leases[-1].written_at if leases else None,
-            **found,
-        )
-
-    def _cuts(self) -> dict[str, Cut]:
-        known = cuts_of(self._ending.standing, self._scope)
-        return {name: each.cut for name, each in known.items() if each.cut is not None}
+        leases = self.ending.contents.leases
+        seen_ms = leases[-1].written_at if leases else None
+        return _of(self.ending.link, self.ending.scope, seen_ms=seen_ms, **found)
 
     def _ask(self, progress: Mapping[TopicPartition, PartitionProgress]) -> missing.SourceAnswer:
-        self._say(f"{self.link.name}: asking the source, {SOURCE_S:g} s at the most")
+        ending = self.ending
+        ending.say(f"asking the source, {SOURCE_S:g} s at the most")
         return missing.look(
-            self.link,
-            self._scope,
-            self._source,
-            self._target,
-            progress,
-            SOURCE_S,
-            self._silent(),
+            ending.link, ending.scope, ending.sides, progress, SOURCE_S, self.silent()
         )
 
     def _known(self, seen: missing.SourceAnswer) -> dict[str, Any]:
         """What it has shown, for a FailedOver. Heartbeats, of which one is always on its way, are
         no loss."""
-        progress = self._ending.progress().values()
-        answered_ms = lag.answered_at(self._ending.contents.tasks.values())
-        topics = missing.topics_known(progress, seen, answered_ms)
-        is_heartbeats = self.link.policy.is_heartbeats_topic
+        ending = self.ending
+        answered_ms = lag.answered_at(ending.contents.tasks.values())
+        topics = missing.topics_known(ending.progress().values(), seen, answered_ms)
+        is_heartbeats = ending.link.policy.is_heartbeats_topic
         data = tuple(each for each in topics if not is_heartbeats(each.topic))
         return {"source": seen.reason, "topics": data or topics}
-
-    def _lifts(self) -> tuple[AclBinding, ...]:
-        if not self.link.control.read_only_mirrors:
-            return ()
-        mirrors = {
-            outlet.topic for each in self._ending.progress().values() for outlet in each.outlets
-        }
-        return acls.read_only_denials(self._target.describe_acls(), mirrors, self.link)

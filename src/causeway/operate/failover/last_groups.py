@@ -7,10 +7,10 @@ failover   it does not: their newest checkpoints tell, which the driver wrote ev
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, Committed, OffsetAt
+from causeway.cluster import EARLIEST, LATEST, Cluster, Committed, offsets_at
 from causeway.config import LinkSettings
 from causeway.control import (
     Checkpoint,
@@ -145,11 +145,7 @@ def remembered(
 ) -> RememberedGroups:
     """By the newest checkpoints, for the target partitions of `progress`; `only`: of these groups.
     Raises CausewayError."""
-    mirrors = {
-        TopicPartition(outlet.topic, outlet.partition)
-        for each in progress
-        for outlet in each.outlets
-    }
+    mirrors = {outlet.at for each in progress for outlet in each.outlets}
     topic = TopicLog(target, link.policy.checkpoints_topic(link.source.alias))
     stands: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
     for key, value in topic.newest().items():
@@ -161,8 +157,14 @@ def remembered(
             stand = TranslatedOffset(one.upstream, one.downstream, one.metadata)
             stands.setdefault(one.group, {})[one.partition] = stand
     there = target.committed_offsets_of(sorted(stands))
-    ends = _offsets(target, mirrors, LATEST)
-    starts = _offsets(target, mirrors, EARLIEST)
+    ends, starts = (
+        {
+            at: each
+            for at, each in offsets_at(target, mirrors, when).items()
+            if isinstance(each, int)
+        }
+        for when in (LATEST, EARLIEST)
+    )
     followed = Followed(commits={group: {} for group in stands}, left_out=())
     unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] = {}
     if stands and not all(outlet.exclusive for each in progress for outlet in each.outlets):
@@ -207,10 +209,3 @@ def commit(target: Cluster, plan: CommitPlan) -> dict[str, str]:
             if error is not None:
                 failed[group] = f"{at}: {error}"
     return failed
-
-
-def _offsets(
-    cluster: Cluster, places: Iterable[TopicPartition], timestamp: int
-) -> dict[TopicPartition, int]:
-    found = cluster.list_offsets(sorted(places), timestamp)
-    return {at: each.offset for at, each in found.items() if isinstance(each, OffsetAt)}

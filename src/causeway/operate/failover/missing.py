@@ -19,9 +19,11 @@ from typing import NamedTuple
 from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
 from causeway.config import LinkSettings
 from causeway.control import topics
+from causeway.daemon import Sides
 from causeway.errors import CausewayError
 from causeway.link_topics import PartitionProgress, Scope
 from causeway.model import TopicPartition
+from causeway.operate.failover.ending import has_begun
 from causeway.status import lag
 
 
@@ -66,63 +68,48 @@ class SourceAnswer:
 def look(
     link: LinkSettings,
     scope: Scope,
-    source: Cluster,
-    target: Cluster,
+    sides: Sides,
     progress: Mapping[TopicPartition, PartitionProgress],
     patience_s: float,
     silent: CausewayError | None = None,
 ) -> SourceAnswer:
     """Asks the source, for so long at the most, else the target. `progress`: all entries of the
     progress topic, also of mirrors that have not begun. `silent`: why the source does not answer,
-    if that is known. Raises
-    CausewayError if the target cannot be asked."""
-    begun = {at for at, each in progress.items() if has_begun(each)}
-    if silent is not None:
-        return SourceAnswer(unbegun=_of_target(link, scope, target, progress), reason=str(silent))
+    if that is known. Raises CausewayError if the target cannot be asked."""
+    source = sides.source_admin
     try:
+        if silent is not None:
+            raise silent
         source.bootstrap_check(patience_s)
-        others = _of_source(link, scope, source, begun)
-        ends = source.list_offsets([*sorted(begun), *others], LATEST, patience_s=patience_s)
-        starts = source.list_offsets(list(others), EARLIEST, patience_s=patience_s)
-        told = {at: each.offset for at, each in ends.items() if isinstance(each, OffsetAt)}
-        firsts = lag.timestamps_at(source, _firsts_missing(progress, told, starts))
+        # The offset of the first missing record of each partition.
+        first = {at: each.position for at, each in progress.items() if has_begun(each)}
+        others = {  # that the source has, and the link would mirror
+            at: name
+            for topic, metadata in sorted(topics.visible_topics(source, link).items())
+            if scope.covers(Scope(topic))
+            and (name := link.decide_topic(topic).target_name) is not None
+            for number in sorted(metadata.partitions)
+            if (at := TopicPartition(topic, number)) not in first
+        }
+        ends = _known(source.list_offsets([*sorted(first), *others], LATEST, patience_s=patience_s))
+        starts = _known(source.list_offsets(list(others), EARLIEST, patience_s=patience_s))
+        first |= starts
+        lagging = {at: offset for at, offset in first.items() if offset < ends.get(at, offset)}
+        firsts = lag.timestamps_at(source, lagging)
     except CausewayError as error:
-        return SourceAnswer(unbegun=_of_target(link, scope, target, progress), reason=str(error))
-    unbegun = {}
-    for at, name in others.items():
-        first = starts[at]
-        known = isinstance(first, OffsetAt) and at in told
-        records = told[at] - first.offset if known and isinstance(first, OffsetAt) else None
-        unbegun[at] = Unbegun(name, records)
-    return SourceAnswer(ends=told, firsts=firsts, unbegun=unbegun)
-
-
-def _firsts_missing(
-    progress: Mapping[TopicPartition, PartitionProgress],
-    ends: Mapping[TopicPartition, int],
-    starts: Mapping[TopicPartition, OffsetAt | CausewayError],
-) -> dict[TopicPartition, int]:
-    """The offsets of the first missing records. `starts`: of partitions that have not begun."""
-    first = {at: each.offset for at, each in starts.items() if isinstance(each, OffsetAt)}
-    first |= {at: each.position for at, each in progress.items() if has_begun(each)}
-    return {at: offset for at, offset in first.items() if offset < ends.get(at, offset)}
-
-
-def has_begun(progress: PartitionProgress) -> bool:
-    return bool(progress.outlets) and progress.gone_at < 0
-
-
-def _of_source(
-    link: LinkSettings, scope: Scope, source: Cluster, begun: set[TopicPartition]
-) -> dict[TopicPartition, str]:
-    """What the source has, and the link would mirror."""
-    return {
-        at: name
-        for topic, metadata in sorted(topics.visible_topics(source, link).items())
-        if scope.covers(Scope(topic)) and (name := link.decide_topic(topic).target_name) is not None
-        for number in sorted(metadata.partitions)
-        if (at := TopicPartition(topic, number)) not in begun
+        unbegun = _of_target(link, scope, sides.target_admin, progress)
+        return SourceAnswer(unbegun=unbegun, reason=str(error))
+    unbegun = {
+        at: Unbegun(name, ends[at] - starts[at] if at in starts and at in ends else None)
+        for at, name in others.items()
     }
+    return SourceAnswer(ends=ends, firsts=firsts, unbegun=unbegun)
+
+
+def _known(
+    found: Mapping[TopicPartition, OffsetAt | CausewayError],
+) -> dict[TopicPartition, int]:
+    return {at: each.offset for at, each in found.items() if isinstance(each, OffsetAt)}
 
 
 def _of_target(
@@ -174,52 +161,54 @@ def topics_known(
 ) -> tuple[TopicLoss, ...]:
     """The facts about each topic. `progress`: of mirrors that have begun by now, some since they
     were `seen`; `answered_ms`: when the source last answered its driver, -1 if unknown."""
-    ends = seen.ends
     parts = {each.source: each for each in progress}
     others = {at: each for at, each in seen.unbegun.items() if at not in parts}
     found = []
     for topic, group in groupby(sorted({*parts, *others}), key=lambda at: at.topic):
         places = list(group)
-        begun = [parts[at] for at in places if at in parts]
-        left = [others[at] for at in places if at in others]
-        lacks = {each.source: _missing(each, ends) for each in begun}
-        missing = [*lacks.values(), *(each.records for each in left)]
-        # Where anything is missing, one partition's newest record says nothing of another's.
-        lagging = [each for each in begun if lacks[each.source] != 0]
-        times = [each.last_timestamp for each in lagging or begun]
-        times += [-1 for each in left if each.records != 0]
-        late = bool(lagging) or any(each.records != 0 for each in left)
-        firsts = [_first_ms(each, seen, answered_ms) for each in begun]
-        firsts += [
-            seen.firsts.get(at, -1) for at in places if at in others and others[at].records != 0
+        facts = [
+            _begun(parts[at], seen, answered_ms)
+            if at in parts
+            else _Facts(
+                records := others[at].records, -1, seen.firsts.get(at, -1) if records != 0 else None
+            )
+            for at in places
         ]
-        stamps = [each for each in firsts if each is not None]
+        begun = next((parts[at].outlets[0].topic for at in places if at in parts), None)
+        missing = [each.missing for each in facts]
+        # Where anything is missing, one partition's newest record says nothing of another's.
+        late = [each.newest_ms for each in facts if each.missing != 0]
+        stamps = [each.first_ms for each in facts if each.first_ms is not None]
         found.append(
             TopicLoss(
                 topic=topic,
-                target=begun[0].outlets[0].topic if begun else left[0].target,
+                target=begun or others[places[0]].target,
                 partitions=len(places),
-                unbegun=len(left),
-                newest_ms=(min if late else max)(times, default=-1),
+                unbegun=sum(at in others for at in places),
+                newest_ms=min(late) if late else max(each.newest_ms for each in facts),
                 missing=None if None in missing else sum(each or 0 for each in missing),
-                exact=all(at in ends for at in places),
+                exact=all(at in seen.ends for at in places),
                 first_ms=min(stamps, default=None),
             )
         )
     return tuple(found)
 
 
-def _first_ms(progress: PartitionProgress, seen: SourceAnswer, answered_ms: int) -> int | None:
-    """No missing record of the topic is older; -1 if unknown, None if nothing is missing."""
-    at, left = progress.source, _missing(progress, seen.ends)
-    if left == 0:
+class _Facts(NamedTuple):
+    """Of one partition: as those of its topic, see TopicLoss."""
+
+    missing: int | None
+    newest_ms: int
+    first_ms: int | None
+
+
+def _begun(progress: PartitionProgress, seen: SourceAnswer, answered_ms: int) -> _Facts:
+    at, newest_ms = progress.source, progress.last_timestamp
+    end = seen.ends.get(at, progress.source_end)
+    missing = None if end < 0 else max(0, end - progress.position)
+    if missing == 0:
         stamp = None if at in seen.ends else lag.seen_at(progress, answered_ms)
     else:
         stamp = seen.firsts.get(at, progress.first_unmirrored)
     # Records after the newest mirrored record are not older than that record.
-    return progress.last_timestamp if stamp == -1 else stamp
-
-
-def _missing(progress: PartitionProgress, ends: Mapping[TopicPartition, int]) -> int | None:
-    end = ends.get(progress.source, progress.source_end)
-    return None if end < 0 else max(0, end - progress.position)
+    return _Facts(missing, newest_ms, newest_ms if stamp == -1 else stamp)

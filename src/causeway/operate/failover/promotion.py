@@ -10,22 +10,21 @@ next call, the leading driver releases the mirror: see Ending.holding.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
-from causeway.cluster import AclBinding, Connect, clusters
+from causeway.cluster import clusters
 from causeway.config import LinkSettings, Settings
-from causeway.control import MirroredTopic, acls, collisions, topic_changes, topics
-from causeway.daemon import Sides
+from causeway.control import MirroredTopic, topic_changes
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
-from causeway.link_topics import EndDirective, PartitionProgress, Scope, cuts_of
+from causeway.link_topics import PartitionProgress, Scope
 from causeway.model import ENDED, State, TopicPartition
-from causeway.operate.directives import MOST_TEXT, WAIT_S, Wanted, choose, current_user
+from causeway.operate.directives import Asked, Wanted, choose
 from causeway.operate.failover import last_groups
 from causeway.operate.failover.ending import Ending, Guard, Say, refuse_mingled, wish
 from causeway.operate.failover.results import LaggingPartition, Promoted
-from causeway.status import GroupStatus
 
 _POLL_S = 0.25
 _SHOWN: Final = 5  # partitions named in a refusal
@@ -37,19 +36,15 @@ _WHY_NOTHING: Final = "`causeway plan` shows its topics, `causeway explain TOPIC
 def promote(
     settings: Settings,
     *,
-    link: str | None = None,
-    topic: str | None = None,
-    reason: str | None = None,
-    who: str | None = None,
-    wait_s: float = WAIT_S,
     dry_run: bool = False,
     say: Say = lambda _: None,
     guard: Guard | None = None,
+    **asked: Unpack[Asked],
 ) -> tuple[Promoted, ...]:
-    """Ends the mirror of a link (all of the file without `link`) or topic (a name on the source),
-    once it is proven that everything is copied: the source's ends do not move any more, and lie
-    where the mirror is. The last places of consumer groups are brought over exactly, and mirrors
-    that were made read-only are opened. `guard`: see `Ending.begin`.
+    """Ends the mirror of a link (all of the file without `link`) or topic, once it is proven that
+    everything is copied: the source's ends do not move any more, and lie where the mirror is. The
+    last places of consumer groups are brought over exactly, and mirrors that were made read-only
+    are opened. `guard`: see `Ending.begin`.
 
     Waits up to `wait_s` for what lags, and as long for the leading driver, and raises
     PartitionsFailedError naming what lags, with the mirror going on as before, and the links that
@@ -58,25 +53,21 @@ def promote(
     unknown names, and if no link that is meant mirrors anything; ConflictError for a concurrent
     request; CausewayError.
     """
+    wanted = Wanted(**asked)
     with clusters() as connect:
-        chosen = choose(settings, Wanted(link, topic, None, ahead=False), connect, "promote")
-        who, scope = (who or current_user())[:MOST_TEXT], Scope(topic)
-        moves = [
-            LinkPromotion.open(
-                each, scope, connect, settings.run.lease_s, say, guard, dry_run=dry_run
-            )
-            for each in chosen
-        ]
+        moves = []
+        for each in choose(settings, wanted, connect, "promote"):
+            refuse_mingled(each)
+            ending = Ending(each, wanted.scope, connect, settings.run.lease_s, say)
+            moves.append(LinkPromotion(ending, wanted, guard, dry_run))
         if all(each.mirrors_nothing for each in moves):
-            names = ", ".join(each.name for each in chosen)
-            raise ConfigError("promote", f"{scope} of {names}", _NOTHING, remedy=_WHY_NOTHING)
+            names = ", ".join(each.ending.link.name for each in moves)
+            subject = f"{wanted.scope} of {names}"
+            raise ConfigError("promote", subject, _NOTHING, remedy=_WHY_NOTHING)
         done: list[Promoted] = []
-        for each in moves:
-            if each.mirrors_nothing:
-                done.append(each.leave())
-                continue
+        for move in moves:
             try:
-                done.append(each.run(wish(State.PROMOTING, scope, who, reason), wait_s))
+                done.append(move.run())
             except CausewayError as error:
                 if before := [one.link for one in done if one.changed]:
                     error.remedy = f"{', '.join(before)}: promoted by now; {error.remedy}"
@@ -84,182 +75,118 @@ def promote(
         return tuple(done)
 
 
+@dataclass
 class LinkPromotion:
     """The promotion of one link."""
 
-    def __init__(
-        self, ending: Ending, sides: Sides, guard: Guard | None = None, *, dry_run: bool = False
-    ) -> None:
-        self._link = ending.link
-        self._scope = ending.scope
-        self._say = ending.say
-        self._guard = guard
-        self._dry_run = dry_run
-        self._sides = sides
-        self._ending = ending
+    ending: Ending
+    wanted: Wanted
+    guard: Guard | None = None
+    dry_run: bool = False
 
-    @classmethod
-    def open(
-        cls,
-        link: LinkSettings,
-        scope: Scope,
-        connect: Connect,
-        lease_s: float,
-        say: Say,
-        guard: Guard | None,
-        *,
-        dry_run: bool,
-    ) -> LinkPromotion:
-        """Raises CausewayError; ConfigError if both clusters write the link's topics."""
-        refuse_mingled(link)
-        sides = Sides(
-            source=connect(link.source),
-            target=connect(link.target),
-            source_admin=connect(link.source_admin),
-            target_admin=connect(link.target_admin),
-        )
-        ending = Ending(link, scope, connect, lease_s, say)
-        return cls(ending, sides, guard, dry_run=dry_run)
-
-    def run(self, asked: EndDirective, wait_s: float) -> Promoted:
-        ending = self._ending
+    def run(self) -> Promoted:
+        ending, wait_s = self.ending, self.wanted.wait_s or 0.0
+        if self.mirrors_nothing:
+            return self._promoted(changed=False, left=_NOTHING)
         end = ending.end
         if end is not None and end.how in ENDED and (end.done or end.how is not State.PROMOTED):
-            cuts = cuts_of(ending.standing, self._scope)
-            known = {name: each.cut for name, each in cuts.items() if each.cut is not None}
-            return self._promoted(changed=False, before=end, cuts=known)
-        if end is not None and end.how is State.PROMOTING and not self._dry_run:
-            self._let_go(wait_s)
+            return self._promoted(changed=False, before=end, cuts=ending.known_cuts)
+        found: dict[str, Any] = {}
         if end is None or end.how is State.PROMOTING:
+            if end is not None and not self.dry_run:
+                # A call that was killed left it held: held, it would lag for ever.
+                ending.read_on()
+                if self._lagging(self._mirrored()):
+                    ending.let_go(wait_s)
             lagging = self._await_nothing(wait_s)
-            if self._dry_run:
-                return self._promoted(changed=False, lagging=lagging, lifted=self._lifts())
-            if lagging:
-                raise refusal(self._link, self._scope, lagging)
+            if self.dry_run:
+                return self._promoted(
+                    changed=False, lagging=lagging, lifted=ending.read_only_rules()
+                )
+            self._refuse(lagging)
             with ending.holding(wait_s):
-                ending.begin(asked, wait_s, self._guard)
-                groups, ahead = self._prove()
+                asked = wish(State.PROMOTING, ending.scope, self.wanted.author, self.wanted.reason)
+                ending.begin(asked, wait_s, self.guard)
+                found = self._prove()
                 ending.finish(State.PROMOTED, ending.cuts(), done=False, wait_s=wait_s)
-        elif self._dry_run:
-            return self._promoted(changed=False, lifted=self._lifts())
+        elif self.dry_run:
+            return self._promoted(changed=False, lifted=ending.read_only_rules())
         else:
-            groups, ahead = (), {}
             ending.finish(State.PROMOTED, {}, done=False, wait_s=wait_s)
-        lifted = self._lifts()
-        acls.remove_denials(lifted, self._sides.target_admin)
+        lifted = ending.lift_read_only()
         ending.finish(State.PROMOTED, {}, done=True)
-        cuts = cuts_of(ending.standing, self._scope)
-        return self._promoted(
-            changed=True,
-            cuts={name: each.cut for name, each in cuts.items() if each.cut is not None},
-            groups=groups,
-            ahead=ahead,
-            lifted=lifted,
-        )
+        return self._promoted(changed=True, cuts=ending.known_cuts, lifted=lifted, **found)
 
     @cached_property
     def mirrors_nothing(self) -> bool:
         """Whether no topic of the scope is mirrored, nor has been. Heartbeats do not count: they
         are written by mirrors themselves."""
-        ending, is_heartbeats = self._ending, self._link.policy.is_heartbeats_topic
+        ending = self.ending
         if ending.end is not None:
             return False
-        begun = any(not is_heartbeats(at.topic) for at in ending.progress())
-        return not begun and not self._mirrored()
-
-    def leave(self) -> Promoted:
-        """The link as it is: it mirrors nothing."""
-        return self._promoted(changed=False, left=_NOTHING)
+        is_heartbeats = ending.link.policy.is_heartbeats_topic
+        return all(is_heartbeats(at.topic) for at in ending.progress()) and not self._mirrored()
 
     def _promoted(self, **found: Any) -> Promoted:
+        link = self.ending.link
         return Promoted(
-            link=self._link.name,
-            source=self._link.source.alias,
-            target=self._link.target.alias,
-            scope=self._scope,
-            dry_run=self._dry_run,
-            **{"cuts": {}, **found},
+            link=link.name,
+            source=link.source.alias,
+            target=link.target.alias,
+            scope=self.ending.scope,
+            dry_run=self.dry_run,
+            **found,
         )
 
-    def _let_go(self, wait_s: float) -> None:
-        """Of a mirror that a call which was killed left held, if that lags: held, it would for
-        ever."""
-        self._ending.read_on()
-        if self._lagging(self._mirrored()):
-            self._ending.let_go(wait_s)
-
-    def _prove(self) -> tuple[tuple[GroupStatus, ...], dict[str, int]]:
+    def _prove(self) -> dict[str, Any]:
         """That nothing has come since the mirror is held. Then the groups, which may take a minute,
-        and that once more. Returns the groups, and those that are ahead. Raises
+        and that once more. Returns what it has found of groups, for a Promoted. Raises
         PartitionsFailedError if something has come."""
+        ending = self.ending
         mirrored = self._mirrored()
-        self._ending.read_on()
-        self._refuse_lag(mirrored)
-        self._say(f"{self._link.name}: bringing consumer groups over")
+        ending.read_on()
+        self._refuse(self._lagging(mirrored))
+        ending.say("bringing consumer groups over")
         found = last_groups.sync(
-            self._link,
-            self._sides,
-            mirrored,
-            self._ending.progress(),
-            self._ending.contents,
-            _GROUPS_S,
+            ending.link, ending.sides, mirrored, ending.progress(), ending.contents, _GROUPS_S
         )
-        ahead = last_groups.ahead_of(self._sides, self._ending.contents, found)
-        self._refuse_lag(mirrored)
-        return found, ahead
+        ahead = last_groups.ahead_of(ending.sides, ending.contents, found)
+        self._refuse(self._lagging(mirrored))
+        return {"groups": found, "ahead": ahead}
 
     # -- what lags --------------------------------------------------------------------------------
 
-    def _refuse_lag(self, mirrored: Mapping[str, MirroredTopic]) -> None:
-        if lagging := self._lagging(mirrored):
-            raise refusal(self._link, self._scope, lagging)
+    def _refuse(self, lagging: Collection[LaggingPartition]) -> None:
+        if lagging:
+            raise refusal(self.ending.subject, lagging)
 
     def _await_nothing(self, wait_s: float) -> tuple[LaggingPartition, ...]:
         deadline = time.monotonic() + wait_s
         while True:
             mirrored = self._mirrored()
-            self._ending.read_on()
+            self.ending.read_on()
             lagging = self._lagging(mirrored)
-            late = time.monotonic() > deadline or self._ending.driver is None
-            if not lagging or late or self._dry_run:
+            late = time.monotonic() > deadline or self.ending.driver is None
+            if not lagging or late or self.dry_run:
                 return lagging
-            self._say(f"{self._link.name}: {len(lagging)} partitions lag, such as {lagging[0]}")
+            self.ending.say(f"{len(lagging)} partitions lag, such as {lagging[0]}")
             time.sleep(_POLL_S)
 
     def _mirrored(self) -> dict[str, MirroredTopic]:
-        """The topics of the scope that are to end now, by source name. Not heartbeats, which never
-        end."""
-        standing = self._ending.standing
-        observed = topics.observe(self._sides.source_admin, self._sides.target_admin, self._link)
-        begun = collisions.begun_by(self._ending.contents.partitions.values())
-        plan = topics.plan(observed, self._link, begun)
-        return {
-            topic.source: topic
-            for topic in plan.mirrored
-            if self._scope.covers(at := Scope(topic.source))
-            and not standing.has_ended(at)
-            and not self._link.policy.is_heartbeats_topic(topic.source)
-        }
+        """The topics of the scope that are to end now, by source name."""
+        has_ended = self.ending.standing.has_ended
+        found = self.ending.mirrored()
+        return {name: topic for name, topic in found.items() if not has_ended(Scope(name))}
 
     def _lagging(self, mirrored: Mapping[str, MirroredTopic]) -> tuple[LaggingPartition, ...]:
-        places = _partitions_of(mirrored.values())
+        ending, topics = self.ending, mirrored.values()
         # All records, also those that an open transaction, or a slow follower, hides from readers.
-        ends = self._sides.source_admin.log_ends(places)
-        partitions = self._ending.contents.partitions
-        return lagging_partitions(self._link, mirrored.values(), ends, partitions)
-
-    def _lifts(self) -> tuple[AclBinding, ...]:
-        """What makes the mirrors of the scope read-only."""
-        if not self._link.control.read_only_mirrors:
-            return ()
-        mirrors = {
-            outlet.topic for each in self._ending.progress().values() for outlet in each.outlets
-        }
-        return acls.read_only_denials(self._sides.target_admin.describe_acls(), mirrors, self._link)
+        ends = ending.sides.source_admin.log_ends(_partitions_of(topics))
+        return lagging_partitions(ending.link, topics, ends, ending.contents.partitions)
 
 
-def _partitions_of(topics_: Iterable[MirroredTopic]) -> list[TopicPartition]:
-    return sorted(TopicPartition(t.source, n) for t in topics_ for n in range(t.partitions))
+def _partitions_of(topics: Iterable[MirroredTopic]) -> list[TopicPartition]:
+    return sorted(TopicPartition(t.source, n) for t in topics for n in range(t.partitions))
 
 
 def lagging_partitions(
@@ -273,34 +200,32 @@ def lagging_partitions(
     by_file = topic_changes.why_paused(link) if link.records_paused else None
     found = []
     for at in _partitions_of(mirrored):
-        end, progress = ends[at], partitions.get(at)
+        end, progress, held = ends[at], partitions.get(at), by_file
         if isinstance(end, CausewayError):
-            found.append(LaggingPartition(at=at, position=None, end=None, reason=str(end)))
+            why, held = str(end), None
         elif progress is None or not progress.outlets:
             why = "not begun"
-            found.append(
-                LaggingPartition(at=at, position=None, end=end, reason=why, paused=by_file)
-            )
         elif progress.state is State.STOPPED:
-            why = f"stopped: {progress.reason}"
-            found.append(LaggingPartition(at=at, position=progress.position, end=end, reason=why))
-        elif progress.position != end:
-            held = by_file or (progress.reason if progress.state is State.PAUSED else None)
-            found.append(LaggingPartition(at=at, position=progress.position, end=end, paused=held))
+            why, held = f"stopped: {progress.reason}", None
+        elif progress.position == end:
+            continue
+        else:
+            why = f"mirrored up to {progress.position:,} of {end:,}"
+            if held is None and progress.state is State.PAUSED:
+                held = progress.reason
+        found.append(LaggingPartition(at, why, held))
     return tuple(found)
 
 
-def refusal(
-    link: LinkSettings, scope: Scope, lagging: tuple[LaggingPartition, ...]
-) -> PartitionsFailedError:
-    shown = "; ".join(str(each) for each in lagging[:_SHOWN])
+def refusal(subject: str, lagging: Collection[LaggingPartition]) -> PartitionsFailedError:
+    shown = "; ".join(str(each) for each in list(lagging)[:_SHOWN])
     more = f"; and {len(lagging) - _SHOWN} more" if len(lagging) > _SHOWN else ""
     first = "stop the producers"
     if any(each.paused for each in lagging):
         first = "take the pause back, let it catch up,"
     return PartitionsFailedError(
         "promote",
-        f"{scope} of {link.name}",
+        subject,
         f"not all is mirrored: {shown}{more}",
         remedy=f"{first} and try again, or `causeway failover` loses what is left",
         retriable=True,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from causeway.cluster import AclBinding
 from causeway.errors import CausewayError
@@ -16,50 +16,47 @@ from causeway.model import State, TopicPartition, age_ms
 from causeway.operate.failover.last_groups import GroupPlace
 from causeway.operate.failover.missing import TopicLoss
 from causeway.operate.failover.unmirrored import Unmirrored
-from causeway.status import GroupStatus
+from causeway.status import GroupStatus, picked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaggingPartition:
-    """A partition with something left to copy. `position`: None of one that has not begun;
-    `paused`: by whom, so that it lags until that is taken back."""
+class LaggingPartition(NamedTuple):
+    """A partition with something left to copy. `paused`: by whom, so that it lags until that is
+    taken back."""
 
     at: TopicPartition
-    position: int | None
-    end: int | None
-    reason: str | None = None
+    why: str
     paused: str | None = None
 
     def __str__(self) -> str:
-        why = self.reason or f"mirrored up to {self.position or 0:,} of {self.end or 0:,}"
-        return f"{self.at}: {why}" + (f", {self.paused}" if self.paused else "")
+        return f"{self.at}: {self.why}" + (f", {self.paused}" if self.paused else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promoted:
-    """Of one link. `changed`: false where it had been promoted, or failed over, already, and
-    `before` says how, by whom and since when. `ready`: of a dry run, whether nothing lags
-    (`lagging`). `ahead`: groups that are further on the target than on the source, and how many
-    records each would skip at least. `lifted`: read-only rules that were (or would be) taken away.
-    `left`: why the link is left as it is, None where it is not."""
+class LinkResult:
+    """Of one link. `changed`: false where nothing was done: it was only looked, or it had ended
+    already, and `before` says how, by whom and since when. `left`: why the link is left as it is,
+    None where it is not. `lifted`: read-only rules that were (or would be) taken away."""
 
     link: str
-    source: str
     target: str
     scope: Scope
     changed: bool
-    dry_run: bool
     before: EndDirective | None = None
-    cuts: Mapping[str, Cut]
+    left: str | None = None
+    cuts: Mapping[str, Cut] = field(default_factory=dict)
+    lifted: tuple[AclBinding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promoted(LinkResult):
+    """`lagging`: of a dry run. `ahead`: groups that are further on the target than on the source,
+    and how many records each would skip at least."""
+
+    source: str
+    dry_run: bool
     groups: tuple[GroupStatus, ...] = ()
     ahead: Mapping[str, int] = field(default_factory=dict)
-    lifted: tuple[AclBinding, ...] = ()
     lagging: tuple[LaggingPartition, ...] = ()
-    left: str | None = None
-
-    @property
-    def ready(self) -> bool:
-        return not self.lagging
 
     @property
     def pending(self) -> bool:
@@ -67,64 +64,14 @@ class Promoted:
         return self.dry_run and self.before is None and self.left is None
 
 
-def promoted_json(each: Promoted) -> dict[str, Any]:
-    """For `--json`: stable keys."""
-    return {
-        "link": each.link,
-        "source": each.source,
-        "target": each.target,
-        "topic": each.scope.topic,
-        "state": str(State.PROMOTED if each.before is None else each.before.how)
-        if each.ready and not each.dry_run and each.left is None
-        else None,
-        "left": each.left,
-        "changed": each.changed,
-        "dry_run": each.dry_run,
-        "before": None if each.before is None else directive_as_json(each.before),
-        "lagging": [str(one) for one in each.lagging],
-        "cuts": cuts_json(each.cuts),
-        "groups": [
-            {"group": one.group, "followed": one.followed, "reason": one.reason}
-            for one in each.groups
-        ],
-        "ahead": dict(each.ahead),
-        "lifted": [str(one) for one in each.lifted],
-    }
-
-
-def cuts_json(cuts: Mapping[str, Cut]) -> list[dict[str, Any]]:
-    """A row a partition and target partition."""
-    return [
-        {
-            "topic": name,
-            "partition": point.partition,
-            "source_offset": point.source,
-            "target_topic": at.topic,
-            "target_partition": at.partition,
-            "target_offset": offset,
-            "exact": point.exact,
-        }
-        for name, cut in sorted(cuts.items())
-        for point in cut.points
-        for at, offset in point.targets
-    ]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedOver:
-    """Of one link. `changed`: false where nothing was done: it was only looked (`before` None), or
-    it had ended already, as `before` says; then `groups` are those that were yet to be committed.
-    `left`: why there was nothing to look at, nor to end; `late` where that has to be done once its
-    target answers; `error`: that it was begun, or tried, and is not done. `seen_ms`: when a driver
-    last led the link; `source`: why the source did not answer, None where it did."""
+class FailedOver(LinkResult):
+    """If it had ended before, `groups` are those that were yet to be committed. `late`: what is
+    left has to be done once its target answers; `error`: it was begun, or tried, and is not done.
+    `seen_ms`: when a driver last led the link; `source`: why the source did not answer, None where
+    it did."""
 
-    link: str
-    target: str
-    scope: Scope
-    changed: bool
     at_ms: int
-    before: EndDirective | None = None
-    left: str | None = None
     late: bool = False
     error: CausewayError | None = None
     seen_ms: int | None = None
@@ -132,12 +79,10 @@ class FailedOver:
     topics: tuple[TopicLoss, ...] = ()
     groups: tuple[GroupPlace, ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)  # groups that were not committed
-    cuts: Mapping[str, Cut] = field(default_factory=dict)
-    lifted: tuple[AclBinding, ...] = ()
 
     @property
     def rpo_ms(self) -> int | None:
-        """The greatest age that the first missing record can have, see control.lag; 0 if nothing is
+        """The greatest age that the first missing record can have, see status.lag; 0 if nothing is
         missing, None if that is unknown for a topic."""
         return None if self.rpo_unknown else self.rpo_known_ms
 
@@ -158,66 +103,6 @@ class FailedOver:
         age = age_ms(topic.first_ms, self.at_ms)
         # By a clock that is ahead of ours it would be none, as if nothing were missing.
         return None if age is None else max(1, age)
-
-
-def failed_over_json(each: FailedOver) -> dict[str, Any]:
-    """For `--json`: stable keys."""
-    return {
-        "link": each.link,
-        "target": each.target,
-        "topic": each.scope.topic,
-        "state": None if not each.changed and each.before is None else _state(each),
-        "left": each.left,
-        "failed": each.error is not None,
-        "changed": each.changed,
-        "before": None if each.before is None else directive_as_json(each.before),
-        "driver_seen_ms": each.seen_ms,
-        "source_reason": each.source,
-        "rpo_ms": each.rpo_ms if each.before is None and each.left is None else None,
-        "rpo_known_ms": each.rpo_known_ms if each.before is None and each.left is None else None,
-        "rpo_unknown": list(each.rpo_unknown),
-        "topics": [
-            {
-                "topic": one.topic,
-                "target_topic": one.target,
-                "partitions": one.partitions,
-                "not_begun": one.unbegun,
-                "newest_ms": None if one.newest_ms < 0 else one.newest_ms,
-                "missing_records": one.missing,
-                "first_missing_ms": None
-                if one.first_ms is None or one.first_ms < 0
-                else one.first_ms,
-                "exact": one.exact,
-            }
-            for one in each.topics
-        ],
-        "groups": [
-            {
-                "group": one.group,
-                "target_topic": one.partition.topic,
-                "partition": one.partition.partition,
-                "offset": one.offset,
-                "committed": one.there,
-                "behind_end": one.behind,
-                "reason": each.failures.get(one.group, one.reason),
-            }
-            for one in each.groups
-        ],
-        "cuts": cuts_json(each.cuts),
-        "lifted": [str(one) for one in each.lifted],
-    }
-
-
-def _state(each: FailedOver) -> str:
-    return str(State.FAILED_OVER if each.before is None else each.before.how)
-
-
-def by_group(places: Collection[GroupPlace]) -> dict[str, list[GroupPlace]]:
-    """In the order of their names."""
-    found: defaultdict[str, list[GroupPlace]] = defaultdict(list)
-    for each in places:
-        found[each.group].append(each)
-    return dict(found)
 
 
 class FailbackStep(StrEnum):
@@ -273,40 +158,104 @@ class FailedBack:
     pending: bool = False
 
 
-def failed_back_json(each: FailedBack) -> dict[str, Any]:
-    """For `--json`: stable keys."""
-    return {
-        "link": each.link,
-        "reverse": each.reverse,
-        "topic": each.scope.topic,
-        "step": str(each.step),
-        "changed": each.changed,
-        "dry_run": each.dry_run,
-        "begun": each.begun,
-        "pending": each.pending,
-        "unmirrored": [_unmirrored_json(one) for one in each.unmirrored],
-        "late": [_unmirrored_json(one) for one in each.late],
-        "lost": [str(at) for at in each.lost],
-        "gone": [
-            {"topic": at.topic, "partition": at.partition, "offsets": offsets}
-            for at, offsets in each.gone.items()
+def by_group(places: Collection[GroupPlace]) -> dict[str, list[GroupPlace]]:
+    """In the order of their names."""
+    found: defaultdict[str, list[GroupPlace]] = defaultdict(list)
+    for each in places:
+        found[each.group].append(each)
+    return dict(found)
+
+
+# -- JSON -----------------------------------------------------------------------------------------
+
+
+def _result_json(each: LinkResult, state: State, *, has_ended: bool, **more: Any) -> dict[str, Any]:
+    """`state`: how it has ended by this call, if it `has_ended`."""
+    how = state if each.before is None else each.before.how
+    return picked(
+        each,
+        "link target left changed",
+        topic=each.scope.topic,
+        state=str(how) if has_ended else None,
+        before=None if each.before is None else directive_as_json(each.before),
+        cuts=[
+            {
+                "topic": name,
+                "partition": point.partition,
+                "source_offset": point.source,
+                "target_topic": at.topic,
+                "target_partition": at.partition,
+                "target_offset": offset,
+                "exact": point.exact,
+            }
+            for name, cut in sorted(each.cuts.items())
+            for point in cut.points
+            for at, offset in point.targets
         ],
-        "saved": each.saved,
-        "unfenced": list(each.unfenced),
-        "created": list(each.created),
-        "lag_records": each.lag,
-        "lines": list(each.lines),
-        "promoted": None if each.promoted is None else promoted_json(each.promoted),
-    }
+        lifted=[str(one) for one in each.lifted],
+        **more,
+    )
+
+
+def promoted_json(each: Promoted) -> dict[str, Any]:
+    return _result_json(
+        each,
+        State.PROMOTED,
+        has_ended=not (each.lagging or each.dry_run or each.left),
+        **picked(each, "source dry_run"),
+        lagging=[str(one) for one in each.lagging],
+        groups=[picked(one, "group followed reason") for one in each.groups],
+        ahead=dict(each.ahead),
+    )
+
+
+def failed_over_json(each: FailedOver) -> dict[str, Any]:
+    looked = each.before is None and each.left is None
+    return _result_json(
+        each,
+        State.FAILED_OVER,
+        has_ended=each.changed or each.before is not None,
+        **picked(each, "driver_seen_ms=seen_ms source_reason=source"),
+        failed=each.error is not None,
+        rpo_ms=each.rpo_ms if looked else None,
+        rpo_known_ms=each.rpo_known_ms if looked else None,
+        rpo_unknown=list(each.rpo_unknown),
+        topics=[
+            picked(
+                one,
+                "topic target_topic=target partitions not_begun=unbegun missing_records=missing "
+                "exact",
+                newest_ms=None if one.newest_ms < 0 else one.newest_ms,
+                first_missing_ms=None if (one.first_ms or 0) < 0 else one.first_ms,
+            )
+            for one in each.topics
+        ],
+        groups=[
+            picked(
+                one,
+                "group offset committed=there behind_end=behind",
+                target_topic=one.partition.topic,
+                partition=one.partition.partition,
+                reason=each.failures.get(one.group, one.reason),
+            )
+            for one in each.groups
+        ],
+    )
+
+
+def failed_back_json(each: FailedBack) -> dict[str, Any]:
+    return picked(
+        each,
+        "link reverse changed dry_run begun pending saved unfenced created lines lag_records=lag",
+        topic=each.scope.topic,
+        step=str(each.step),
+        unmirrored=[_unmirrored_json(one) for one in each.unmirrored],
+        late=[_unmirrored_json(one) for one in each.late],
+        lost=[str(at) for at in each.lost],
+        gone=[{**at._asdict(), "offsets": offsets} for at, offsets in each.gone.items()],
+        promoted=None if each.promoted is None else promoted_json(each.promoted),
+    )
 
 
 def _unmirrored_json(one: Unmirrored) -> dict[str, Any]:
-    return {
-        "topic": one.at.topic,
-        "partition": one.at.partition,
-        "first": one.first,
-        "end": one.end,
-        "records": one.records,
-        "deleted_offsets": one.deleted,
-        "surely": one.surely,
-    }
+    return picked(one, "first end records deleted_offsets=deleted surely", **one.at._asdict())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from causeway.cluster import LATEST, Cluster, OffsetAt
@@ -25,6 +24,13 @@ from causeway.link_topics import (
 from causeway.model import NO_TOPIC_ID, State, TopicPartition
 from causeway.operate.failover.ending import Ending
 
+_POLL_S = 0.25
+Places = Mapping[TopicPartition, int]
+
+
+def refusal(subject: str, cause: str, remedy: str) -> ConfigError:
+    return ConfigError("fail back", subject, cause, remedy=remedy)
+
 
 def is_begun(standing: LinkDirectives, end: EndDirective, cuts: Mapping[str, Cut]) -> bool:
     """Whether it was told to begin where `end`, of the link, was."""
@@ -35,33 +41,26 @@ def is_begun(standing: LinkDirectives, end: EndDirective, cuts: Mapping[str, Cut
     )
 
 
-def check(link: LinkSettings, reverse: LinkSettings, topics: Collection[str]) -> None:
-    """That it brings back all of `topics` under their names: of one that it left out, the link
-    would go on beside what the other side has written since. Raises ConfigError."""
-    for name in sorted(topics):
+def check(link: LinkSettings, reverse: LinkSettings, cuts: Mapping[str, Cut]) -> None:
+    """That it brings back all topics under their names: of one that it left out, the link would go
+    on beside what the other side has written since. That each topic was mirrored to the one of its
+    name alone: a topic elsewhere, to which a transform led records, may be fed by several, so it
+    has no one place to go back to. Raises ConfigError."""
+    for name, cut in sorted(cuts.items()):
         decision = reverse.as_begun(name)
         if decision.target_name != name:
-            raise ConfigError(
-                "fail back",
+            raise refusal(
                 f"{name} of {link.name}",
                 f"{reverse.name} does not bring it back under its name: {decision.reason}",
-                remedy=f"set {reverse.name}.topics and {reverse.name}.replication.policy.class as "
+                f"set {reverse.name}.topics and {reverse.name}.replication.policy.class as "
                 f"those of {link.name}",
             )
-
-
-def check_places(link: LinkSettings, cuts: Mapping[str, Cut]) -> None:
-    """That each topic was mirrored to the one of its name alone. Raises ConfigError where a
-    transform led records of it elsewhere: a topic there, which may be fed by several, has no one
-    place to go back to."""
-    for name, cut in sorted(cuts.items()):
         led = {at.topic for point in cut.points for at, _ in point.targets} - {name}
         if led:
-            raise ConfigError(
-                "fail back",
+            raise refusal(
                 f"{name} of {link.name}",
                 f"a transform routed its records to {min(led)}, and no link can bring these back",
-                remedy="mirror what you want back by a link of its own, with --from; the other "
+                "mirror what you want back by a link of its own, with --from; the other "
                 "topics go back one by one, with --topic, where only topics have ended",
             )
 
@@ -71,20 +70,18 @@ def check_keep(link: LinkSettings, topics: Collection[str], keeper: str) -> None
     ConfigError where that comes back, or where the link changes them on the way, or leaves some
     out: these must not appear there."""
     if keeper in topics:
-        raise ConfigError(
-            "fail back",
+        raise refusal(
             f"--save-topic {keeper}",
             f"it is mirrored back to {link.source.alias}, which would have these records twice",
-            remedy="say another topic",
+            "say another topic",
         )
     changed = sorted(name for name in topics if link.transform_of(name) or link.treatments_of(name))
     if changed:
-        raise ConfigError(
-            "fail back",
+        raise refusal(
             f"--save-topic for {changed[0]} of {link.name}",
             f"{link.target.alias} would get records as they are, and the link changes them on the "
             "way, or leaves some out",
-            remedy="--save PATH keeps them here",
+            "--save PATH keeps them here",
         )
 
 
@@ -92,12 +89,11 @@ def check_end(link: LinkSettings, reverse: LinkSettings, end: EndDirective | Non
     """`end`: of `reverse`, which had begun. Raises ConfigError where that ended with records that
     it had not brought back."""
     if end is not None and end.how is State.FAILED_OVER:
-        raise ConfigError(
-            "fail back",
+        raise refusal(
             link.name,
             f"the way back, {reverse.name}, was failed over {end.by}: what it had not brought back "
             f"by then is on {reverse.source.alias} only",
-            remedy=f'`causeway failback --link "{reverse.name}"` tells what that is',
+            f'`causeway failback --link "{reverse.name}"` tells what that is',
         )
 
 
@@ -108,18 +104,27 @@ def check_whole(
     of it has ended, as it has since the link was turned round: no part of that goes on."""
     end = None if scope.wider is None else standing.end_of(scope.wider)
     if end is not None:
-        raise ConfigError(
-            "fail back",
+        raise refusal(
             f"{scope} of {link.name}",
             f"the reverse link {reverse.name} was {end.how} as a whole {end.by}, and none of its "
             "topics goes on alone",
-            remedy=f"end all of {link.name}, by `causeway promote` or `failover` without --topic, "
+            f"end all of {link.name}, by `causeway promote` or `failover` without --topic, "
             "and fail back that",
         )
 
 
-_POLL_S = 0.25
-Places = Mapping[TopicPartition, int]
+def lines_for(link: LinkSettings, topics: Collection[str]) -> tuple[str, ...]:
+    """The lines that a file lacks for a reverse link."""
+    name = f"{link.target.alias}->{link.source.alias}"
+    return (
+        f"{name}.enabled = true",
+        f"{name}.causeway.way.back = true",
+        f"{name}.topics = {', '.join(sorted(topics))}",
+        f"{name}.replication.policy.class = org.apache.kafka.connect.mirror."
+        "IdentityReplicationPolicy",
+        f"{name}.sync.group.offsets.enabled = "
+        f"{str(link.control.sync_group_offsets_enabled).lower()}",
+    )
 
 
 def begin(
@@ -134,40 +139,31 @@ def begin(
     the end the other way in its `at`; `looked`: see Directive, by partition of the target; `ids` of
     the topics of its source. Raises ConflictError, also if a concurrent request started the link;
     CausewayError."""
-    decide = partial(_plan, wish, _by_topic(starts), _by_topic(looked), ids)
-    write_directives(target, link, decide)
+    starts_of, looked_at = _by_topic(starts), _by_topic(looked)
 
-
-def _plan(
-    wish: BeginDirective,
-    starts: Mapping[str, Mapping[int, int]],
-    looked: Mapping[str, Mapping[int, int]],
-    ids: Mapping[str, str],
-    standing: LinkDirectives,
-) -> DirectivePlan:
-    begins: list[DirectiveChange] = []
-    for topic, places in sorted(starts.items()):
-        known = standing.get(BeginDirective, Scope(topic))
-        if known is not None and known.at == wish.at:
-            # What it has written by now is not what we have looked at.
-            raise ConflictError(
-                "begin",
-                topic,
-                f"{known.who} had it begin meanwhile",
-                remedy="nothing was changed; call this again: it goes on",
+    def decide(standing: LinkDirectives) -> DirectivePlan:
+        begins: list[DirectiveChange] = []
+        for topic, places in sorted(starts_of.items()):
+            known = standing.get(BeginDirective, Scope(topic))
+            if known is not None and known.at == wish.at:
+                # What it has written by now is not what we have looked at.
+                cause = f"{known.who} had it begin meanwhile"
+                remedy = "nothing was changed; call this again: it goes on"
+                raise ConflictError("begin", topic, cause, remedy=remedy)
+            # A way back keeps names, so they are those of the other side as well.
+            each = wish.replace(
+                scope=Scope(topic),
+                starts=places,
+                source_id=ids.get(topic, NO_TOPIC_ID),
+                looked=looked_at.get(topic, {}),
             )
-        # A way back keeps names, so they are those of the other side as well.
-        each = wish.replace(
-            scope=Scope(topic),
-            starts=places,
-            source_id=ids.get(topic, NO_TOPIC_ID),
-            looked=looked.get(topic, {}),
-        )
-        begins.append((each.key, each))
-    now = int(time.time() * 1000)
-    again = RestartDirective(scope=wish.scope, who=wish.who, why=wish.why, at=now)
-    taken_back = plan_failback(standing, wish.scope).changes
-    return DirectivePlan(changes=(*begins, *taken_back, (again.key, again)))
+            begins.append((each.key, each))
+        now = int(time.time() * 1000)
+        again = RestartDirective(scope=wish.scope, who=wish.who, why=wish.why, at=now)
+        taken_back = plan_failback(standing, wish.scope).changes
+        return DirectivePlan(changes=(*begins, *taken_back, (again.key, again)))
+
+    write_directives(target, link, decide)
 
 
 class Looked(NamedTuple):
@@ -188,7 +184,7 @@ def looked_of(standing: LinkDirectives, end: EndDirective) -> dict[TopicPartitio
     }
 
 
-def note_kept(target: Cluster, link: LinkSettings, end: EndDirective, kept: Places) -> None:
+def note_kept(back: Ending, end: EndDirective, kept: Places) -> None:
     """That what others wrote was seen to, up to there. Raises as `begin`."""
 
     def decide(standing: LinkDirectives) -> DirectivePlan:
@@ -200,19 +196,14 @@ def note_kept(target: Cluster, link: LinkSettings, end: EndDirective, kept: Plac
                 changes.append((after.key, after))
         return DirectivePlan(changes=tuple(changes))
 
-    write_directives(target, link, decide)
+    back.change(decide)
 
 
 def await_begun(
-    back: Ending,
-    source: Cluster,
-    end: EndDirective,
-    wanted: set[TopicPartition],
-    wait_s: float,
-    say: Callable[[str], None],
+    back: Ending, end: EndDirective, wanted: set[TopicPartition], wait_s: float
 ) -> int | None:
     """Until the link of `back`, told to begin at `end`, has begun with `wanted` partitions of its
-    `source`, or so long; how far it lags then."""
+    source, or so long; how far it lags then."""
     deadline = time.monotonic() + wait_s
     while True:
         begun = {
@@ -224,10 +215,10 @@ def await_begun(
             break
         if time.monotonic() > deadline or (back.driver is None and wait_s <= 0):
             return None
-        say(f"{back.link.name}: waiting for a driver to begin at the cut")
+        back.say("waiting for a driver to begin at the cut")
         time.sleep(_POLL_S)
         back.read_on()
-    ends = source.list_offsets(sorted(begun), LATEST)
+    ends = back.sides.source_admin.list_offsets(sorted(begun), LATEST)
     return sum(
         max(0, found.offset - position)
         for at, position in begun.items()

@@ -83,12 +83,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     )
     if any(lack.need.required for lack in lacks):
         return _nothing(link, lacks=lacks)
-    sides = Sides(
-        source=connect(link.source),
-        target=connect(link.target),
-        source_admin=source,
-        target_admin=target,
-    )
+    sides = Sides.of(link, connect)
     log = ProgressTopic(target, link.progress_topic)
     has_run = log.exists()
     contents = log.read() if has_run else ProgressContents()
