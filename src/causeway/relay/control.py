@@ -1,46 +1,32 @@
-"""Both ends of the control socket between the driver and its lanes.
+"""Both ends of the control socket between the driver and its lanes, a sealed connection
+(causeway/sealed.py).
 
-    connection  = 16 random bytes each way, then frames
-    frame       = 4-byte big-endian length, Fernet token of (session, number, more, piece)
-
-`session` is the two ends' random bytes and the direction, `number` counts the frames of one
-direction, `more` says that the message continues in the next frame. So a frame can be neither read
-nor made without the key, nor replayed, in this connection or in another; and frames are small, so
-that nobody without it makes an end hold much. The key is made for each driver process and reaches
-lanes through the environment variable `CAUSEWAY_CONTROL_SECRET`, never through a closure, an
-argument or a file.
+The key is made for each driver process and reaches lanes through the environment variable
+`CAUSEWAY_CONTROL_SECRET`, never through a closure, an argument or a file.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import select
 import selectors
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
-from cryptography.fernet import Fernet, InvalidToken
+from cryptography.fernet import Fernet
 
 from causeway.relay.messages import Hello, ToDriver, ToLane, decode, encode
+from causeway.sealed import LENGTH, SealedProtocol, SealedStream
 
 SECRET_VARIABLE = "CAUSEWAY_CONTROL_SECRET"  # noqa: S105  the variable's name
 _log = logging.getLogger("causeway.control")
-_NONCE = 16
-_LENGTH = struct.Struct(">I")
-_NUMBER = struct.Struct(">Q")
-_PIECE_BYTES = 32 * 1024  # of a message in a frame
-_FRAME_LIMIT = 64 * 1024
-_LAST, _MORE = b".", b"+"
 _HELLO_TIMEOUT_S = 10.0
 _STRANGERS = 64  # connections that have not proved yet that they have the key
 _ACCEPT_PAUSE_S = 1.0  # after the system had no room for another connection
 _LOG_S = 60.0  # how often to log that strangers were shut out
-_TO_LANE, _TO_DRIVER = b"l", b"d"
 
 
 def new_secret() -> str:
@@ -48,175 +34,33 @@ def new_secret() -> str:
     return Fernet.generate_key().decode()
 
 
-class Channel:
-    """One end of a control connection, non-blocking.
+def _framed(message: ToLane | ToDriver) -> bytes:
+    body = encode(message)
+    return LENGTH.pack(len(body)) + body
 
-    Sending is safe from any thread; receiving belongs to one. Both raise ConnectionError once the
-    peer is gone, or has sent a frame that the key does not vouch for.
-    """
 
-    def __init__(self, sock: socket.socket, key: str, *, outgoing: bytes, incoming: bytes) -> None:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._socket = sock
-        self._fernet = Fernet(key)
-        self._outgoing, self._incoming = outgoing, incoming
-        self._nonce = os.urandom(_NONCE)
-        self._session = b""  # both ends' random bytes, once the peer's are here
-        self._sent = self._received = 0
-        self._out = bytearray(self._nonce)
-        self._in = bytearray()
-        self._begun = bytearray()  # a message whose last piece is not here yet
-        self._lock = threading.Lock()
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the peer's random bytes are here, so that `send` may be called."""
-        return bool(self._session)
-
-    @property
-    def authenticated(self) -> bool:
-        """Whether a frame has arrived, and with it the proof that the peer has the key."""
-        return self._received > 0
-
-    @property
-    def wants_write(self) -> bool:
-        return bool(self._out)
-
-    def send(self, message: ToLane | ToDriver) -> None:
-        """Queues `message` and sends what the socket takes now; `flush` sends the rest."""
-        body = encode(message)
-        with self._lock:
-            for at in range(0, len(body), _PIECE_BYTES):
-                more = _MORE if at + _PIECE_BYTES < len(body) else _LAST
-                head = self._session + self._outgoing + _NUMBER.pack(self._sent) + more
-                token = self._fernet.encrypt(head + body[at : at + _PIECE_BYTES])
-                self._sent += 1
-                self._out += _LENGTH.pack(len(token))
-                self._out += token
-        self.flush()
-
-    def flush(self) -> bool:
-        """Sends what the socket takes now; True when nothing is left."""
-        with self._lock:
-            while self._out:
-                try:
-                    count = self._socket.send(self._out)
-                except (BlockingIOError, InterruptedError):
-                    return False
-                except OSError as error:
-                    raise ConnectionResetError(f"control socket: {error}") from error
-                del self._out[:count]
-        return True
-
-    def receive(self) -> list[ToLane | ToDriver]:
-        """All messages that are complete by now, in order; never blocks.
-
-        At the peer's end of stream: the messages before it first, ConnectionError on the next call.
-        """
-        closed = self._read()
-        messages = []
-        while (frame := self._next_frame()) is not None:
-            more, piece = self._open(frame)
-            self._begun += piece
-            if more == _LAST:
-                messages.append(decode(bytes(self._begun)))
-                self._begun.clear()
-        if closed and not messages:
-            raise ConnectionResetError("control socket: closed by the other end")
-        return messages
-
-    @property
-    def address(self) -> str:
-        """Of this end: by it the peer's machine reaches this one."""
-        return str(self._socket.getsockname()[0])
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _read(self) -> bool:
-        while True:
-            try:
-                data = self._socket.recv(1 << 18)
-            except (BlockingIOError, InterruptedError):
-                return False
-            except OSError as error:
-                raise ConnectionResetError(f"control socket: {error}") from error
-            if not data:
-                return True
-            self._in += data
-            if len(self._in) > _FRAME_LIMIT:
-                return False  # what is here is judged first, the rest stays in the socket
-
-    def _take_greeting(self) -> bool:
-        if self._session:
-            return True
-        if len(self._in) < _NONCE:
-            return False
-        theirs = bytes(self._in[:_NONCE])
-        del self._in[:_NONCE]
-        # The driver's bytes first, so that both ends put the same session together.
-        ours_first = self._outgoing == _TO_LANE
-        self._session = self._nonce + theirs if ours_first else theirs + self._nonce
-        return True
-
-    def _next_frame(self) -> bytes | None:
-        if not self._take_greeting():
-            return None
-        if len(self._in) < _LENGTH.size:
-            return None
-        (length,) = _LENGTH.unpack_from(self._in)
-        if length > _FRAME_LIMIT:
-            raise ConnectionAbortedError(f"control socket: a frame of {length} bytes")
-        end = _LENGTH.size + length
-        if len(self._in) < end:
-            return None
-        frame = bytes(self._in[_LENGTH.size : end])
-        del self._in[:end]
-        return frame
-
-    def _open(self, frame: bytes) -> tuple[bytes, bytes]:
-        """Whether the message goes on (`_MORE` or `_LAST`), and its piece."""
-        try:
-            text = self._fernet.decrypt(frame)
-        except InvalidToken:
-            raise ConnectionAbortedError("control socket: a frame with another key") from None
-        head = self._session + self._incoming + _NUMBER.pack(self._received)
-        if not text.startswith(head):
-            raise ConnectionAbortedError("control socket: a frame of another session")
-        self._received += 1
-        return text[len(head) : len(head) + 1], text[len(head) + 1 :]
+_PROTOCOL: Final = SealedProtocol("driver", "control", _framed, decode)
+Channel = SealedStream[ToLane | ToDriver]
 
 
 class ControlClient(Channel):
-    """A lane's end. The constructor blocks, at most `timeout_s`; nothing else does.
+    """A lane's end. The constructor blocks, at most `timeout_s` for each step; nothing else does.
 
     Raises ConnectionError or TimeoutError where no driver answers.
     """
 
     def __init__(self, host: str, port: int, key: str, *, timeout_s: float = 10.0) -> None:
-        deadline = time.monotonic() + timeout_s
         sock = socket.create_connection((host, port), timeout_s)
-        super().__init__(sock, key, outgoing=_TO_DRIVER, incoming=_TO_LANE)
+        super().__init__(sock, key, _PROTOCOL, is_first=False)
         try:
             self.flush()
-            while not self.ready:
-                self._await_greeting(deadline)
+            ready = self.wait_until_ready(timeout_s)
         except BaseException:
             sock.close()
             raise
-
-    def _await_greeting(self, deadline: float) -> None:
-        left = max(0.0, deadline - time.monotonic())
-        if not select.select([self._socket], [], [], left)[0]:
+        if not ready:
+            sock.close()
             raise TimeoutError("control socket: no answer from the driver")
-        if self._read():
-            raise ConnectionResetError("control socket: closed by the other end")
-        self._take_greeting()
 
 
 class LaneConnection:
@@ -337,7 +181,7 @@ class ControlServer:
             self._selector.unregister(self._listener)
             self._accept_at = time.monotonic() + _ACCEPT_PAUSE_S
             return
-        channel = Channel(sock, self._key, outgoing=_TO_LANE, incoming=_TO_DRIVER)
+        channel = Channel(sock, self._key, _PROTOCOL, is_first=True)
         connection = LaneConnection(channel, self._wake, str(address[0]))
         self._connections.add(connection)
         self._selector.register(channel, selectors.EVENT_READ, connection)

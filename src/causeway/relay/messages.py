@@ -321,7 +321,7 @@ def encode(message: ToLane | ToDriver) -> bytes:
     return json.encode(message)
 
 
-def decode(data: bytes) -> ToLane | ToDriver:
+def decode(data: bytes | memoryview) -> ToLane | ToDriver:
     """Raises ValueError, which quotes no content, for any other value."""
     try:
         return _decoder().decode(data)

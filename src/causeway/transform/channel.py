@@ -9,41 +9,23 @@ listener, a Unix socket in local mode, and send a Greeting first. The source wor
 chunks that it can treat without Spark (direct.py). The direct worker is a process of the lane and
 does this for all transforms of the lane. Each worker answers chunks in their order.
 
-    frame       = 4-byte big-endian length, MessagePack of (kind, field, …)
-    connection  = 16 random bytes each way, then pieces
-    piece       = 4-byte big-endian length, AES-256-GCM of a piece of the stream of frames
-
-Each connection and direction has its own key, from HKDF of the control secret and the random bytes
-of both ends, and counts its pieces. So a piece cannot be read, made or replayed without the secret.
+A frame is MessagePack of (kind, field, …), over a sealed connection (causeway/sealed.py).
 An address is `@` and the name of an abstract Unix socket, or host:port.
 """
 
 from __future__ import annotations
 
-import os
-import select
 import socket
-import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from causeway.records import Batch, read
+from causeway.sealed import LENGTH, SealedProtocol, SealedStream
 
-FRAME_LIMIT = 1 << 30  # bytes
-_LENGTH = struct.Struct(">I")
-_RANDOM = 16
-_PIECE = 1 << 20
-_TAG = 16
-_FIRST_PIECE = 64 * 1024  # the limit until the peer has proved that it has the secret
-_TO_LANE, _TO_WORKER = b"causeway stage to lane", b"causeway lane to stage"
 _CONNECT_S = 10.0
 
 
@@ -161,9 +143,9 @@ def encode(frame: Frame) -> bytearray:
             fields = frame._replace(outputs=tuple(outputs))
         case _:
             fields = frame
-    data = bytearray(_LENGTH.size)
-    _ENCODER.encode_into((_KINDS.index(type(frame)), *fields), data, _LENGTH.size)
-    _LENGTH.pack_into(data, 0, len(data) - _LENGTH.size)
+    data = bytearray(LENGTH.size)
+    _ENCODER.encode_into((_KINDS.index(type(frame)), *fields), data, LENGTH.size)
+    LENGTH.pack_into(data, 0, len(data) - LENGTH.size)
     return data
 
 
@@ -173,38 +155,18 @@ def _readable(batch: Batch) -> Batch:
     return batch._replace(payload=read(batch), offsets=offsets, unread=None)
 
 
-class FrameStream:
-    """Decodes frames from a stream of bytes that arrives in pieces of any size."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-
-    def feed(self, data: bytes | memoryview) -> None:
-        self._data += data
-
-    def frames(self) -> Iterator[Frame]:
-        """The frames that are complete. Raises ValueError for bytes that are not a frame."""
-        while len(self._data) >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(self._data)
-            if size > FRAME_LIMIT:
-                raise ValueError("a frame is too long")
-            end = _LENGTH.size + size
-            if len(self._data) < end:
-                return
-            with memoryview(self._data) as view:
-                kind, *fields = msgspec.msgpack.decode(view[_LENGTH.size : end])
-            del self._data[:end]
-            yield _frame(_KINDS[kind], fields)
-
-
-def _frame(kind: type[Frame], fields: list[Any]) -> Frame:
+def decode(body: memoryview) -> Frame:
+    """Raises ValueError for bytes that are not a frame."""
+    number, *fields = msgspec.msgpack.decode(body)
+    kind = _KINDS[number]
     if kind is Chunk:
         fields[4] = tuple(map(_batch, fields[4]))
     elif kind is ChunkOutcome:
         fields[1] = tuple(OutletBatch(topic, at, _batch(batch)) for topic, at, batch in fields[1])
         fields[2] = tuple(Refusal(*refusal) for refusal in fields[2])
         fields[-2:] = map(tuple, fields[-2:])
-    return kind(*fields)
+    frame: Frame = kind(*fields)
+    return frame
 
 
 def _batch(fields: list[Any]) -> Batch:
@@ -220,27 +182,15 @@ def path_of(address: str) -> str:
     return "\0" + address[1:]
 
 
-class SealedConnection:
-    """One end of a sealed connection, non-blocking; for one thread. Sending and receiving raise
-    ConnectionError once the peer has closed, or has sent a piece that was not sealed by the
-    secret."""
+_PROTOCOL: Final = SealedProtocol("lane", "stage", encode, decode)
+
+
+class SealedConnection(SealedStream[Frame]):
+    """One end of the connection between a lane and a worker."""
 
     def __init__(self, sock: socket.socket, secret: str, *, lane: bool) -> None:
         """`lane`: whether this is the lane's end."""
-        sock.setblocking(False)
-        if sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = sock
-        self._secret = secret.encode()
-        self._lane = lane
-        self._random = os.urandom(_RANDOM)
-        self._out = bytearray(self._random)
-        self._queued: list[Frame] = []  # until the peer's random bytes arrive
-        self._in = bytearray()
-        self._reader = FrameStream()
-        self._seal: AESGCM | None = None
-        self._unseal: AESGCM | None = None
-        self._sent = self._received = 0
+        super().__init__(sock, secret, _PROTOCOL, is_first=lane)
 
     @classmethod
     def open(cls, address: str, secret: str) -> Self:
@@ -253,136 +203,3 @@ class SealedConnection:
             host, _, port = address.rpartition(":")
             sock = socket.create_connection((host, int(port)), _CONNECT_S)
         return cls(sock, secret, lane=False)
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    @property
-    def authenticated(self) -> bool:
-        """Whether the peer has proved, by a piece, that it has the secret."""
-        return self._received > 0
-
-    @property
-    def wants_write(self) -> bool:
-        return bool(self._out)
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that the socket has not taken yet."""
-        return len(self._out)
-
-    def send(self, frame: Frame) -> None:
-        """Queues `frame` and sends as much as the socket takes now; `flush` sends the rest."""
-        if self._seal is None:
-            self._queued.append(frame)
-        else:
-            self._put(self._seal, frame)
-        self.flush()
-
-    def flush(self) -> bool:
-        """Sends as much as the socket takes now; True if nothing is left."""
-        while self._out:
-            try:
-                with memoryview(self._out) as view:
-                    count = self._socket.send(view[:_PIECE])
-            except (BlockingIOError, InterruptedError):
-                return False
-            except OSError as error:
-                raise ConnectionResetError(f"stage socket: {error}") from error
-            del self._out[:count]
-        return True
-
-    def receive(self) -> list[Frame]:
-        """All complete frames, in order; never blocks. Once the peer has closed: the frames before
-        that first, ConnectionError on the next call."""
-        closed = self._read()
-        frames: list[Frame] = []
-        if self._begin():
-            self._open_pieces()
-            frames = list(self._reader.frames())
-        if closed and not frames:
-            raise ConnectionResetError("stage socket: closed by the other end")
-        return frames
-
-    def wait(self, timeout_s: float | None) -> list[Frame]:
-        """As `receive`, but waits up to `timeout_s` for data, and sends queued bytes meanwhile."""
-        writing = [self._socket] if self._out else []
-        readable, writable, _ = select.select([self._socket], writing, [], timeout_s)
-        if writable:
-            self.flush()
-        return self.receive() if readable else []
-
-    def send_all(self, frame: Frame) -> None:
-        """Blocks until all of `frame`, and all frames queued before it, are sent."""
-        self.send(frame)
-        while self._queued or not self.flush():
-            if self._queued:
-                select.select([self._socket], [], [])
-                if self._read() and not self._begin():
-                    raise ConnectionResetError("stage socket: closed by the other end")
-                self._begin()
-            else:
-                select.select([], [self._socket], [])
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _read(self) -> bool:
-        while True:
-            try:
-                data = self._socket.recv(_PIECE)
-            except (BlockingIOError, InterruptedError):
-                return False
-            except OSError as error:
-                raise ConnectionResetError(f"stage socket: {error}") from error
-            if not data:
-                return True
-            self._in += data
-            if not self._received and len(self._in) > _RANDOM + _LENGTH.size + _FIRST_PIECE:
-                return False
-
-    def _begin(self) -> bool:
-        """Whether the random bytes of both ends, and so the keys, are known."""
-        if self._seal is not None:
-            return True
-        if len(self._in) < _RANDOM:
-            return False
-        peer = bytes(self._in[:_RANDOM])
-        del self._in[:_RANDOM]
-        salt = self._random + peer if self._lane else peer + self._random
-        to_lane, to_worker = (
-            AESGCM(HKDF(SHA256(), 32, salt, info).derive(self._secret))
-            for info in (_TO_LANE, _TO_WORKER)
-        )
-        self._seal, self._unseal = (to_worker, to_lane) if self._lane else (to_lane, to_worker)
-        queued, self._queued = self._queued, []
-        for frame in queued:
-            self._put(self._seal, frame)
-        self.flush()
-        return True
-
-    def _put(self, seal: AESGCM, frame: Frame) -> None:
-        data = encode(frame)
-        for at in range(0, len(data), _PIECE):
-            sealed = seal.encrypt(self._sent.to_bytes(12, "big"), data[at : at + _PIECE], None)
-            self._sent += 1
-            self._out += _LENGTH.pack(len(sealed))
-            self._out += sealed
-
-    def _open_pieces(self) -> None:
-        assert self._unseal is not None
-        while len(self._in) >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(self._in)
-            most = _PIECE + _TAG if self._received else _FIRST_PIECE
-            if size > most:
-                raise ConnectionAbortedError("stage socket: a piece is too long")
-            if len(self._in) < _LENGTH.size + size:
-                return
-            sealed = bytes(self._in[_LENGTH.size : _LENGTH.size + size])
-            del self._in[: _LENGTH.size + size]
-            try:
-                data = self._unseal.decrypt(self._received.to_bytes(12, "big"), sealed, None)
-            except InvalidTag:
-                raise ConnectionAbortedError("stage socket: a piece without the secret") from None
-            self._received += 1
-            self._reader.feed(data)

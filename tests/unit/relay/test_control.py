@@ -237,7 +237,7 @@ def test_an_impostor_of_the_driver_gets_little_memory() -> None:
         thread.start()
         client = ControlClient("127.0.0.1", listener.getsockname()[1], KEY)
         hello(client)
-        with pytest.raises(ConnectionError, match="a frame of 536870912 bytes"):
+        with pytest.raises(ConnectionError, match="a piece of 536870912 bytes"):
             receive(client, 1)
         client.close()
         over.set()

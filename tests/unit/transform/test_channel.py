@@ -8,6 +8,7 @@ from array import array
 import pytest
 
 from causeway.records import Batch
+from causeway.sealed import MessageStream
 from causeway.transform import (
     Chunk,
     ChunkOutcome,
@@ -19,7 +20,7 @@ from causeway.transform import (
     Setup,
     WaitingForRegistry,
 )
-from causeway.transform.channel import FrameStream, encode
+from causeway.transform.channel import decode, encode
 
 _DENSE = Batch(b"payload", 4, 100, 200, 3, 10, 13, 7)
 _GAPS = Batch(b"\0" * 9, 0, -1, -1, 3, 20, 30, 7, array("q", [20, 20, 25]))
@@ -46,10 +47,10 @@ _FRAMES: list[Frame] = [
 def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
     stream = b"".join(map(encode, _FRAMES))
     for step in (1, 7, len(stream)):
-        reader, found = FrameStream(), []
+        reader, found = MessageStream(decode), []
         for at in range(0, len(stream), step):
             reader.feed(stream[at : at + step])
-            found += list(reader.frames())
+            found += list(reader.messages())
         assert found == _FRAMES
 
 
