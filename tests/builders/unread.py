@@ -11,7 +11,7 @@ from causeway.errors import BrokerError
 from causeway.link_topics import Outlet
 from causeway.model import Pair, TopicPartition
 from causeway.translation import Course
-from causeway.translation import unread_look as module
+from causeway.translation import unread as module
 from tests.builders.settings import link
 from tests.harness.raw_batches import Rec
 from tests.harness.world import TARGET, TARGET_ID, FakeCluster, Log

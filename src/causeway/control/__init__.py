@@ -32,7 +32,13 @@ from causeway.control.groups import (
     UnreadRecord,
 )
 from causeway.control.mm2_offsets import Copied, MirrorMakerOffsets, UnconfirmedCopy
-from causeway.control.mm2_topics import Checkpoint, Heartbeats, OffsetSync, OffsetSyncs
+from causeway.control.mm2_topics import (
+    Checkpoint,
+    Heartbeats,
+    OffsetSync,
+    OffsetSyncs,
+    read_checkpoints,
+)
 from causeway.control.open_transactions import Ends, Held
 from causeway.control.required_apis import NEEDS, ApiNeed, MissingApi
 from causeway.control.routed_topics import RoutedTopic, RouteNeed

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -76,6 +77,15 @@ class Checkpoint:
             downstream=downstream,
             metadata=metadata,
         )
+
+
+def read_checkpoints(topic: TopicLog) -> list[Checkpoint]:
+    """The newest checkpoints. Other records have no effect. Raises CausewayError."""
+    found = []
+    for key, value in topic.newest().items():
+        with suppress(ProtocolError):
+            found.append(Checkpoint.decode(key, value))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

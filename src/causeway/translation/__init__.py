@@ -15,8 +15,9 @@ translates the offsets of groups by the same look-ups, from its maps in memory (
 """
 
 from causeway.translation.answers import translate
-from causeway.translation.course import Course, CourseKey, ProgressCourses
-from causeway.translation.group_offsets import (
+from causeway.translation.course import (
+    Course,
+    CourseKey,
     CourseOffsets,
     group_offsets,
     inexact,

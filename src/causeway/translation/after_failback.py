@@ -10,39 +10,26 @@ reverse link brought, and then the records of this link.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
 from causeway.cluster import Connect
 from causeway.config import LinkSettings, Settings, reverse_of
 from causeway.errors import CausewayError
 from causeway.link_topics import DirectiveLog, PartitionProgress, ProgressContents, read_progress
 from causeway.model import TopicPartition
-from causeway.translation import reverse
-from causeway.translation.logs import Check, MappedCourse, logs_of, mapped_courses
+from causeway.translation import directions
+from causeway.translation.counting import Check
+from causeway.translation.logs import MappedCourse, logs_of, mapped_courses
 from causeway.translation.values import MappedOffset, OffsetNote
 
-# By partition asked for: of each of its courses, by offset.
-Found = dict[TopicPartition, list[dict[int, MappedOffset]]]
-
-
-class _Missing(NamedTuple):
-    """Offsets before the beginning of a mirror, in course `number` of `source`."""
-
-    source: TopicPartition
-    number: int
-    target: TopicPartition
-    offsets: tuple[int, ...]
+# By partition asked for: each of its courses, with the results by offset.
+Found = dict[TopicPartition, list[tuple[MappedCourse, dict[int, MappedOffset]]]]
 
 
 def fill(
     found: Found,
-    by_source: Mapping[TopicPartition, Sequence[MappedCourse]],
-    contents: ProgressContents,
     link: LinkSettings,
     settings: Settings,
     connect: Connect,
+    contents: ProgressContents,
     check: Check,
 ) -> None:
     """Replaces offsets before a mirror's beginning if the reverse link translates them exactly.
@@ -52,10 +39,10 @@ def fill(
     """
     reverse_link = reverse_of(settings, link)
     missing = [
-        _Missing(at, number, mapped.course.target, offsets)
-        for at, courses in by_source.items()
-        for number, mapped in enumerate(courses)
-        if (offsets := tuple(o for o, p in found[at][number].items() if p.why is OffsetNote.BEFORE))
+        (at, mapped.course.target, places, before)
+        for at, courses in found.items()
+        for mapped, places in courses
+        if (before := [o for o, place in places.items() if place.why is OffsetNote.BEFORE])
     ]
     if reverse_link is None or not missing:
         return
@@ -63,39 +50,21 @@ def fill(
         log = DirectiveLog(connect(link.target_admin), link.directives_topic)
         log.look()
         other = read_progress(reverse_link, connect)
-        feeding: dict[_Missing, PartitionProgress] = {}
-        for each in missing:
-            start = log.directives.start_of(each.source)
-            there = other.partitions.get(each.target)
-            if start is None or there is None:
+        feeding: dict[TopicPartition, PartitionProgress] = {}  # by the partition that it feeds
+        for at, target, _, _ in missing:
+            start, there = log.directives.start_of(at), other.partitions.get(target)
+            if start is None or there is None or contents.partitions[at].begun != start.by:
                 continue
-            begun = contents.partitions[each.source].begun == start.by
-            ends = {outlet.at: outlet.pair.target for outlet in there.outlets}
-            if begun and ends == {each.source: start.offset}:
-                feeding[each] = there
-        known = _translated(feeding, other, reverse_link, settings, connect, check)
+            if {o.at: o.pair.target for o in there.outlets} == {at: start.offset}:
+                feeding[at] = there
+        if not feeding:
+            return
+        logs = logs_of(reverse_link, connect, feeding.values(), check)
+        mapped_back = mapped_courses(reverse_link, settings, other, feeding.values(), logs)
+        for at, target, places, before in missing:
+            if at in feeding and feeding[at].source == target:
+                for mapped in mapped_back.get(target, ()):
+                    known = directions.translate(mapped, before, logs, back=True)
+                    places |= {offset: place for offset, place in known.items() if place.exact}
     except CausewayError:
         return
-    for each, translated in known.items():
-        found[each.source][each.number] |= translated
-
-
-def _translated(
-    feeding: Mapping[_Missing, PartitionProgress],
-    contents: ProgressContents,
-    link: LinkSettings,
-    settings: Settings,
-    connect: Connect,
-    check: Check,
-) -> dict[_Missing, dict[int, MappedOffset]]:
-    """The exact offsets by the reverse `link`."""
-    found: defaultdict[_Missing, dict[int, MappedOffset]] = defaultdict(dict)
-    if not feeding:
-        return found
-    logs = logs_of(link, connect, feeding.values(), check)
-    by_source = mapped_courses(link, settings, contents, feeding.values(), logs)
-    for each, there in feeding.items():
-        for mapped in by_source.get(there.source, ()):
-            known = reverse.translate(mapped, each.offsets, logs)
-            found[each] |= {offset: place for offset, place in known.items() if place.exact}
-    return found

@@ -6,17 +6,19 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from causeway.cluster import Connect, OffsetAt, clusters
 from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics import PartitionProgress, ProgressContents, read_progress
 from causeway.model import TopicPartition
-from causeway.translation import after_failback, forward, reverse
+from causeway.translation import after_failback
 from causeway.translation.after_failback import Found
+from causeway.translation.counting import Check
+from causeway.translation.directions import translate as translate_course
 from causeway.translation.logs import (
     PATIENCE_S,
-    Check,
     ClusterLogs,
     LinkLogs,
     MappedCourse,
@@ -176,18 +178,21 @@ class _OfLink:
         missing = _MissingOffsets(self._link, self._contents, logs.source, back=self._back)
         answers: _ByQuestion = {}
         for question in questions:
+            answer = partial(Answer, question=question, link=self._link.name)
             if not fed[question.at]:
-                answers[question] = missing.answer(question)
+                why, note = missing.reason(question.topic, question.partition)
+                answers[question] = answer(offset=question.offset, why=why, note=note)
             elif isinstance(offset := offsets[question], int):
-                answers[question] = self._answer(question, offset, fed[question.at], found)
+                places = tuple(each[offset] for _, each in found[question.at])
+                if not places:
+                    why, note = _why_none(fed[question.at])
+                    answers[question] = answer(offset=offset, why=why, note=note)
+                else:
+                    several = _SEVERAL if len(places) > 1 else None
+                    answers[question] = answer(offset=offset, places=places, note=several)
             else:
-                answers[question] = Answer(
-                    question=question,
-                    link=self._link.name,
-                    offset=None,
-                    why=OffsetNote.UNREACHABLE,
-                    note=f"the offset of that time cannot be looked up: {offset}",
-                )
+                note = f"the offset of that time cannot be looked up: {offset}"
+                answers[question] = answer(offset=None, why=OffsetNote.UNREACHABLE, note=note)
         return answers
 
     def _fed(
@@ -207,42 +212,25 @@ class _OfLink:
         wanted: Mapping[TopicPartition, Collection[int]],
         logs: LinkLogs,
     ) -> Found:
-        translated = reverse.translate if self._back else forward.translate
+        one_course = partial(translate_course, logs=logs, back=self._back)
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="translate") as pool:
-            futures = {
-                at: [pool.submit(translated, course, wanted[at], logs) for course in each]
+            futures = [
+                (at, mapped, pool.submit(one_course, mapped, wanted[at]))
                 for at, each in by_asked.items()
-            }
+                for mapped in each
+            ]
+            found: Found = {at: [] for at in by_asked}
             try:
-                found = {at: [one.result() for one in each] for at, each in futures.items()}
+                for at, mapped, future in futures:
+                    found[at].append((mapped, future.result()))
             except BaseException:
                 self._limit.over = True  # the other results are no longer needed
                 raise
         if not self._back:
             after_failback.fill(
-                found,
-                by_asked,
-                self._contents,
-                self._link,
-                self._settings,
-                self._connect,
-                logs.check,
+                found, self._link, self._settings, self._connect, self._contents, logs.check
             )
         return found
-
-    def _answer(
-        self, question: Question, offset: int, fed: Sequence[PartitionProgress], found: Found
-    ) -> Answer:
-        there = tuple(each[offset] for each in found[question.at])
-        why, note = (None, None) if there else _why_none(fed)
-        return Answer(
-            question=question,
-            link=self._link.name,
-            offset=offset,
-            places=there,
-            why=why,
-            note=_SEVERAL if len(there) > 1 else note,
-        )
 
 
 def _why_none(fed: Iterable[PartitionProgress]) -> tuple[OffsetNote, str]:
@@ -273,12 +261,7 @@ class _MissingOffsets:
         self._counts: dict[str, int] | None = None  # of partitions on the source
         self._failure = ""
 
-    def answer(self, question: Question) -> Answer:
-        why, note = self._reason(question.topic, question.partition)
-        link = self._link.name
-        return Answer(question=question, link=link, offset=question.offset, why=why, note=note)
-
-    def _reason(self, topic: str, partition: int) -> tuple[OffsetNote, str]:
+    def reason(self, topic: str, partition: int) -> tuple[OffsetNote, str]:
         link, names = self._link, self._names
         if self._back:
             if topic in names:

@@ -1,26 +1,23 @@
 """A course: one source partition and one target partition that it feeds.
 
 Offsets are translated course by course. The driver knows its courses from its registry, a command
-from the progress topic (`ProgressCourses`); both give the same `Course` and the same offset maps.
+from the progress topic; both give the same `Course` and the same offset maps. A group has one
+offset in each target partition, of all courses that feed it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from causeway.link_topics import (
-    MapRecords,
-    OffsetMap,
-    Outlet,
-    PartitionProgress,
-    Span,
-    offset_maps_of,
-)
+from causeway.cluster import EARLIEST
+from causeway.control import Followed, TranslatedOffset
+from causeway.link_topics import Outlet, PartitionProgress, Span
 from causeway.model import State, TopicPartition
 from causeway.relay import Sought
+from causeway.translation.values import MappedOffset
 
 
 class CourseKey(NamedTuple):
@@ -98,66 +95,87 @@ class Courses(Protocol):
         """The source no longer has the records below these offsets."""
 
 
-class ProgressCourses:
-    """The courses of one link by its progress topic, without a running driver.
-
-    `records`: the offset maps of the topic. `multiplied`: see OffsetMap, for a transformed
-    partition.
-    """
-
-    def __init__(
-        self,
-        partitions: Iterable[PartitionProgress],
-        records: Mapping[TopicPartition, MapRecords],
-        multiplied: Callable[[PartitionProgress], bool] = lambda _: True,
-    ) -> None:
-        self._partitions = tuple(partitions)
-        self.maps: dict[CourseKey, OffsetMap] = {
-            CourseKey(each.source, target): known
-            for each in self._partitions
-            for target, known in offset_maps_of(
-                each, records.get(each.source, {}), multiplied=multiplied(each)
-            ).items()
-        }
-
-    @property
-    def transforms(self) -> bool:
-        return any(each.transform is not None for each in self._partitions)
-
-    def courses(self) -> list[Course]:
-        return [
-            Course.of(each, outlet)
-            for each in self._partitions
-            if each.is_mapped
-            for outlet in each.outlets
-        ]
-
-    def all(self) -> list[Course]:
-        """Also the courses of partitions whose keys decide the target partition."""
-        return [Course.of(each, outlet) for each in self._partitions for outlet in each.outlets]
-
-    def place(self, key: CourseKey, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
-        known = self.maps.get(key)
-        return None if known is None else {offset: known.place(offset) for offset in offsets}
-
-    def end(self, key: CourseKey) -> int | None:
-        known = self.maps.get(key)
-        return known.points[-1].target if known is not None and known.points else None
-
-    def alone_until(self, key: CourseKey, target: int) -> int:
-        """See OffsetMap.alone_until; `target` if the course has no map."""
-        known = self.maps.get(key)
-        return target if known is None else known.alone_until(target)
-
-    def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
-        for key, known in self.maps.items():
-            if key.source in log_starts:
-                known.trim(log_starts[key.source])
-
-
 def shared_by(courses: Iterable[Course]) -> dict[TopicPartition, Collection[TopicPartition]]:
     """The target partitions that several source partitions feed, with the source partitions."""
     sources: dict[TopicPartition, set[TopicPartition]] = defaultdict(set)
     for each in courses:
         sources[each.target].add(each.source)
     return {target: feeding for target, feeding in sources.items() if len(feeding) > 1}
+
+
+ByCourse = dict[CourseKey, dict[int, MappedOffset]]  # by source offset
+
+
+class CourseOffsets(NamedTuple):
+    """`offsets`: by course and source offset. `shared`: the target partitions that several source
+    partitions feed, with the source partitions."""
+
+    offsets: Mapping[CourseKey, Mapping[int, MappedOffset]]
+    shared: Mapping[TopicPartition, Collection[TopicPartition]]
+
+
+def offsets_to_translate(
+    followed: Followed, shared: Mapping[TopicPartition, Collection[TopicPartition]]
+) -> dict[TopicPartition, set[int]]:
+    """The source offsets to translate. If several partitions of a topic feed one target partition,
+    and a group has committed on some of them, it has read nothing of the others."""
+    offsets: dict[TopicPartition, set[int]] = defaultdict(set)
+    together: dict[str, set[TopicPartition]] = defaultdict(set)
+    for feeding in shared.values():
+        for at in feeding:
+            together[at.topic].add(at)
+    for commits in followed.commits.values():
+        for at, committed in commits.items():
+            offsets[at].add(committed.offset)
+        for topic in {at.topic for at in commits} & together.keys():
+            for at in together[topic] - commits.keys():
+                offsets[at].add(EARLIEST)
+    return offsets
+
+
+def group_offsets(
+    followed: Followed, found: CourseOffsets
+) -> dict[str, dict[TopicPartition, TranslatedOffset]]:
+    """By group and target partition: the first record that the group has not read, from any of the
+    source partitions. A target partition is missing if the offset of one source is not known."""
+    by_source: dict[TopicPartition, list[TopicPartition]] = defaultdict(list)
+    for key in found.offsets:
+        by_source[key.source].append(key.target)
+    answer: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
+    for group, commits in followed.commits.items():
+        topics = {at.topic for at in commits}
+        feeding: dict[TopicPartition, set[TopicPartition]] = defaultdict(set)
+        for at in commits:
+            for target in by_source.get(at, ()):
+                feeding[target].add(at)
+        answer[group] = {}
+        for target, sources in feeding.items():
+            sources |= {at for at in found.shared.get(target, ()) if at.topic in topics}
+            least: TranslatedOffset | None = None
+            certain = True
+            for at in sorted(sources):
+                committed = commits.get(at)
+                offset = EARLIEST if committed is None else committed.offset
+                place = found.offsets.get(CourseKey(at, target), {}).get(offset)
+                if place is None or place.offset is None:
+                    break
+                certain &= place.exact and place.mirrored
+                if least is None or place.offset < least.downstream:
+                    metadata = "" if committed is None else committed.metadata
+                    least = TranslatedOffset(max(0, offset), place.offset, metadata)
+            else:
+                assert least is not None
+                alone = len(sources) == 1
+                answer[group][target] = least._replace(certain=certain, alone=alone)
+    return answer
+
+
+def inexact(followed: Followed, found: CourseOffsets) -> dict[str, str]:
+    """Why offsets are not exact, by group and source partition."""
+    notes: dict[str, str] = {}
+    for key, offsets in found.offsets.items():
+        for group, commits in followed.commits.items():
+            committed = commits.get(key.source)
+            if committed and (place := offsets.get(committed.offset)) and place.note:
+                notes[f"{group} on {key.source}"] = place.note
+    return notes

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, Connect, OffsetAt
 from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.control import Transforms
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics import OffsetMap, Outlet, PartitionProgress, ProgressContents
+from causeway.link_topics import (
+    OffsetMap,
+    Outlet,
+    PartitionProgress,
+    ProgressContents,
+    offset_maps_of,
+)
 from causeway.model import Pair, State, TopicPartition, same_topic
 from causeway.records import SEQUENCE_SPACE, advance, distance
-from causeway.translation.course import Course, ProgressCourses, shared_by
+from causeway.translation.counting import Check
+from causeway.translation.course import Course, shared_by
 from causeway.translation.values import OffsetNote
 from causeway.wire import codes
 
 _MOST_MS = 10_000  # to wait for a cluster that may be gone
 PATIENCE_S = 3.0  # with partitions that have no leader
-
-# Called before each fetch. It raises CausewayError when the reading has to end.
-Check = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,23 +96,25 @@ def mapped_courses(
     logs: LinkLogs,
 ) -> dict[TopicPartition, list[MappedCourse]]:
     """By source partition. Courses whose offsets cannot be mapped are missing."""
-    multiplied = partial(_may_multiply, link, settings)
-    by_source = {progress.source: progress for progress in known}
-    courses = ProgressCourses(by_source.values(), contents.maps, multiplied)
-    everything = ProgressCourses(contents.partitions.values(), {})
-    shared = shared_by(everything.all())
+    shared = shared_by(
+        Course.of(each, outlet) for each in contents.partitions.values() for outlet in each.outlets
+    )
     found: dict[TopicPartition, list[MappedCourse]] = defaultdict(list)
-    for course in courses.courses():
-        if course.key in courses.maps:
-            found[course.source].append(
-                MappedCourse(
-                    course=course,
-                    map=courses.maps[course.key],
-                    shared=course.target in shared,
-                    problem=problem_of(by_source[course.source], course.outlet, logs),
+    for progress in known:
+        at = progress.source
+        multiplied = _may_multiply(link, settings, progress)
+        maps = offset_maps_of(progress, contents.maps.get(at, {}), multiplied=multiplied)
+        for outlet in progress.outlets:
+            if outlet.at in maps:
+                found[at].append(
+                    MappedCourse(
+                        course=Course.of(progress, outlet),
+                        map=maps[outlet.at],
+                        shared=outlet.at in shared,
+                        problem=problem_of(progress, outlet, logs),
+                    )
                 )
-            )
-    return dict(found)
+    return found
 
 
 def _may_multiply(link: LinkSettings, settings: Settings, progress: PartitionProgress) -> bool:

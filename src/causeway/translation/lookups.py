@@ -8,6 +8,7 @@ as long as its offset is asked for and the target keeps what it has acknowledged
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -15,9 +16,11 @@ from typing import NamedTuple
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.link_topics import Span
+from causeway.link_topics import Outlet, Span
+from causeway.model import TopicPartition
+from causeway.relay import offset_lookup
+from causeway.translation.counting import Lane, read_span
 from causeway.translation.course import Course, CourseKey
-from causeway.translation.forward import Lane, read_span
 
 ROUND_S = 10.0  # a round waits so long for look-ups
 
@@ -73,8 +76,7 @@ class SpanToRead(NamedTuple):
     transformed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LookUp:
+class _LookUp(NamedTuple):
     what: SpanToRead
     offsets: Collection[int]
     result: Future[SpanResult]
@@ -134,7 +136,7 @@ class SpanLookUps:
             if offsets:
                 (floor,) = self.earlier(what, offsets[:1])
                 result = self._pool.submit(self._read, courses[what.key], what, offsets, floor)
-                look_up = _LookUp(what=what, offsets=offsets, result=result)
+                look_up = _LookUp(what, offsets, result)
                 self._under_way.setdefault(what.key, []).append(look_up)
         awaited = {
             result
@@ -198,3 +200,78 @@ class SpanLookUps:
             )
         except CausewayError as error:
             return error  # of one course: the others do not wait for it
+
+
+class _Series(NamedTuple):
+    term: int  # of leadership: another driver may have seen a loss
+    producer_id: int
+    sequence: int  # of its next record
+
+
+class _TailLook(NamedTuple):
+    end: int
+    sought: Mapping[CourseKey, _Series]
+    found: Future[dict[int, int]]
+
+
+class ForeignTails:
+    """Reads the records of others behind the last known record of a course. Not thread-safe; its
+    look-ups run in `pool`."""
+
+    def __init__(self, target: Cluster, pool: ThreadPoolExecutor) -> None:
+        self._target = target
+        self._pool = pool
+        # No record of the course lies below this target offset.
+        self._clear: dict[CourseKey, tuple[_Series, int]] = {}
+        self._under_way: dict[TopicPartition, _TailLook] = {}
+
+    def look(
+        self,
+        outlets: Mapping[CourseKey, Outlet],
+        ends: Mapping[TopicPartition, int],
+        term: int,
+        timeout_s: float,
+    ) -> dict[CourseKey, int]:
+        """The target offset of the first record from each outlet's pair on, or the end in `ends` if
+        there is none yet. Courses that are not known in time are missing; the look goes on."""
+        self._clear = {key: known for key, known in self._clear.items() if key in outlets}
+        series = {
+            key: _Series(term, each.producer_id, each.pair.sequence)
+            for key, each in outlets.items()
+        }
+        starts: dict[TopicPartition, dict[CourseKey, int]] = defaultdict(dict)
+        for key, outlet in outlets.items():
+            if key.target in ends and key.target not in self._under_way:
+                before, clear = self._clear.get(key, (None, 0))
+                known = clear if before == series[key] else 0
+                starts[key.target][key] = max(outlet.pair.target, known)
+        for target, start_of in starts.items():
+            sought = {key: series[key] for key in start_of}
+            sequences = {each.producer_id: each.sequence for each in sought.values()}
+            start, end = min(start_of.values()), ends[target]
+            found = self._pool.submit(
+                offset_lookup.first_of, self._target, target, sequences, start, end
+            )
+            self._under_way[target] = _TailLook(end, sought, found)
+        wait([look.found for look in self._under_way.values()], timeout_s)
+        answers: dict[CourseKey, int] = {}
+        for target, look in list(self._under_way.items()):
+            if look.found.done():
+                del self._under_way[target]
+                self._take(look, series, answers)
+        return answers
+
+    def _take(
+        self, look: _TailLook, now: Mapping[CourseKey, _Series], answers: dict[CourseKey, int]
+    ) -> None:
+        try:
+            found = look.found.result()
+        except CausewayError:
+            return  # of one partition: the others do not wait for it
+        for key, series in look.sought.items():
+            place = found.get(series.producer_id)
+            if place is None:
+                self._clear[key] = series, look.end
+            # The course may have sent more since the look began.
+            if now.get(key) == series:
+                answers[key] = look.end if place is None else place

@@ -7,7 +7,7 @@ offset that is at or before the exact one.
 If a partition goes through a transform, the records have to be counted behind the transform, and
 the lane of the partition does this. If several source partitions feed one target partition, the
 end of one course may lie long before the target's end. The records of the others behind it are read
-(foreign_tail.py), so that a group that has read everything continues at the end.
+(lookups.py), so that a group that has read everything continues at the end.
 """
 
 from __future__ import annotations
@@ -20,12 +20,23 @@ from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition, same_topic
 from causeway.translation import lookups
-from causeway.translation.course import Course, CourseKey, Courses, shared_by
-from causeway.translation.foreign_tail import ForeignTails
-from causeway.translation.forward import Lane
-from causeway.translation.group_offsets import ByCourse, CourseOffsets
+from causeway.translation.counting import Lane
+from causeway.translation.course import (
+    ByCourse,
+    Course,
+    CourseKey,
+    CourseOffsets,
+    Courses,
+    shared_by,
+)
 from causeway.translation.logs import PATIENCE_S, known_offsets
-from causeway.translation.lookups import KnownOffsets, SpanLookUps, SpanResult, SpanToRead
+from causeway.translation.lookups import (
+    ForeignTails,
+    KnownOffsets,
+    SpanLookUps,
+    SpanResult,
+    SpanToRead,
+)
 from causeway.translation.values import LOGS_INCOMPLETE, MappedOffset, OffsetNote
 
 _THREADS = 4  # look-ups at the same time

@@ -17,25 +17,226 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from causeway.cluster import EARLIEST, Cluster, OffsetAt
+from causeway.cluster import EARLIEST, Cluster, OffsetAt, log_reader
 from causeway.config import LinkSettings
-from causeway.control import Commits, Translated, UnreadRecord, groups
+from causeway.control import Commits, Translated, UnreadRecord, groups, read_checkpoints
 from causeway.errors import CausewayError
-from causeway.link_topics import MapRecords, PartitionProgress
-from causeway.model import TopicPartition
-from causeway.translation.course import Course, ProgressCourses
-from causeway.translation.unread_look import (
-    AloneUntil,
-    GroupLook,
-    OtherWriters,
-    PartitionLook,
-    PartitionWriters,
-    UnreadRange,
+from causeway.link_topics import (
+    MapRecords,
+    OtherFeed,
+    PartitionProgress,
+    TopicLog,
+    feeds_of_other_links,
+    offset_maps_of,
 )
+from causeway.model import TopicPartition
+from causeway.records import CONTROL, HEADER, MAGIC, MAGIC_AT
+from causeway.translation.course import Course, CourseKey
 
 _LOOK_S = 10.0  # a round reads for this long; the next round reads the rest
+_FEEDS_S = 30.0  # other links' claims are read again after this time
+
+AloneUntil = Callable[[CourseKey, int], int]  # see OffsetMap.alone_until
+
+
+class UnreadRange(NamedTuple):
+    """Target offsets from a group's commit, or the log start, to its offset by the mirror."""
+
+    start: int
+    place: int
+
+
+class _Batch(NamedTuple):
+    base: int
+    last: int
+    producer_id: int  # -1: none
+    control: bool = False
+
+
+@dataclass(slots=True)
+class _GroupLook:
+    """What one group has read of a target partition: all from `start` to `position`, of the records
+    before `place`. `blocked`: the batch that stopped the look, and `why`."""
+
+    group: str
+    start: int
+    position: int
+    place: int = 0
+    blocked: _Batch | None = None
+    why: str = ""
+
+    @property
+    def going(self) -> bool:
+        return self.blocked is None and self.position < self.place
+
+
+class _OtherWriters:
+    """Other links that write to the target, and how far groups have read their records."""
+
+    def __init__(self, target: Cluster, link: LinkSettings) -> None:
+        self.target = target
+        self._link = link
+        self._feeds: Mapping[TopicPartition, Collection[OtherFeed]] | None = None
+        self._feeds_at = 0.0
+        self._checkpoints: dict[str, Mapping[tuple[str, TopicPartition], int]] = {}
+        self.source = link.source.alias
+
+    def refresh(self, *, feeds: bool = False) -> None:
+        """Checkpoints are read again, and claims if they are old or `feeds` is set."""
+        self._checkpoints.clear()
+        if feeds or time.monotonic() - self._feeds_at > _FEEDS_S:
+            self._feeds = None
+
+    def link_of(self, at: TopicPartition, producer_id: int) -> str | None:
+        """The alias of another link's source, if that link writes with this producer id."""
+        if self._feeds is None:
+            self._feeds = feeds_of_other_links(self.target, self._link.progress_topic)
+            self._feeds_at = time.monotonic()
+        for each in self._feeds.get(at, ()):
+            if producer_id in each.producers and producer_id >= 0:
+                return each.source
+        return None
+
+    def checkpoint(self, source: str, group: str, at: TopicPartition) -> int | None:
+        """The target offset up to which the group has read the records from `source`."""
+        if source not in self._checkpoints:
+            topic = TopicLog(self.target, self._link.policy.checkpoints_topic(source))
+            try:
+                self._checkpoints[source] = _checkpoints(topic)
+            except CausewayError:
+                self._checkpoints[source] = {}  # then records from there count as unread
+        return self._checkpoints[source].get((group, at))
+
+
+class _PartitionLook:
+    """One look through the target partition that `courses` feed, for all groups that have an offset
+    there. `unfinished`: the time was too short, or the log could not be read now."""
+
+    def __init__(
+        self,
+        others: _OtherWriters,
+        courses: Sequence[Course],
+        looks: Collection[_GroupLook],
+        commits: Mapping[str, Commits] | None,
+        alone_until: AloneUntil,
+    ) -> None:
+        """`looks`: of earlier rounds; updated. `commits`: see UnreadRecords.look."""
+        self._others, self._courses, self._looks = others, courses, looks
+        self._at = courses[0].target
+        self._ours = {
+            number: each.source
+            for each in courses
+            for number in (*each.outlet.earlier, each.outlet.producer_id)
+            if number >= 0
+        }
+        self._commits = commits
+        self._alone_until = alone_until
+        self.unfinished = False
+
+    def run(self, until: float) -> dict[str, UnreadRecord]:
+        """The unread records, by group."""
+        for look in self._looks:
+            if look.blocked is not None and look.position < look.place:
+                batch, look.blocked = look.blocked, None
+                self._take(look, batch)
+        reason = "records that are still to be checked"
+        try:
+            self._go(until)
+            self.unfinished = any(look.going for look in self._looks)
+        except CausewayError as error:  # an error of one partition does not hold up the others
+            reason = f"records that cannot be checked now: {error}"
+            self.unfinished = error.retriable
+        return {
+            look.group: UnreadRecord(look.position, reason if look.blocked is None else look.why)
+            for look in self._looks
+            if look.position < look.place
+        }
+
+    def _straight(self, offset: int) -> int:
+        """The end of a run of offsets from `offset` on, each a record of the only source partition
+        that feeds the partition; `offset` if that is not known."""
+        if len(self._courses) != 1:
+            return offset
+        return max(offset, self._alone_until(self._courses[0].key, offset))
+
+    def _go(self, until: float) -> None:
+        """Reads for the groups that are not blocked, until the time is over. Raises
+        CausewayError."""
+        while going := [look for look in self._looks if look.going]:
+            start = min(look.position for look in going)
+            straight = self._straight(start)
+            if straight > start:
+                ours = _Batch(start, straight - 1, self._courses[0].outlet.producer_id)
+                for look in going:
+                    if look.position < straight:
+                        self._take(look, ours)
+                continue
+            if time.monotonic() > until:
+                return
+            self._walk(going, start, max(look.place for look in going), until)
+
+    def _walk(self, going: Collection[_GroupLook], start: int, end: int, until: float) -> None:
+        reached = start
+        for batch in self._batches(start, end):
+            if batch.base > reached and self._straight(reached) > reached:
+                return  # the map knows the records that follow
+            for look in going:
+                if look.blocked is None and look.position <= batch.last:
+                    self._take(look, batch)
+            reached = batch.last + 1
+            if time.monotonic() > until or not any(look.going for look in going):
+                return
+            if self._straight(reached) > reached:
+                return
+        for look in going:  # nothing more lies before the end: compaction may have taken it
+            if look.blocked is None:
+                look.position = max(look.position, end)
+
+    def _batches(self, start: int, end: int) -> Iterator[_Batch]:
+        for raw in log_reader.raw_batches(
+            self._others.target, self._at, start, end, every_format=True
+        ):
+            fields = HEADER.unpack_from(raw)
+            if raw[MAGIC_AT] < MAGIC:
+                # The header of such a set of messages has its last offset only.
+                yield _Batch(start, fields[0], -1)
+            else:
+                control = bool(fields[5] & CONTROL)
+                yield _Batch(fields[0], fields[0] + fields[6], fields[9], control)
+
+    def _take(self, look: _GroupLook, batch: _Batch) -> None:
+        """Passes over the records of `batch` that the group has read."""
+        read_to, why = self._read_to(look.group, batch)
+        look.position = max(look.position, min(read_to, batch.last + 1))
+        if read_to <= batch.last and look.position < look.place:
+            look.position = max(look.position, batch.base)
+            look.blocked, look.why = batch, why
+
+    def _read_to(self, group: str, batch: _Batch) -> tuple[int, str]:
+        """The offset up to which the group has read `batch`, and a text about the rest."""
+        if batch.control:
+            return batch.last + 1, ""
+        source = self._ours.get(batch.producer_id)
+        if source is not None:
+            commits = None if self._commits is None else self._commits.get(group, {})
+            if commits is None or any(at.topic == source.topic for at in commits):
+                return batch.last + 1, ""
+            why = f"a record of {source.topic}, on which the group has committed nothing"
+            return batch.base, why
+        other = self._others.link_of(self._at, batch.producer_id)
+        if other is None:
+            return batch.base, f"a record that did not come from {self._others.source}"
+        place = self._others.checkpoint(other, group, self._at)
+        why = f"a record from {other} that the group has not read there"
+        return (batch.base if place is None else place), why
+
+
+def _checkpoints(topic: TopicLog) -> dict[tuple[str, TopicPartition], int]:
+    return {(each.group, each.partition): each.downstream for each in read_checkpoints(topic)}
 
 
 class UnreadRecords:
@@ -44,11 +245,11 @@ class UnreadRecords:
 
     def __init__(self, target: Cluster, link: LinkSettings) -> None:
         self._target = target
-        self._others = OtherWriters(target, link)
+        self._others = _OtherWriters(target, link)
         self._courses: Collection[Course] = ()
         self._alone_until: AloneUntil = lambda _, offset: offset
         self._shared: set[TopicPartition] = set()  # in all looks
-        self._known: dict[tuple[str, TopicPartition], GroupLook] = {}
+        self._known: dict[tuple[str, TopicPartition], _GroupLook] = {}
         self.unfinished = False
 
     def take(self, courses: Iterable[Course], alone_until: AloneUntil) -> set[TopicPartition]:
@@ -78,21 +279,20 @@ class UnreadRecords:
     ) -> dict[str, dict[TopicPartition, UnreadRange]]:
         """The ranges to look at. `there`: the groups' commits on the target; `ends`: the ends of
         the target's logs. Raises CausewayError."""
-        shared = self.shared() & ends.keys()
-        asked = {at for stands in places.values() for at in stands} & shared
+        asked = {at for offsets in places.values() for at in offsets} & self.shared() & ends.keys()
         found = self._target.list_offsets(sorted(asked), EARLIEST) if asked else {}
         starts = {at: each.offset for at, each in found.items() if isinstance(each, OffsetAt)}
         ranges: dict[str, dict[TopicPartition, UnreadRange]] = {}
-        for group, stands in places.items():
+        for group, offsets in places.items():
             own = there.get(group, {})
             if isinstance(own, CausewayError):
                 continue
             ranges[group] = {
                 at: UnreadRange(
                     start=max(own[at].offset if at in own else 0, starts.get(at, 0)),
-                    place=min(stand.downstream, ends[at]),
+                    place=min(translated.downstream, ends[at]),
                 )
-                for at, stand in stands.items()
+                for at, translated in offsets.items()
                 if at in asked
             }
         return ranges
@@ -103,15 +303,12 @@ class UnreadRecords:
         followed: Mapping[str, Commits],
     ) -> dict[str, str]:
         """Why groups are held back, by group and partition of the source."""
-        feeding: dict[TopicPartition, list[TopicPartition]] = defaultdict(list)
-        for each in self._courses:
-            feeding[each.target].append(each.source)
         return {
-            f"{group} on {source}": groups.held_back(at, held)
+            f"{group} on {each.source}": groups.held_back(at, held)
             for group, found in unread.items()
             for at, held in found.items()
-            for source in feeding[at]
-            if source in followed[group]
+            for each in self._courses
+            if each.target == at and each.source in followed[group]
         }
 
     def look(
@@ -124,23 +321,27 @@ class UnreadRecords:
         that the link brought before its place. Raises CausewayError."""
         self.unfinished = False
         self._others.refresh()
-        asked = {(group, at) for group, ranges in wanted.items() for at in ranges}
-        self._known = {key: known for key, known in self._known.items() if key in asked}
-        by_partition: dict[TopicPartition, dict[str, UnreadRange]] = defaultdict(dict)
+        feeding: dict[TopicPartition, list[Course]] = defaultdict(list)
+        for each in self._courses:
+            feeding[each.target].append(each)
+        before, self._known = self._known, {}
+        by_partition: dict[TopicPartition, list[_GroupLook]] = defaultdict(list)
         for group, ranges in wanted.items():
-            for at, one in ranges.items():
-                by_partition[at][group] = one
+            for at, (begin, place) in ranges.items():
+                copied_to = max((each.outlet.copied_to for each in feeding[at]), default=0)
+                start = max(begin, min(copied_to, place))
+                known = before.get((group, at))
+                # An earlier result holds if it was from `start` on.
+                if known is None or not known.start <= start <= known.position:
+                    known = _GroupLook(group, start, start)
+                known.place = place
+                self._known[group, at] = known
+                if feeding[at]:
+                    by_partition[at].append(known)
         until = time.monotonic() + _LOOK_S
         found: dict[str, dict[TopicPartition, UnreadRecord]] = defaultdict(dict)
-        for at, partition in self._writers(by_partition).items():
-            groups = by_partition[at]
-            known = {
-                group: self._known_of(
-                    group, at, max(one.start, min(partition.copied_to, one.place))
-                )
-                for group, one in groups.items()
-            }
-            look = PartitionLook(self._others, partition, groups, known, commits, self._alone_until)
+        for at, looks in by_partition.items():
+            look = _PartitionLook(self._others, feeding[at], looks, commits, self._alone_until)
             for group, unread in look.run(until).items():
                 found[group][at] = unread
             self.unfinished |= look.unfinished
@@ -165,43 +366,21 @@ class UnreadRecords:
         shared = [one for one in partitions if not all(each.exclusive for each in one.outlets)]
         if not shared:
             return {}
-        courses = ProgressCourses(shared, records)
-        self.take(courses.all(), courses.alone_until)
+        maps = {
+            CourseKey(each.source, target): known
+            for each in shared
+            for target, known in offset_maps_of(each, records.get(each.source, {})).items()
+        }
+        self.take(
+            (Course.of(each, outlet) for each in shared for outlet in each.outlets),
+            lambda key, target: maps[key].alone_until(target) if key in maps else target,
+        )
         ends: dict[TopicPartition, int] = {}
-        for stands in places.values():
-            for at, stand in stands.items():
-                ends[at] = max(ends.get(at, 0), stand.downstream)
+        for offsets in places.values():
+            for at, translated in offsets.items():
+                ends[at] = max(ends.get(at, 0), translated.downstream)
         deadline = time.monotonic() + wait_s
         while True:
             found = self.look(self.ranges(places, there, ends), commits)
             if not self.unfinished or time.monotonic() > deadline:
                 return found
-
-    def _known_of(self, group: str, at: TopicPartition, start: int) -> GroupLook:
-        """The earlier result for the group, if it holds from `start` on; else a new one."""
-        known = self._known.get((group, at))
-        if known is None or not known.start <= start <= known.position:
-            known = self._known[group, at] = GroupLook(start, start)
-        return known
-
-    def _writers(
-        self, wanted: Collection[TopicPartition]
-    ) -> dict[TopicPartition, PartitionWriters]:
-        feeding: dict[TopicPartition, list[Course]] = defaultdict(list)
-        for each in self._courses:
-            if each.target in wanted:
-                feeding[each.target].append(each)
-        return {
-            at: PartitionWriters(
-                at=at,
-                ours={
-                    number: each.source
-                    for each in together
-                    for number in (*each.outlet.earlier, each.outlet.producer_id)
-                    if number >= 0
-                },
-                keys=[each.key for each in together],
-                copied_to=max(each.outlet.copied_to for each in together),
-            )
-            for at, together in feeding.items()
-        }

@@ -43,7 +43,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(after_failback, "logs_of", lambda *_: None)
     monkeypatch.setattr(after_failback, "mapped_courses", lambda *_: {AT: [None]})
     monkeypatch.setattr(
-        after_failback, "reverse", SimpleNamespace(translate=lambda *_: found.places)
+        after_failback, "directions", SimpleNamespace(translate=lambda *_, **__: found.places)
     )
     return found
 
@@ -57,12 +57,12 @@ def contents(begun: int, end: int) -> ProgressContents:
 
 def filled(begun: int = 7) -> dict[int, MappedOffset]:
     settings = Settings(links=(LINK, BACK), run=RunSettings(), spark={})
-    places = {AT: [{20: BEFORE, 60: EXACT}]}
-    courses = {AT: [cast(Any, SimpleNamespace(course=SimpleNamespace(target=AT)))]}
+    places = {20: BEFORE, 60: EXACT}
+    mapped = cast(Any, SimpleNamespace(course=SimpleNamespace(target=AT)))
     known = contents(begun=begun, end=70)
     connect = cast(Any, lambda _: None)
-    after_failback.fill(places, courses, known, LINK, settings, connect, lambda: None)
-    return places[AT][0]
+    after_failback.fill({AT: [(mapped, places)]}, LINK, settings, connect, known, lambda: None)
+    return places
 
 
 def test_what_came_back_lies_where_it_came_from(other: SimpleNamespace) -> None:

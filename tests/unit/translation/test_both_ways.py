@@ -14,7 +14,7 @@ from causeway.cluster import Cluster
 from causeway.errors import UnreachableError
 from causeway.link_topics import OffsetMap, Outlet
 from causeway.model import TopicPartition
-from causeway.translation import Course, MappedOffset, OffsetNote, forward, reverse
+from causeway.translation import Course, MappedOffset, OffsetNote, directions
 from causeway.translation.logs import ClusterLogs, CourseProblem, LinkLogs, MappedCourse
 from tests.harness.examples import examples
 from tests.harness.raw_batches import Rec
@@ -100,7 +100,7 @@ def there(
     """A place for each source offset, and some behind the end."""
     asked = range(world.source.end + 3)
     both = logs(world, source_gone=source_gone, check=check)
-    found = forward.translate(known, asked, both)
+    found = directions.translate(known, asked, both, back=False)
     assert found.keys() == set(asked)
     return found
 
@@ -115,7 +115,7 @@ def home(
     """A place for each target offset, and some behind the end."""
     asked = range(world.targets[0].end + 3)
     both = logs(world, source_gone=source_gone, check=check)
-    found = reverse.translate(known, asked, both)
+    found = directions.translate(known, asked, both, back=True)
     assert found.keys() == set(asked)
     return found
 

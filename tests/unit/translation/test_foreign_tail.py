@@ -14,7 +14,7 @@ from causeway.errors import BrokerError
 from causeway.link_topics import Outlet
 from causeway.model import Pair, TopicPartition
 from causeway.translation import CourseKey
-from causeway.translation.foreign_tail import ForeignTails
+from causeway.translation.lookups import ForeignTails
 from tests.harness.raw_batches import Rec
 from tests.harness.world import TARGET, TARGET_ID, FakeCluster, Log
 

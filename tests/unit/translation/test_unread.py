@@ -10,7 +10,7 @@ from causeway.control import UnreadRecord
 from causeway.link_topics import OtherFeed, Outlet
 from causeway.model import TopicPartition
 from causeway.translation import Course, CourseKey, UnreadRecords
-from causeway.translation.unread_look import UnreadRange
+from causeway.translation.unread import UnreadRange
 from tests.builders.unread import (
     ALSO,
     AT,

@@ -19,6 +19,7 @@ from causeway.control import (
     Translated,
     UnreadRecord,
     groups,
+    read_checkpoints,
 )
 from causeway.daemon.partitions import Readings
 from causeway.daemon.recent import Recent
@@ -194,7 +195,9 @@ class Groups:
     ) -> None:
         if self._last is None:
             self._topic.ensure(self._link.control.checkpoints_replication_factor)
-            self._last = self._read_checkpoints()
+            # Of an earlier driver or of MirrorMaker 2.
+            found = read_checkpoints(self._topic)
+            self._last = {(each.group, each.partition): each for each in found}
         due = groups.checkpoints(translated, self._last)
         if due:
             self._still_leading("write checkpoints")
@@ -221,17 +224,6 @@ class Groups:
                 continue
             kept[key] = Recent.of(took, now) if known is None else known.plus(took, now)
         self._latencies = kept  # replaced as a whole: another thread may read it
-
-    def _read_checkpoints(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
-        """The checkpoints of an earlier driver or of MirrorMaker 2."""
-        found = {}
-        for key, value in self._topic.newest().items():
-            try:
-                checkpoint = Checkpoint.decode(key, value)
-            except CausewayError:
-                continue  # an unreadable checkpoint has no effect
-            found[checkpoint.group, checkpoint.partition] = checkpoint
-        return found
 
     def _commit(
         self, followed: Followed, translated: Translated

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from causeway.cluster import EARLIEST, LATEST, Cluster, Committed, offsets_at
 from causeway.config import LinkSettings
 from causeway.control import (
-    Checkpoint,
     CommitPlan,
     Followed,
     MirroredTopic,
     TranslatedOffset,
     UnreadRecord,
     groups,
+    read_checkpoints,
 )
 from causeway.daemon import Sides
 from causeway.daemon.partitions import Registry, Row
@@ -148,11 +148,7 @@ def remembered(
     mirrors = {outlet.at for each in progress for outlet in each.outlets}
     topic = TopicLog(target, link.policy.checkpoints_topic(link.source.alias))
     stands: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
-    for key, value in topic.newest().items():
-        try:
-            one = Checkpoint.decode(key, value)
-        except CausewayError:
-            continue  # an unreadable checkpoint decides nothing
+    for one in read_checkpoints(topic):
         if one.partition in mirrors and (only is None or one.group in only):
             stand = TranslatedOffset(one.upstream, one.downstream, one.metadata)
             stands.setdefault(one.group, {})[one.partition] = stand

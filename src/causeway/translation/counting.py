@@ -1,0 +1,226 @@
+"""Counts records in the logs of one course, where the offset map does not show an offset.
+
+Inside a span of the map, source offsets are looked up by relay/offset_lookup.py. For target
+offsets, and behind the map's end, records are counted in both logs here. The record found must be
+the same on both sides; otherwise the offset is not known.
+
+The sequences of the mirror's batches on the target identify the records. The source is read from a
+known offset on, as lanes read it. If no mirrored record lies between a known offset and the offset
+asked for, reading the target is enough.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from causeway.cluster import Cluster, Content, content_of, log_reader
+from causeway.errors import BrokerError
+from causeway.model import Pair, TopicPartition
+from causeway.records import HEADER, Batch, Record, advance, decode, distance, records_of
+from causeway.relay import Sought, offset_lookup
+from causeway.wire import codes
+
+# Called before each fetch. It raises CausewayError when the reading has to end.
+Check = Callable[[], None]
+# Reads a span through the transform of a lane.
+Lane = Callable[[Sought], dict[int, int]]
+
+
+def read_span(
+    sought: Sought,
+    source: Cluster | None,
+    target: Cluster,
+    go_on: Callable[[], bool],
+    *,
+    transformed: bool,
+    lane: Lane | None = None,
+) -> dict[int, int]:
+    """The exact target offsets of `sought`, by reading the logs. Offsets that the logs, or the
+    lane, cannot tell for certain are missing.
+
+    `source`: None if the source cannot be read. A transformed course needs a `lane` for offsets
+    behind the span's start. Raises CausewayError.
+    """
+    if source is not None and not transformed:
+        return offset_lookup.find(sought, source, target, go_on)
+    # The sequence at the span's start identifies the record: the source need not be read.
+    at_start = [offset for offset in sought.offsets if offset <= sought.span.start.source]
+    if lane is not None and len(at_start) < len(sought.offsets):
+        return lane(sought)
+    if not at_start:
+        return {}
+    return offset_lookup.find_start(sought.of(at_start), target, go_on)
+
+
+class Mirrored(NamedTuple):
+    """A mirrored record on the target. `before`: the number of mirrored records before it since the
+    span's start; `content`: None if compaction has removed the record."""
+
+    before: int
+    content: Content | None
+
+
+def following(sought: Sought, target: Cluster, check: Check) -> dict[int, Mirrored | None]:
+    """The first mirrored record from each target offset on, None if none follows before the span's
+    end. Here `sought.offsets` are target offsets in the span. Raises CausewayError."""
+    span = sought.span
+    waiting = deque(sought.offsets)
+    found: dict[int, Mirrored | None] = {}
+    batches = log_reader.raw_batches(target, sought.target, waiting[0], span.end.target, check)
+    for raw in batches:
+        fields = HEADER.unpack_from(raw)
+        if fields[9] != sought.producer_id:
+            continue
+        base, last, sequence = int(fields[0]), int(fields[0]) + fields[6], fields[11]
+        contents: dict[int, Content] = {}
+        while waiting and waiting[0] <= last:
+            contents = contents or {each.offset: content_of(each) for each in decode(raw)}
+            offset = waiting.popleft()
+            at = max(offset, base)
+            index = distance(span.start.sequence, advance(sequence, at - base))
+            inside = index < span.records
+            found[offset] = Mirrored(index, contents.get(at)) if inside else None
+        if not waiting:
+            break
+    return found | dict.fromkeys(waiting)
+
+
+def source_offsets(
+    sought: Sought, source: Cluster, records: Mapping[int, Mirrored | None], check: Check
+) -> dict[int, int]:
+    """The source offset of each record, by target offset; the span's end for None. Records that
+    the logs do not show for certain are missing. Raises CausewayError."""
+    end = sought.span.end.source
+    found = {offset: end for offset, one in records.items() if one is None}
+    left = {offset: one for offset, one in records.items() if one is not None}
+    found |= _equal(sought, source, left, 0, check)
+    if found.keys() >= records.keys():
+        return found
+    # Most records that compaction has removed since lie before: count from the span's end.
+    gone = sought.span.records - _count(sought, source, check)
+    left = {offset: one for offset, one in left.items() if offset not in found}
+    return found | (_equal(sought, source, left, gone, check) if gone > 0 else {})
+
+
+def _equal(
+    sought: Sought, source: Cluster, records: Mapping[int, Mirrored], gone: int, check: Check
+) -> dict[int, int]:
+    """The records that are the same in the source, if `gone` records before them were removed."""
+    known = {offset: one for offset, one in records.items() if one.content is not None}
+    there = _records(source, sought, {one.before - gone for one in known.values()}, check)
+    return {
+        offset: there[one.before - gone][0]
+        for offset, one in known.items()
+        if one.before - gone in there and there[one.before - gone][1] == one.content
+    }
+
+
+def reached(
+    sought: Sought, source: Cluster, target: Cluster, target_end: int, check: Check
+) -> Pair | None:
+    """How far the mirror has come, from the pair `sought.span.start` on, by the target's log up to
+    `target_end`: that pair, or a later one. None if the logs do not show it. Raises
+    CausewayError."""
+    pair = sought.span.start
+    newest = deque(_mirrored(sought, target, target_end, check), maxlen=1)
+    if not newest:
+        return pair
+    last = newest.pop()
+    fields = HEADER.unpack_from(last)
+    sequence = advance(fields[11], fields[6] + 1)
+    after = int(fields[0]) + fields[6] + 1
+    records = distance(pair.sequence, sequence)
+    content = next((content_of(r) for r in decode(last) if r.offset == after - 1), None)
+    found = _records(source, sought, {records - 1}, check)
+    place, there = found.get(records - 1, (-1, None))
+    if there is None or there != content:
+        return None
+    return Pair(source=place + 1, target=after, sequence=sequence)
+
+
+def first_mirrored(sought: Sought, target: Cluster, target_end: int, check: Check) -> int | None:
+    """The target offset of the first mirrored record from the pair `sought.span.start` on, up to
+    `target_end`."""
+    first = next(_mirrored(sought, target, target_end, check), None)
+    start = sought.span.start.target
+    return None if first is None else max(int.from_bytes(first[:8]), start)
+
+
+def _mirrored(
+    sought: Sought, target: Cluster, target_end: int, check: Check
+) -> Iterator[memoryview]:
+    """The mirror's batches on the target from the span's start on, up to `target_end`."""
+    start = sought.span.start.target
+    for raw in log_reader.raw_batches(target, sought.target, start, target_end, check):
+        if HEADER.unpack_from(raw)[9] == sought.producer_id:
+            yield raw
+
+
+def first_relayed(
+    source: Cluster,
+    at: TopicPartition,
+    start: int,
+    end: int,
+    check: Check,
+    *,
+    read_committed: bool,
+) -> int | None:
+    """The first source offset in `start` to `end` - 1 of a record that lanes relay, or None.
+    Raises CausewayError, also if the log cannot be read up to `end`."""
+    if start >= end:
+        return None
+    for batch in log_reader.relayed(
+        source, at, start, read_committed=read_committed, end=end, check=check
+    ):
+        if (index := batch.below(start)) < batch.records:
+            first = batch.source_offset(index)
+            return first if first < end else None
+    return None
+
+
+def _records(
+    source: Cluster, sought: Sought, wanted: Collection[int], check: Check
+) -> dict[int, tuple[int, Content]]:
+    """Source offset and content of the relayed records, by index from the span's start on."""
+    waiting = deque(sorted(index for index in wanted if index >= 0))
+    found: dict[int, tuple[int, Content]] = {}
+    count = 0
+    for batch in _relayed(source, sought, check) if waiting else ():
+        records: list[Record] = []
+        while waiting and waiting[0] < count + batch.records:
+            records = records or records_of(batch)
+            index = waiting.popleft()
+            place = batch.source_offset(index - count)
+            found[index] = place, content_of(records[index - count])
+        count += batch.records
+        if not waiting:
+            break
+    return found
+
+
+def _count(sought: Sought, source: Cluster, check: Check) -> int:
+    """The number of relayed records that the source still has in the span."""
+    end, count = sought.span.end.source, 0
+    for batch in _relayed(source, sought, check):
+        count += batch.below(end)
+        if batch.next > end:
+            break
+    return count
+
+
+def _relayed(source: Cluster, sought: Sought, check: Check) -> Iterator[Batch]:
+    """The relayed batches from the span's start on; none if the log no longer holds them."""
+    try:
+        yield from log_reader.relayed(
+            source,
+            sought.source,
+            sought.span.start.source,
+            read_committed=sought.read_committed,
+            end=sought.span.end.source,
+            check=check,
+        )
+    except BrokerError as error:
+        if error.code != codes.OFFSET_OUT_OF_RANGE:
+            raise
