@@ -35,7 +35,7 @@ from bench.stage import Stage, started
 from bench.systems import CAUSEWAY, MM2, PLAIN_COPY
 from bench.throughput import Throughput
 from bench.usage import Meter
-from causeway.dev import LocalCluster
+from tests.harness.kafka.cluster import LocalCluster
 
 SYSTEMS = (MM2, CAUSEWAY, PLAIN_COPY)
 HOLD_S = 0.05  # each way

@@ -12,9 +12,9 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from causeway.dev import connect_classpath
 from causeway.errors import CausewayError, PrerequisiteError
 from causeway.java import find_java
+from tests.harness.kafka.jars import connect_classpath
 
 _SOURCE = Path(__file__).with_name("JsonValue.java")
 _NAME = "bench.JsonValue$"

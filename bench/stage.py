@@ -17,9 +17,9 @@ from typing import TypeVar
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.target import Target
-from causeway.dev import LocalCluster, start_all
 from causeway.errors import CausewayError
 from tests.harness.kafka.certificates import create_certificates
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka.security import Security
 
 TIMEOUT_S = 60.0

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from bench import smt
 from bench.stage import Run, Stage
-from causeway.dev import LocalCluster, Process, spawn
+from causeway.dev import Process, spawn
 from causeway.errors import CausewayError
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.mirror_maker import MirrorMaker2, write_properties
 
 CAUSEWAY = "causeway"

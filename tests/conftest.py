@@ -9,8 +9,9 @@ from itertools import count
 import pytest
 from hypothesis import settings
 
-from causeway.dev import LocalCluster, Ports, start_all
+from causeway.dev import Ports
 from tests.harness.examples import examples
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.schema_registry import RegistryServer
 

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from causeway.dev import Broker, LocalCluster
+from causeway.dev import Broker
+from tests.harness.kafka.cluster import LocalCluster
 
 _BEGIN = struct.Struct(">qi")
 _EPOCH = struct.Struct(">i")

@@ -13,11 +13,12 @@ from typing import Any
 import psutil
 from confluent_kafka import KafkaException
 
-from causeway.dev import LocalCluster, spawn
+from causeway.dev import spawn
 from causeway.errors import CausewayError
 from causeway.formats import load
 from causeway.status import as_json, status
 from tests.harness.command import causeway, command_environment
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
 

@@ -24,8 +24,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from causeway.dev import Broker, LocalCluster
+from causeway.dev import Broker
 from tests.harness.kafka.certificates import Certificates, create_certificates
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.token_server import AUDIENCE, ISSUER, TokenServer
 
 ADMIN, NOBODY, ODD_USER = "admin", "nobody", "odd,user=1"
@@ -55,7 +56,7 @@ class SecuredCluster(LocalCluster):
         )
         self.tokens = TokenServer({ADMIN: PASSWORD, NOBODY: PASSWORD})
         super().__init__(name)
-        self._extra = {listener: self._ports.take() for listener in list(_LISTENERS)[3:]}
+        self._extra = {listener: self.ports.take() for listener in list(_LISTENERS)[3:]}
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens.keys_url}"
         self.jvm_options += (allowed,)
 

@@ -10,7 +10,8 @@ from confluent_kafka.admin import AclBindingFilter, AclOperation, AclPermissionT
 from confluent_kafka.admin import ResourcePatternType as Pattern
 from confluent_kafka.admin import ResourceType as Resource
 
-from causeway.dev import KafkaVersion, LocalCluster
+from causeway.dev import KafkaVersion
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import mm2_file

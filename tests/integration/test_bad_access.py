@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from causeway.dev import LocalCluster
 from tests.harness.command import Ended, causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.secured import ADMIN, NOBODY, PASSWORD, SecuredCluster
 

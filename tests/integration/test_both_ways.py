@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from psutil import NoSuchProcess
 
-from causeway.dev import LocalCluster
 from causeway.relay.provenance import ORIGIN
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
 from tests.harness.waiting import await_until

@@ -11,10 +11,10 @@ import pytest
 
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings
-from causeway.dev import LocalCluster
 from causeway.model import State
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link, link_apart
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import assert_same, await_copied, mm2_file
 from tests.harness.waiting import await_until

@@ -24,7 +24,6 @@ from causeway.config import (
     Settings,
 )
 from causeway.control import fences
-from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError
 from causeway.filters import compile_patterns
 from causeway.formats import load
@@ -47,6 +46,7 @@ from causeway.operate.failover.ending import wish
 from causeway.operate.listing import groups
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link, link_apart
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.dev import LocalCluster
 from causeway.model import State, TopicPartition
 from causeway.operate.directives import act
 from tests.harness.broken_logs import flip_bit
 from tests.harness.daemon import RunningDaemon
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
 from tests.harness.raw_batches import Rec, raw_batch

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException
 
-from causeway.dev import LocalCluster
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.proxy import Proxies
 from tests.harness.running import Running

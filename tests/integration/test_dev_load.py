@@ -10,12 +10,12 @@ import pytest
 
 from causeway.cluster import Cluster
 from causeway.config import ClientSettings
-from causeway.dev import LocalCluster
 from causeway.dev import load as records
 from causeway.dev.load import CODECS, LoadTally, Stream, write
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.records import CODEC_MASK, HEADER
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 
 pytestmark = pytest.mark.integration

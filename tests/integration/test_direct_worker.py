@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from causeway.dev import LocalCluster
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.running import PATIENCE_S, Running, arguments_of, mm2_file
 from tests.harness.transformed import assert_transformed

@@ -13,7 +13,6 @@ import pytest
 
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings, RunSettings, Settings
-from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError, NobodyLeadsError, PartitionsFailedError
 from causeway.link_topics import (
     DirectiveLog,
@@ -29,6 +28,7 @@ from causeway.operate.directives import act
 from causeway.status import Role
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon, link
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
 from tests.harness.running import (

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from causeway.model import State
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror

@@ -21,7 +21,6 @@ from pathlib import Path
 import pytest
 
 from causeway.config import LinkSettings, RunSettings, Settings
-from causeway.dev import LocalCluster, start_all
 from causeway.errors import PartitionsFailedError
 from causeway.filters import compile_patterns
 from causeway.model import State
@@ -29,6 +28,7 @@ from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
 from causeway.operate.failover import FailbackStep, Keep, failback, failover
 from tests.harness.daemon import RunningDaemon, link
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
 from tests.harness.waiting import await_until

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from causeway.dev import LocalCluster, start_all
 from causeway.filters import Verdict
 from causeway.formats import load
 from causeway.naming import HEARTBEATS
 from causeway.operate.plan import plan
 from examples import topics
 from examples.transforms import write as customers
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, run_to_end
 from tests.harness.waiting import await_until

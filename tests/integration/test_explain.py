@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 
 pytestmark = pytest.mark.integration

@@ -13,7 +13,6 @@ from causeway.cluster import Cluster
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.control import acls
 from causeway.daemon import Leadership
-from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, NobodyLeadsError
 from causeway.link_topics import LeadershipLostError, ProgressTopic
 from causeway.model import Pair, State, TopicPartition
@@ -22,6 +21,7 @@ from causeway.operate.failover import FailbackStep, Keep, failback, failover, la
 from causeway.operate.failover.ending import Ending
 from causeway.status import status
 from tests.harness.daemon import RunningDaemon
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
 from tests.integration.test_directives import await_same as await_mirrored

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from bench.far import Relays
-from causeway.dev import LocalCluster, start_all
 from causeway.relay.lane.distance import MOST_SESSIONS
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import Mirror

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from causeway.daemon import startup
-from causeway.dev import LocalCluster
 from causeway.errors import TooFewBrokersError
 from causeway.model import State
 from causeway.status import Role
 from tests.harness.daemon import RunningDaemon, link
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.waiting import await_until
 

@@ -11,7 +11,6 @@ import pytest
 from causeway.cli.main import main
 from causeway.cluster import clusters
 from causeway.config import HttpSettings, LinkSettings, RunSettings, Settings
-from causeway.dev import LocalCluster
 from causeway.errors import ConfigError, ConflictError
 from causeway.geo import destination_status, destinations, settings, topics
 from causeway.geo.local_file import ClusterAddress, GeoFile
@@ -22,6 +21,7 @@ from causeway.status import Role
 from tests.harness.browser import Watched, chromium
 from tests.harness.command import Ended
 from tests.harness.daemon import RunningDaemon
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied
 from tests.harness.waiting import await_until

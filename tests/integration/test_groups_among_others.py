@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.control import checkpoints
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S, Running, left_undone, mm2_file
 from tests.harness.waiting import await_until

@@ -12,8 +12,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.kafka.certificates import create_certificates
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file, status_of
 from tests.harness.waiting import await_until

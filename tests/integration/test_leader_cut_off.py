@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from causeway.dev import LocalCluster
 from causeway.model import State
 from causeway.status import Role
 from tests.harness.daemon import RunningDaemon, link
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.proxy import Proxies
 from tests.harness.running import assert_same, await_copied

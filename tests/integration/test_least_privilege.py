@@ -21,10 +21,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from causeway.dev import LocalCluster, start_all
 from causeway.errors import CausewayError
 from tests.harness.command import causeway
 from tests.harness.control import Truth, checkpoints
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import (

@@ -14,13 +14,13 @@ import pytest
 
 from causeway.cluster import LATEST, Cluster, offsets_at
 from causeway.config import LinkSettings, RunSettings, Settings
-from causeway.dev import LocalCluster, start_all
 from causeway.errors import BrokerError
 from causeway.model import State, TopicPartition
 from causeway.operate.plan import LinkPlan
 from causeway.operate.plan import plan as plan_of
 from causeway.wire import apis
 from tests.harness.daemon import RunningDaemon, link
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
 from tests.harness.limited import Limits

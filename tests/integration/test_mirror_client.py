@@ -13,11 +13,12 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from causeway.config import FlowKeys
-from causeway.dev import LocalCluster, connect_classpath, start_all
 from causeway.filters import excludes
 from causeway.java import find_java
 from causeway.naming import ReplicationPolicy
 from tests.harness.control import Truth
+from tests.harness.kafka.cluster import LocalCluster, start_all
+from tests.harness.kafka.jars import connect_classpath
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file
 from tests.harness.waiting import await_until

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.command import causeway
 from tests.harness.control import checkpoints
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import assert_same, mm2_file
 

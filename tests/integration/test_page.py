@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from causeway.config import HttpSettings, RunSettings, Settings
-from causeway.dev import LocalCluster
 from causeway.errors import ConfigError
 from causeway.http import geo as http_geo
 from causeway.http import served
@@ -21,6 +20,7 @@ from tests.builders.geo import look as chosen_ones
 from tests.builders.served import settings
 from tests.builders.status import full, link, partition
 from tests.harness.browser import Watched, chromium
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, await_copied, mm2_file
 from tests.harness.statuses import replace

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.dev import LocalCluster
 from causeway.link_topics import ProgressContents, ProgressTopic
 from causeway.model import State, TopicPartition
 from causeway.records import PlainRecord, build, header
 from causeway.status import Role
 from tests.harness.daemon import RunningDaemon, link
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import Mirror

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from causeway.cluster import Cluster, content_of, log_reader
-from causeway.dev import LocalCluster
 from causeway.model import State, TopicPartition
 from causeway.records import HEADER_SIZE, PlainRecord, build, header, records_of
 from causeway.relay.lane import responses
 from tests.harness.broken_logs import flip_bit
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror

@@ -22,12 +22,12 @@ from typing import Any
 import psutil
 import pytest
 
-from causeway.dev import LocalCluster, start_all
 from causeway.model import State, TopicPartition
 from causeway.records import as_is, header
 from causeway.relay import Assignment, FlowReport, LaneConnection, LaneReport, ToDriver
 from tests.harness import writers
 from tests.harness.broken_logs import cut_off_batches, leader_epochs, lose_epoch
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.limited import Limits

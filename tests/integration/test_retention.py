@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from causeway.config import LinkSettings, RunSettings, Settings
-from causeway.dev import LocalCluster
 from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
 from tests.harness.daemon import RunningDaemon, SubprocessEngine, link_apart
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.waiting import await_until
 

@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from causeway.dev import LocalCluster, start_all
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import (

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from causeway.model import State
 from tests.harness.control import Truth, checkpoints, spread_groups
 from tests.harness.daemon import RunningDaemon, link
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.mirror_maker import MirrorMaker2, write_properties
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, assert_same, mm2_file, run_to_end, status_of
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.control import Truth, checkpoints, offset_syncs, spread_groups
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.members import Member
 from tests.harness.running import (

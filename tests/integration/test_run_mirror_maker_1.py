@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied
 from tests.harness.waiting import await_until

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.customers import PEPPER, Customers
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.proxy import Proxy
 from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster, Ports
+from causeway.dev import Ports
 from tests.harness.files import files_below
 from tests.harness.kafka.certificates import create_certificates
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import (
     PATIENCE_S,

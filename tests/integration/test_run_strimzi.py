@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from causeway.dev import LocalCluster
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, status_of
 from tests.harness.secured import ADMIN, PASSWORD, SecuredCluster

@@ -19,9 +19,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from causeway.dev import LocalCluster
 from causeway.formats import load
 from causeway.operate.verify import verify
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, mm2_file
 from tests.harness.waiting import await_until

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from causeway.config import RegistrySettings, SchemaSettings
-from causeway.dev import LocalCluster
 from causeway.filters import compile_patterns
 from causeway.schemas import LinkSchemas, SchemaRegistry
 from causeway.schemas.client import RegistryRefusedError
 from causeway.schemas.copier import Copier, CopyRound
 from causeway.schemas.copying import SubjectPair
 from causeway.schemas.registry import Reference, Schema
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of

@@ -10,12 +10,12 @@ from typing import Final
 
 import pytest
 
-from causeway.dev import LocalCluster
 from causeway.model import State
 from causeway.operate.cutover import Checklist, CutoverEnd, FirstMover, Look, Wishes
 from causeway.operate.cutover import run as cutting
 from causeway.operate.failover import promote
 from tests.harness.daemon import RunningDaemon
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools
 from tests.integration.test_cutover import Guarded, grant, mirror_name, mirror_of, settings_of

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from causeway.cli.main import main
-from causeway.dev import LocalCluster, Ports
+from causeway.dev import Ports
 from causeway.formats import load
 from causeway.model import State
 from tests.harness.black_hole import black_hole
 from tests.harness.command import Ended
 from tests.harness.daemon import RunningDaemon
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import mm2_file
 from tests.harness.waiting import await_until

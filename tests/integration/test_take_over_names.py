@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.mirror_maker import MirrorMaker2
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.dev import LocalCluster
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import Mirror

@@ -9,11 +9,12 @@ import pytest
 
 from causeway.cluster import Cluster, OffsetAt, clusters
 from causeway.config import LinkSettings
-from causeway.dev import LocalCluster, tiered_storage_classpath
 from causeway.link_topics import TaskRecord
 from causeway.model import State, TopicPartition
 from causeway.status import LinkStatus, contents_of, status_of
 from tests.harness.daemon import RunningDaemon, link_apart
+from tests.harness.kafka.cluster import LocalCluster
+from tests.harness.kafka.jars import tiered_storage_classpath
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import Mirror

@@ -10,9 +10,9 @@ import pytest
 from causeway.cluster import Cluster
 from causeway.config import ClientSettings, LinkSettings
 from causeway.control import TopicPlan, topic_changes, topics
-from causeway.dev import LocalCluster
 from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
 

@@ -23,12 +23,12 @@ import javaproperties
 import pytest
 
 from causeway.config import Settings
-from causeway.dev import LocalCluster, start_all
 from causeway.formats import load
 from examples import topics
 from examples.transforms import write
 from tests.harness.ciphers import opened, tokenised
 from tests.harness.command import Ended, causeway
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools, Record
 from tests.harness.running import PATIENCE_S
 

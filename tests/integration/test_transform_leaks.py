@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.files import files_below
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import Running, arguments_of, mm2_file, status_of
 from tests.harness.spark_pages import spark_shows

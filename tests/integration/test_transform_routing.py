@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.dev import LocalCluster
 from causeway.formats import load_mm2
 from causeway.link_topics import PartitionProgress, ProgressTopic
 from tests.harness.command import SOURCES, causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.running import PATIENCE_S, Running, mm2_file, run_to_end, status_of
 from tests.harness.waiting import await_until

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from causeway.dev import LocalCluster
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import (
     PATIENCE_S,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
 from tests.harness.waiting import await_until

@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from causeway.dev import LocalCluster
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import PATIENCE_S, Running, mm2_file
 from tests.harness.transformed import assert_transformed, await_transformed, expected, lines

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from causeway.formats import load
 from causeway.translation import Answer, OffsetNote, Question, translate
 from tests.harness.command import causeway
 from tests.harness.control import Truth
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import Running, await_copied, mm2_file
 from tests.harness.waiting import await_until

@@ -24,9 +24,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from causeway.dev import LocalCluster, start_all
 from causeway_producer import ID_HEADER, DualProducer
 from tests.harness.command import command_environment
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.running import PATIENCE_S, Running, mm2_file

@@ -13,8 +13,8 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
 from causeway.cluster import ClusterClient
 from causeway.config import ClientSettings
-from causeway.dev import LocalCluster, start_all
 from causeway_producer import ID_HEADER, DualProducer
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.proxy import Proxies
 from tests.harness.waiting import await_until

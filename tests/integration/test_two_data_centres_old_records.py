@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from causeway.dev import LocalCluster, start_all
 from causeway_producer import DualProducer
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from causeway.dev import LocalCluster
 from causeway_producer import DualProducer
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.secured import ADMIN, PASSWORD, SecuredCluster
 from tests.harness.waiting import await_until

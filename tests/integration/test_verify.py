@@ -9,11 +9,11 @@ import pytest
 
 from causeway.cluster import Cluster
 from causeway.config import Settings
-from causeway.dev import LocalCluster
 from causeway.formats import load
 from causeway.operate.verify import Agreement, DifferenceKind, job, stretches, verify
 from tests.harness import flawed
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.running import mm2_file, run_to_end
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.dev import LocalCluster
 from causeway.formats import load
 from causeway.model import TopicPartition
 from tests.harness import flawed
 from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import PATIENCE_S, Running, mm2_file
 from tests.harness.waiting import await_until

@@ -9,13 +9,13 @@ import pytest
 
 from causeway.cluster import Cluster
 from causeway.config import Settings
-from causeway.dev import LocalCluster
 from causeway.errors import ConfigError
 from causeway.formats import load
 from causeway.link_topics import Entry, OffsetMapRecord, PartitionProgress
 from causeway.model import State
 from causeway.operate.verify import Agreement, DifferenceKind, PartitionReport, verify
 from tests.harness import flawed
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import mm2_file
 

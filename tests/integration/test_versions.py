@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from causeway.dev import DEFAULT_VERSION, OLDEST, TESTED, LocalCluster, kafka_version, start_all
+from causeway.dev import DEFAULT_VERSION, OLDEST, TESTED, kafka_version
 from causeway.formats import load
 from causeway.model import State, TopicPartition
 from causeway.operate.cutover import Checklist, CutoverEnd, FirstMover, Look, Wishes, cutover, undo
 from causeway.operate.failover import failover, promote
 from causeway.operate.verify import verify
 from tests.harness.control import Truth, checkpoints
+from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import Outgoing
 from tests.harness.running import (
     PATIENCE_S,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import LocalCluster
 from causeway.formats import load
 from causeway.model import State
 from tests.harness.command import causeway
 from tests.harness.daemon import RunningDaemon
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.running import mm2_file
 from tests.harness.waiting import await_until

@@ -10,8 +10,8 @@ import pytest
 from causeway.cluster import ANY_TOPIC, AclBinding, AclFilter, Cluster, SecurityDisabled
 from causeway.cluster import acls as module
 from causeway.config import ClientSettings, SaslSettings, Secret
-from causeway.dev import LocalCluster
 from causeway.errors import AuthorizationError, BrokerError
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.secured import NOBODY, PASSWORD, SecuredCluster
 from tests.harness.waiting import await_until
 

@@ -9,11 +9,11 @@ import pytest
 
 from causeway.cluster import TRANSACTION, Cluster, NewTopic, OffsetAt, value_of
 from causeway.config import ClientSettings
-from causeway.dev import LocalCluster
 from causeway.errors import UnreachableError
 from causeway.model import TopicPartition
 from causeway.wire import Deadline
 from tests.harness.batches import make_batch
+from tests.harness.kafka.cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 

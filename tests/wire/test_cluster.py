@@ -12,10 +12,10 @@ from kafka.protocol.admin import AlterClientQuotasRequest
 
 from causeway.cluster import Cluster, ConfigEntry, NewTopic, OffsetAt, admin, log_reader
 from causeway.config import ClientSettings
-from causeway.dev import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from tests.harness.batches import make_batch
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.waiting import await_until
 

@@ -10,9 +10,9 @@ from confluent_kafka import TopicPartition as Position
 
 from causeway.cluster import Cluster, Committed
 from causeway.config import ClientSettings
-from causeway.dev import LocalCluster
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
+from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.waiting import await_until
 

@@ -1,16 +1,10 @@
-"""Local Kafka: real KRaft brokers as child processes, and MirrorMaker 2's jars.
+"""Local Kafka: real KRaft brokers as child processes.
 
-`causeway.dev.load` writes sample records. It is a door of its own, as it imports two clients."""
+`causeway.dev.load` writes sample records. It is a door of its own, as it imports a client."""
 
-from causeway.dev.artifacts import (
-    broker_classpath,
-    cache_directory,
-    connect_classpath,
-    locked,
-    tiered_storage_classpath,
-)
-from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, ClientListener, kafka_jvm_options
-from causeway.dev.cluster import LocalCluster, start_all
+from causeway.dev.artifacts import JarSet, broker_classpath, cache_directory, classpath, locked
+from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, kafka_jvm_options
+from causeway.dev.cluster import START_TIMEOUT_S, LocalCluster, start_all
 from causeway.dev.environment import BrokerStatus, ClusterStatus, Environment, state_directory
 from causeway.dev.ports import Ports
 from causeway.dev.process import Process, spawn

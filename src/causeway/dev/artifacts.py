@@ -1,8 +1,6 @@
 """Apache Kafka's jars in the user's cache, fetched once with the Ivy that PySpark ships.
 
     <cache>/causeway/kafka/<version>/lib/          a broker          (about 45 MB)
-    <cache>/causeway/kafka/<version>/connect-lib/  MirrorMaker 2     (about 40 MB, only when asked)
-    <cache>/causeway/kafka/<version>/tiered-lib/   a remote tier to try things with  (under 1 MB)
 
 `<cache>` is XDG_CACHE_HOME or ~/.cache. Which version that is, versions.py says, and
 CAUSEWAY_IVY_SETTINGS names an Ivy settings file (for a mirror or a proxy).
@@ -29,7 +27,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.status import Status
 
 from causeway.dev.versions import KafkaVersion, kafka_version, tested_remedy
 from causeway.errors import PrerequisiteError
@@ -44,31 +42,16 @@ _PINS = Path(__file__).with_name("jars.sha512")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _JarSet:
-    """`modules` is how many to expect, for the progress bar alone. With a `classifier` it is that
-    jar of the roots' alone, without what they depend on."""
+class JarSet:
+    """With a `classifier`: that jar of the roots alone, without what they depend on."""
 
     folder: str
     title: str
     roots: tuple[str, ...]
-    modules: int
     classifier: str = ""
 
 
-_BROKER = _JarSet(folder="lib", title="Apache Kafka", roots=("kafka_2.13",), modules=46)
-_CONNECT = _JarSet(
-    folder="connect-lib",
-    title="MirrorMaker 2",
-    roots=("connect-mirror", "connect-runtime", "kafka-tools"),
-    modules=88,
-)
-_TIERED = _JarSet(
-    folder="tiered-lib",
-    title="Kafka's local tiered storage",
-    roots=("kafka-storage",),
-    modules=1,
-    classifier="test",
-)
+_BROKER = JarSet(folder="lib", title="Apache Kafka", roots=("kafka_2.13",))
 
 
 def cache_directory() -> Path:
@@ -82,25 +65,19 @@ def kafka_directory(version: KafkaVersion) -> Path:
 
 
 def broker_classpath(version: KafkaVersion | None = None) -> str:
-    """Java class path of a broker; fetches it if it is not in the cache yet.
+    """Java class path of a broker; see `classpath`."""
+    return classpath(_BROKER, version)
+
+
+def classpath(jars: JarSet, version: KafkaVersion | None = None) -> str:
+    """Java class path of the jars; fetches them if they are not in the cache yet.
 
     PrerequisiteError: Java is missing or too old, there is no such version, or the download failed
     again and again."""
-    return f"{_provide(_BROKER, version or kafka_version())}/*"
+    return f"{_provide(jars, version or kafka_version())}/*"
 
 
-def connect_classpath() -> str:
-    """Class path of MirrorMaker 2 (it holds no broker); fetched as `broker_classpath`."""
-    return f"{_provide(_CONNECT, kafka_version())}/*"
-
-
-def tiered_storage_classpath() -> str:
-    """Class path of `org.apache.kafka.server.log.remote.storage.LocalTieredStorage`, the remote
-    tier in a folder that Kafka's own tests use; fetched as `broker_classpath`."""
-    return f"{_provide(_TIERED, kafka_version())}/*"
-
-
-def _provide(jars: _JarSet, version: KafkaVersion) -> Path:
+def _provide(jars: JarSet, version: KafkaVersion) -> Path:
     root = kafka_directory(version)
     folder = root / jars.folder
     if folder.is_dir():
@@ -119,7 +96,7 @@ def _provide(jars: _JarSet, version: KafkaVersion) -> Path:
     return folder
 
 
-def _verify(jars: _JarSet, version: KafkaVersion, folder: Path) -> None:
+def _verify(jars: JarSet, version: KafkaVersion, folder: Path) -> None:
     """Raises PrerequisiteError where a jar in `folder` is not the one that was tested."""
     lines = (line.split() for line in _PINS.read_text().splitlines() if not line.startswith("#"))
     pins = {name: digest for digest, name in lines}
@@ -145,14 +122,18 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(jars: _JarSet, version: KafkaVersion, java: Path, temporary: Path) -> None:
+def _fetch(jars: JarSet, version: KafkaVersion, java: Path, temporary: Path) -> None:
     """Fill `temporary/lib`. A registry that hiccups is asked again; what it gave stays in Ivy's
     own cache, so a second attempt goes on where the first one stopped."""
+    title, console = f"{jars.title} {version}", Console(stderr=True)
+    if not console.is_terminal:
+        console.print(f"Fetching {title} into {cache_directory()}, once.")
     command = _ivy_command(jars, version, java, temporary)
     cause = ""
     for pause_s in (0.0, *_PAUSES_S):
         time.sleep(pause_s)
-        with _IvyProgress(jars, version) as progress:
+        with console.status(f"Fetching {title}") as status:
+            output = _IvyOutput(title, status)
             ivy = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -163,20 +144,20 @@ def _fetch(jars: _JarSet, version: KafkaVersion, java: Path, temporary: Path) ->
             )
             assert ivy.stdout is not None
             for line in ivy.stdout:
-                progress.read(line)
+                output.read(line)
         if ivy.wait() == 0 and any((temporary / "lib").glob("kafka-*.jar")):
             return
-        if progress.no_such_version:
+        if output.no_such_version:
             raise PrerequisiteError(
                 "fetch",
-                f"{jars.title} {version}",
+                title,
                 "the registry has no such version",
                 remedy=tested_remedy(),
             )
-        cause = progress.failure()
+        cause = output.failure()
     raise PrerequisiteError(
         "fetch",
-        f"{jars.title} {version}",
+        title,
         cause,
         remedy="check the network, or name an Ivy settings file for your mirror or proxy in "
         "CAUSEWAY_IVY_SETTINGS",
@@ -184,7 +165,7 @@ def _fetch(jars: _JarSet, version: KafkaVersion, java: Path, temporary: Path) ->
     )
 
 
-def _ivy_command(jars: _JarSet, version: KafkaVersion, java: Path, temporary: Path) -> list[str]:
+def _ivy_command(jars: JarSet, version: KafkaVersion, java: Path, temporary: Path) -> list[str]:
     modules = [("org.apache.kafka", name, str(version)) for name in jars.roots]
     conf, artifact = "default->runtime(*),master(*)", ""
     if jars.classifier:
@@ -225,38 +206,16 @@ def _ivy_jar() -> Path:
     return found[-1]
 
 
-class _IvyProgress:
-    """Shows the progress that Ivy's output reports, on stderr, and keeps the reason of a failure.
+class _IvyOutput:
+    """Shows on `status` what Ivy's output reports, and keeps the reason of a failure.
 
     Ivy first finds every module, one line each, then downloads every jar, one line each and its
     size; a jar that its cache has is not mentioned again."""
 
-    def __init__(self, jars: _JarSet, version: KafkaVersion) -> None:
-        self._title = f"{jars.title} {version}"
-        self._expected = jars.modules
+    def __init__(self, title: str, status: Status) -> None:
+        self._title, self._status = title, status
         self._modules = self._jars = self._kilobytes = 0
         self._problems: list[str] = []
-        console = Console(stderr=True)
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[detail]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        if not console.is_terminal:
-            console.print(f"Fetching {self._title} into {cache_directory()}, once.")
-
-    def __enter__(self) -> _IvyProgress:
-        self._bar.start()
-        self._task = self._bar.add_task(f"Fetching {self._title}", detail="", total=None)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
     def read(self, line: str) -> None:
         text = line.strip()
@@ -268,16 +227,8 @@ class _IvyProgress:
             self._kilobytes += int(size[1])
         elif re.search(r"error|exception|not found|problem|failed|timed out", text, re.IGNORECASE):
             self._problems.append(text)
-        self._show()
-
-    def _show(self) -> None:
-        total = max(self._expected, self._modules)
-        detail = f"{self._modules} modules"
-        if self._jars:
-            detail = f"{self._jars} of {total} jars, {self._kilobytes / 1024:.1f} MB"
-        self._bar.update(
-            self._task, total=2 * total, completed=self._modules + self._jars, detail=detail
-        )
+        fetched = f"{self._jars} jars, {self._kilobytes / 1024:.1f} MB"
+        self._status.update(f"Fetching {self._title}: {self._modules} modules, {fetched}")
 
     @property
     def no_such_version(self) -> bool:

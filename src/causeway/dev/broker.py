@@ -6,7 +6,6 @@ import base64
 import os
 import shlex
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -61,36 +60,6 @@ class BrokerPorts:
     controller: int
 
 
-class ClientListener:
-    """The CLIENT listener of a cluster: without logins, here. Tests have one with logins."""
-
-    @property
-    def protocol(self) -> str:
-        """`security.protocol` of the clients."""
-        return "PLAINTEXT"
-
-    @property
-    def host(self) -> str:
-        """The host that brokers advertise."""
-        return LOOPBACK
-
-    def java_client(self, user: str = "") -> dict[str, str]:
-        """The properties with which a Java client, or Causeway, logs in as `user`."""
-        return {"security.protocol": self.protocol}
-
-    def broker_properties(self, version: KafkaVersion) -> dict[str, str]:
-        """Properties of each broker for this listener."""
-        return {}
-
-    def format_options(self, version: KafkaVersion) -> list[str]:
-        """Options of Kafka's `storage format`, such as users."""
-        return []
-
-    def jvm_options(self) -> list[str]:
-        """Options for the JVM of each broker."""
-        return []
-
-
 def brokers_known(port: int, timeout_s: float = 5.0) -> int:
     """The number of live brokers that the broker on loopback `port` knows; 0 if it does not answer
     within `timeout_s`. A broker answers once it has caught up with the controllers, and names only
@@ -124,32 +93,20 @@ def new_cluster_id() -> str:
     return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
-class Broker:
-    """`start` may be called again after `stop` or `kill`: same ports, same data. `find` takes
-    up a broker that an earlier Python process started in `directory`.
+class KafkaProcess:
+    """A process of Kafka's own jars with `directory` for its files. It may be started again after
+    `stop` or `kill`: same ports, same data. `find` takes up one that an earlier Python process
+    started.
 
-    Files: `server.properties`, `data/`, `broker.log` (what Kafka logs), `console.log` (what the
-    Java machine says), `pid`."""
+    Files: `data/`, `<name>.log` (what Kafka logs), `console.log` (what the Java machine says),
+    `pid`."""
 
-    def __init__(
-        self,
-        node_id: int,
-        directory: Path,
-        ports: BrokerPorts,
-        version: KafkaVersion,
-        *,
-        jvm_options: Sequence[str] = (),
-    ) -> None:
-        self.node_id = node_id
+    def __init__(self, name: str, directory: Path, version: KafkaVersion) -> None:
         self.directory = directory
-        self.ports = ports
         self.version = version
         self.process: Process | None = None
-        self.jvm_options = tuple(jvm_options)
-
-    @property
-    def log_file(self) -> Path:
-        return self.directory / "broker.log"
+        self.jvm_options: tuple[str, ...] = ()
+        self.log_file = directory / f"{name}.log"
 
     @property
     def pid(self) -> int | None:
@@ -158,6 +115,55 @@ class Broker:
     def find(self) -> None:
         self.process = Process.read(self.directory / "pid")
 
+    def stop(self, timeout_s: float = 30.0) -> None:
+        """An orderly end: leaders move away first."""
+        if self.process is not None:
+            self.process.stop(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self.process is not None:
+            self.process.kill()
+
+    @property
+    def _log4j_file(self) -> Path:
+        return self.directory / f"log4j{'' if self.version.log4j_1 else '2'}.properties"
+
+    def _configure(self, file: str, text: str, log_level: str) -> Path:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        form = _LOG4J_1 if self.version.log4j_1 else _LOG4J
+        self._log4j_file.write_text(form.format(file=self.log_file, level=log_level))
+        path = self.directory / file
+        path.touch(mode=0o600)  # it may hold passwords
+        path.write_text(text)
+        return path
+
+    def _spawn(self, options: Sequence[str], main: str, file: str, *, detached: bool) -> None:
+        self.process = spawn(
+            [*self._java(options), main, self.directory / file],
+            output=self.directory / "console.log",
+            detached=detached,
+        )
+        self.process.write(self.directory / "pid")
+
+    def _java(self, options: Sequence[str]) -> list[str]:
+        log4j = f"-Dlog4j2.configurationFile={self._log4j_file}"
+        if self.version.log4j_1:
+            log4j = f"-Dlog4j.configuration={self._log4j_file.absolute().as_uri()}"
+        classpath = ("-cp", broker_classpath(self.version))
+        return [str(find_java()), *options, *self.jvm_options, log4j, *classpath]
+
+
+class Broker(KafkaProcess):
+    """A broker, with a controller in the same process unless its cluster has a ZooKeeper."""
+
+    def __init__(
+        self, node_id: int, directory: Path, ports: BrokerPorts, version: KafkaVersion
+    ) -> None:
+        super().__init__("broker", directory, version)
+        self.node_id = node_id
+        self.ports = ports
+
     @property
     def formatted(self) -> bool:
         """With ZooKeeper there is nothing to format."""
@@ -165,12 +171,9 @@ class Broker:
 
     def configure(self, properties: Mapping[str, str], log_level: str = "WARN") -> None:
         """Write the node's files. `properties` are complete but for `log.dirs`."""
-        self.directory.mkdir(parents=True, exist_ok=True)
         lines = {**properties, "log.dirs": str(self.directory / "data")}
-        path = self.directory / "server.properties"
-        path.touch(mode=0o600)  # it may hold passwords
-        path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        write_log4j(self.directory, self.log_file, log_level, self.version)
+        text = "".join(f"{key}={value}\n" for key, value in lines.items())
+        self._configure("server.properties", text, log_level)
 
     def begin_format(self, cluster_id: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Start Kafka's storage tool on the node's data directory, emptied; give what it returns
@@ -191,22 +194,14 @@ class Broker:
     def end_format(self, tool: subprocess.Popen[str]) -> None:
         output, _ = tool.communicate()
         if tool.returncode != 0:
-            raise CausewayError("format the storage of", self._name, _last_line(output))
+            last = (output.strip().splitlines() or ["it said nothing"])[-1]
+            raise CausewayError("format the storage of", self._name, last)
 
     def start(self, *, detached: bool = False, jvm_options: Sequence[str] = ()) -> None:
         """Start the process; `ready` says when it serves. `jvm_options` are for this start."""
-        if self.pid is not None:
-            return
-        self.process = spawn(
-            [
-                *self._java((*kafka_jvm_options(_HEAP, _PERFORMANCE), *jvm_options)),
-                "kafka.Kafka",
-                self.directory / "server.properties",
-            ],
-            output=self.directory / "console.log",
-            detached=detached,
-        )
-        self.process.write(self.directory / "pid")
+        if self.pid is None:
+            options = (*kafka_jvm_options(_HEAP, _PERFORMANCE), *jvm_options)
+            self._spawn(options, "kafka.Kafka", "server.properties", detached=detached)
 
     def ready(self, brokers: int) -> bool:
         """True once it answers and knows all `brokers` of its cluster. CausewayError if it died."""
@@ -214,25 +209,6 @@ class Broker:
             code = self.process.exit_code if self.process is not None else None
             raise CausewayError("start", self._name, f"exit code {code}; {self.last_words()}")
         return brokers_known(self.ports.internal) >= brokers
-
-    def stop(self, timeout_s: float = 30.0) -> None:
-        """An orderly end: leaders move away first."""
-        if self.process is not None:
-            self.process.stop(timeout_s)
-
-    def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
-        if self.process is not None:
-            self.process.kill()
-
-    def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
-        if self.process is not None:
-            self.process.send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        if self.process is not None:
-            self.process.send(signal.SIGCONT)
 
     def last_words(self) -> str:
         """The end of its log, or of its console, and where to read on."""
@@ -247,34 +223,47 @@ class Broker:
     def _name(self) -> str:
         return f"broker {self.node_id} in {self.directory}"
 
-    def _java(self, options: Sequence[str]) -> list[str]:
-        return [
-            str(find_java()),
-            *options,
-            *self.jvm_options,
-            *log4j_options(self.directory, self.version),
-            *("-cp", broker_classpath(self.version)),
-        ]
+
+_ZOOKEEPER = """\
+dataDir = {directory}/data
+clientPort = {port}
+clientPortAddress = 127.0.0.1
+tickTime = 500
+maxClientCnxns = 0
+admin.enableServer = false
+4lw.commands.whitelist = dump
+"""
 
 
-def write_log4j(directory: Path, file: Path, level: str, version: KafkaVersion) -> None:
-    """Have a process of Kafka's with `directory` for its files log to `file`."""
-    form = _LOG4J_1 if version.log4j_1 else _LOG4J
-    _log4j_file(directory, version).write_text(form.format(file=file, level=level))
+class ZooKeeper(KafkaProcess):
+    """A ZooKeeper of one node, for the versions of Kafka that need one."""
 
+    def __init__(self, directory: Path, port: int, version: KafkaVersion) -> None:
+        super().__init__("zookeeper", directory, version)
+        self._port = port
 
-def log4j_options(directory: Path, version: KafkaVersion) -> list[str]:
-    """For Java, once that is written."""
-    file = _log4j_file(directory, version)
-    if version.log4j_1:
-        return [f"-Dlog4j.configuration={file.absolute().as_uri()}"]
-    return [f"-Dlog4j2.configurationFile={file}"]
+    def start(self, *, detached: bool = False) -> None:
+        """Start the process, unless it runs; `ready` tells when it serves."""
+        if self.pid is None:
+            text = _ZOOKEEPER.format(directory=self.directory, port=self._port)
+            self._configure("zookeeper.properties", text, "WARN")
+            main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+            self._spawn(_SHORT_JVM, main, "zookeeper.properties", detached=detached)
 
+    def ready(self) -> bool:
+        return bool(self._registered())
 
-def _log4j_file(directory: Path, version: KafkaVersion) -> Path:
-    return directory / ("log4j.properties" if version.log4j_1 else "log4j2.properties")
+    def remembers(self, node: int) -> bool:
+        """Whether broker `node`, which may have been killed, is still registered: until its session
+        is over, a successor of the same number is turned away."""
+        return f"/brokers/ids/{node}\n" in self._registered()
 
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    def _registered(self) -> str:
+        """Its answer to `dump`, or "" where it gives none."""
+        try:
+            with socket.create_connection((LOOPBACK, self._port), timeout=5) as connection:
+                connection.sendall(b"dump")
+                with connection.makefile("r") as answer:
+                    return answer.read()
+        except OSError:
+            return ""

@@ -155,9 +155,9 @@ class Environment:
     ) -> LocalCluster:
         return LocalCluster(
             name,
+            self.directory / name,
             brokers=brokers,
             version=version,
-            directory=self.directory / name,
             detached=ports or True,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import re
@@ -11,19 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 
 from causeway.errors import CausewayError, UnreachableError
 
-__all__ = ["CODECS", "LoadTally", "Stream", "make_topic", "produce", "write"]
-
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-LEAST_SIZE: Final = 120  # bytes of a value
 _TELL_S = 0.5
 PARTITIONS = 2
 _PRODUCE_S = 30.0
@@ -71,11 +70,16 @@ class LoadTally:
 
 
 async def write(
-    bootstrap: str, stream: Stream, stop: asyncio.Event, told: Callable[[LoadTally], None]
+    bootstrap: str,
+    stream: Stream,
+    stop: asyncio.Event,
+    told: Callable[[LoadTally], None],
+    values: Iterator[tuple[bytes, bytes]] | None = None,
 ) -> LoadTally:
     """Writes `stream` until it ends or `stop` is set, and returns once the brokers have
     acknowledged all of it; an open transaction is committed first. Calls `told` twice a
-    second. Creates the topic if it does not exist. Raises CausewayError."""
+    second. Creates the topic if it does not exist. `values`: keys and values in place of events.
+    Raises CausewayError."""
     await asyncio.to_thread(make_topic, bootstrap, stream.topic, stream.partitions)
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap,
@@ -88,12 +92,11 @@ async def write(
     try:
         await producer.start()
         try:
-            return await _Writer(producer, stream, stop, told).run()
+            return await _Writer(producer, stream, stop, told, values or _values(stream.size)).run()
         finally:
             await producer.stop()
     except KafkaError as error:
-        kind = UnreachableError if error.retriable else CausewayError
-        raise kind("produce to", stream.topic, str(error) or type(error).__name__) from error
+        raise _not_produced(stream.topic, error) from error
 
 
 class _Writer:
@@ -103,6 +106,7 @@ class _Writer:
         stream: Stream,
         stop: asyncio.Event,
         told: Callable[[LoadTally], None],
+        values: Iterator[tuple[bytes, bytes]],
     ) -> None:
         self._producer, self._stream = producer, stream
         self._stop, self._told = stop, told
@@ -110,7 +114,7 @@ class _Writer:
         self._sent = 0
         self._unanswered: set[asyncio.Future[Any]] = set()
         self._failure: BaseException | None = None
-        self._values = _values(stream.size)
+        self._values = values
         self._tell_at = 0.0
 
     async def run(self) -> LoadTally:
@@ -156,20 +160,17 @@ class _Writer:
         future = await self._producer.send(self._stream.topic, value, key=customer)
         self._sent += 1
         self._unanswered.add(future)
-        future.add_done_callback(self._answer(len(value)))
+        future.add_done_callback(partial(self._answer, len(value)))
 
-    def _answer(self, size: int) -> Callable[[asyncio.Future[Any]], None]:
-        def answered(future: asyncio.Future[Any]) -> None:
-            self._unanswered.discard(future)
-            if future.cancelled():
-                return
-            if (error := future.exception()) is not None:
-                self._failure = self._failure or error
-            else:
-                self._tally.records += 1
-                self._tally.bytes += size
-
-        return answered
+    def _answer(self, size: int, future: asyncio.Future[Any]) -> None:
+        self._unanswered.discard(future)
+        if future.cancelled():
+            return
+        if (error := future.exception()) is not None:
+            self._failure = self._failure or error
+        else:
+            self._tally.records += 1
+            self._tally.bytes += size
 
     async def _answered(self, most: int) -> None:
         """Waits until no more than `most` are unanswered. Raises what one of them failed with."""
@@ -239,24 +240,13 @@ def make_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None
 def produce(bootstrap: str, topic: str, records: int) -> None:
     """Writes `records` records and returns once the brokers have acknowledged all. Each ten share
     a key. Creates the topic with `PARTITIONS` if it does not exist. Raises CausewayError."""
-    make_topic(bootstrap, topic)
-    timeout_ms = int(_PRODUCE_S * 1000)
-    try:
-        producer = KafkaProducer(bootstrap_servers=bootstrap, max_block_ms=timeout_ms, linger_ms=10)
-        try:
-            answers = [
-                producer.send(topic, f"{topic} {number}".encode(), f"key {number // 10}".encode())
-                for number in range(records)
-            ]
-            for answer in answers:
-                answer.get(_PRODUCE_S)
-        finally:
-            producer.close(_PRODUCE_S)
-    except kafka_errors.KafkaError as error:
-        raise _not_produced(topic, error) from error
+    plain = ((f"key {n // 10}".encode(), f"{topic} {n}".encode()) for n in itertools.count())
+    stream = Stream(topic=topic, rate=None, count=records)
+    asyncio.run(write(bootstrap, stream, asyncio.Event(), lambda _: None, plain))
 
 
-def _not_produced(topic: str, error: kafka_errors.KafkaError) -> CausewayError:
+def _not_produced(topic: str, error: KafkaError | kafka_errors.KafkaError) -> CausewayError:
     kind = UnreachableError if error.retriable else CausewayError
-    said = _SAID.search(str(error))  # within the whole answer
-    return kind("produce to", topic, said[2] if said else str(error))
+    text = str(error)
+    said = _SAID.search(text)  # within the whole answer
+    return kind("produce to", topic, said[2] if said else text or type(error).__name__)

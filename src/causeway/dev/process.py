@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,6 +25,7 @@ class Process:
         self.pid = pid
         self.started = started
         self._child = child
+        self._guard: subprocess.Popen[bytes] | None = None
 
     @classmethod
     def read(cls, file: Path) -> Process | None:
@@ -64,8 +62,22 @@ class Process:
             if time.monotonic() > deadline:
                 return False
             time.sleep(_POLL_S)
-        _watchdog.forget(self.pid)
+        if self._guard is not None:
+            self._guard.communicate(b"\n")  # it has nothing left to kill
+            self._guard = None
         return True
+
+    def end_with_us(self) -> None:
+        """Has the process killed when this Python process ends, however that ends: the kernel then
+        closes the pipe that a shell reads. PR_SET_PDEATHSIG fires when the *thread* that started
+        the child ends, and only Linux has it."""
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", 'read -r _ || kill -9 "$0"', str(self.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def stop(self, timeout_s: float = 30.0) -> None:
         """SIGTERM, and SIGKILL after `timeout_s`. Also ends a process that SIGSTOP holds."""
@@ -101,7 +113,7 @@ def spawn(
         )
     process = Process(child.pid, started_at(child.pid) or "", child)
     if not detached:
-        _watchdog.look_after(child.pid)
+        process.end_with_us()
     return process
 
 
@@ -124,48 +136,3 @@ def _started_by_ps(pid: int) -> str | None:
     ).stdout.strip()
     state, _, started = answer.partition(" ")
     return None if not started or state.startswith("Z") else started.strip()
-
-
-class _Watchdog:
-    """Our end of `watchdog.py`; it is started with the first process to look after."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner = 0
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pids: set[int] = set()
-
-    def look_after(self, pid: int) -> None:
-        with self._lock:
-            self._pids.add(pid)
-            self._tell(f"+{pid}")
-
-    def forget(self, pid: int) -> None:
-        with self._lock:
-            if pid in self._pids:
-                self._pids.discard(pid)
-                self._tell(f"-{pid}")
-
-    def kill_all(self) -> None:
-        """At interpreter exit. A forked child inherits our memory, yet not our processes."""
-        if self._owner == os.getpid():
-            for pid in self._pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-
-    def _tell(self, command: str) -> None:
-        if self._process is None or self._process.poll() is not None:
-            self._owner = os.getpid()
-            atexit.register(self.kill_all)
-            script = Path(__file__).with_name("watchdog.py")
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(script)],
-                stdin=subprocess.PIPE,
-                start_new_session=True,
-            )
-        assert self._process.stdin is not None
-        self._process.stdin.write(command.encode() + b"\n")
-        self._process.stdin.flush()
-
-
-_watchdog = _Watchdog()

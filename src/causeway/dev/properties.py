@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from causeway.dev.broker import LOOPBACK, BrokerPorts, ClientListener
+from causeway.dev.broker import LOOPBACK, BrokerPorts
 from causeway.dev.versions import KafkaVersion
 
 
@@ -12,7 +12,6 @@ def broker_properties(
     version: KafkaVersion,
     node: int,
     nodes: Mapping[int, BrokerPorts],
-    listener: ClientListener,
     advertised: tuple[str, int],
 ) -> dict[str, str]:
     """Of broker `node` of the cluster that `nodes` make up. `advertised` is the host and port that
@@ -21,7 +20,7 @@ def broker_properties(
     host, port = advertised
     internal = f"INTERNAL://{LOOPBACK}:{ports.internal}"
     listeners = f"CLIENT://{LOOPBACK}:{ports.client},{internal}"
-    protocols = f"CLIENT:{listener.protocol},INTERNAL:PLAINTEXT"
+    protocols = "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT"
     if version.zookeeper:
         role = _with_zookeeper(node, nodes)
     else:
@@ -35,7 +34,6 @@ def broker_properties(
         "listeners": listeners,
         "advertised.listeners": f"CLIENT://{host}:{port},{internal}",
         "listener.security.protocol.map": protocols,
-        **listener.broker_properties(version),
     }
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from causeway.dev.artifacts import broker_classpath, kafka_directory, locked
-from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, ClientListener, new_cluster_id
+from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, new_cluster_id
 from causeway.dev.ports import Ports
 from causeway.dev.properties import broker_properties
 from causeway.dev.versions import KafkaVersion
@@ -51,11 +51,8 @@ def _make(archive: Path, version: KafkaVersion) -> None:
         own = BrokerPorts(client=ports.take(), internal=ports.take(), controller=ports.take())
         broker = Broker(1, Path(temporary), own, version)
         try:
-            broker.configure(
-                broker_properties(
-                    version, 1, {1: own}, ClientListener(), advertised=(LOOPBACK, own.client)
-                )
-            )
+            advertised = (LOOPBACK, own.client)
+            broker.configure(broker_properties(version, 1, {1: own}, advertised))
             broker.end_format(broker.begin_format(new_cluster_id()))
             broker.start(jvm_options=[f"-XX:ArchiveClassesAtExit={written}"])
             deadline = time.monotonic() + _START_TIMEOUT_S

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from causeway.dev import Process, connect_classpath, kafka_jvm_options, spawn
+from causeway.dev import Process, kafka_jvm_options, spawn
 from causeway.errors import CausewayError
 from causeway.java import find_java
+from tests.harness.kafka.jars import connect_classpath
 
 MAIN_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from causeway.dev import ClientListener, KafkaVersion
+from causeway.dev import KafkaVersion
 from causeway.errors import ConfigError
 from tests.harness.kafka.certificates import Certificates
 from tests.harness.kafka.token_server import AUDIENCE, ISSUER, TokenServer
@@ -27,7 +27,7 @@ _LISTENER = "listener.name.client."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Security(ClientListener):
+class Security:
     """`users` maps names to passwords, for PLAIN and SCRAM; OAUTHBEARER takes its users from
     `tokens`. `acl` denies whatever no ACL allows to all but `super_users` (and the brokers
     themselves, who are ANONYMOUS on their own listener). `mutual` asks clients for certificates."""

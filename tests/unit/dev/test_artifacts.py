@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from causeway.dev import (
-    DEFAULT_VERSION,
-    TESTED,
-    artifacts,
-    broker_classpath,
-    connect_classpath,
-    kafka_version,
-)
+from causeway.dev import DEFAULT_VERSION, TESTED, artifacts, broker_classpath, kafka_version
 from causeway.errors import PrerequisiteError
+from tests.harness.kafka.jars import _CONNECT, connect_classpath
 
 # $runs gets a line a run. The last word but none is -retrieve's pattern, whose folder Ivy fills.
 _JAVA = """\
@@ -176,6 +170,6 @@ def test_a_version_that_is_not_pinned_is_told(
 
 def test_what_dev_up_fetches_is_pinned() -> None:
     pinned = Path(artifacts.__file__).with_name("jars.sha512").read_text()
-    assert f"  {artifacts._CONNECT.roots[0]}-{DEFAULT_VERSION}.jar\n" in pinned
+    assert f"  {_CONNECT.roots[0]}-{DEFAULT_VERSION}.jar\n" in pinned
     for version in TESTED.values():
         assert f"  {artifacts._BROKER.roots[0]}-{version}.jar\n" in pinned

@@ -12,7 +12,6 @@ import pytest
 
 from causeway.dev import Process, spawn
 from causeway.dev.process import started_at
-from causeway.dev.watchdog import watch
 from tests.harness.waiting import await_until
 
 _OWNER = """\
@@ -86,5 +85,11 @@ def test_a_killed_owner_takes_its_processes_along(tmp_path: Path, kind: str) -> 
         child.kill()
 
 
-def test_watchdog_forgets() -> None:
-    assert watch(["+1\n", "+2\n", "-1\n", "-3\n"]) == {2}
+def test_who_has_ended_is_forgotten(tmp_path: Path) -> None:
+    process = spawn(["true"], output=tmp_path / "output")
+    guard = process._guard
+    assert guard is not None
+
+    assert process.wait(60)
+
+    assert guard.returncode == 0

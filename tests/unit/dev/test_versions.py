@@ -7,7 +7,7 @@ import pytest
 from causeway.dev import DEFAULT_VERSION, OLDEST, TESTED, BrokerPorts, kafka_version
 from causeway.dev.properties import broker_properties
 from causeway.errors import ConfigError
-from tests.harness.kafka.security import PLAINTEXT, Security
+from tests.harness.kafka.security import Security
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_versions_compare_by_age() -> None:
     assert sorted(map(kafka_version, names)) == list(map(kafka_version, names))
 
 
-def properties(name: str, security: Security = PLAINTEXT) -> dict[str, str]:
+def properties(name: str) -> dict[str, str]:
     nodes = {n: BrokerPorts(client=n, internal=10 + n, controller=20 + n) for n in (1, 2, 3)}
-    return broker_properties(kafka_version(name), 2, nodes, security, ("host", 99))
+    return broker_properties(kafka_version(name), 2, nodes, ("host", 99))
 
 
 def test_an_old_broker_gets_a_zookeeper_and_no_controllers() -> None:
@@ -63,7 +63,7 @@ def test_each_has_its_authorizer(name: str, authorizer: str) -> None:
     security = Security(
         protocol="SASL_PLAINTEXT", mechanisms=("PLAIN",), users={"ann": "a"}, acl=True
     )
-    found = properties(name, security)["authorizer.class.name"]
+    found = security.broker_properties(kafka_version(name))["authorizer.class.name"]
     assert found.endswith(f".{authorizer}Authorizer")
 
 
