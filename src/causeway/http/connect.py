@@ -16,23 +16,70 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 
-from causeway.config import LinkSettings
+from causeway.config import ControlSettings, FlowKeys, HeartbeatKeys, LinkSettings
 from causeway.http.actions import Actions, RequestBody
 from causeway.http.answers import answer
 from causeway.http.api import VERSION
-from causeway.http.connect_config import CLASSES, config_of
 from causeway.http.views import SharedValue, View
 from causeway.link_topics import TaskRecord
 from causeway.model import ENDED, State
 from causeway.naming import HEARTBEATS
 from causeway.status import LinkStatus, Role
 
-SOURCE, CHECKPOINT, HEARTBEAT = CLASSES
+SOURCE: Final = "MirrorSourceConnector"
+CHECKPOINT: Final = "MirrorCheckpointConnector"
+HEARTBEAT: Final = "MirrorHeartbeatConnector"
+_PACKAGE: Final = "org.apache.kafka.connect.mirror."
+# MirrorMaker 2's keys in the config of each connector.
+_KEYS: Final = {
+    SOURCE: (
+        "topics",
+        "topics.exclude",
+        "config.properties.exclude",
+        "replication.factor",
+        "refresh.topics.enabled",
+        "refresh.topics.interval.seconds",
+        "sync.topic.configs.enabled",
+        "sync.topic.configs.interval.seconds",
+        "sync.topic.acls.enabled",
+        "sync.topic.acls.interval.seconds",
+        "emit.offset-syncs.enabled",
+        "offset.lag.max",
+        "offset-syncs.topic.location",
+        "offset-syncs.topic.replication.factor",
+    ),
+    CHECKPOINT: (
+        "groups",
+        "groups.exclude",
+        "refresh.groups.enabled",
+        "refresh.groups.interval.seconds",
+        "emit.checkpoints.enabled",
+        "emit.checkpoints.interval.seconds",
+        "checkpoints.topic.replication.factor",
+        "sync.group.offsets.enabled",
+        "sync.group.offsets.interval.seconds",
+    ),
+    HEARTBEAT: (
+        "emit.heartbeats.enabled",
+        "emit.heartbeats.interval.seconds",
+        "heartbeats.topic.replication.factor",
+    ),
+}
+_SETTING_OF: Final = {
+    key.name: attrgetter(part + field)
+    for part, keys in (
+        ("", FlowKeys),
+        ("control.", ControlSettings),
+        ("control.heartbeats.", HeartbeatKeys),
+    )
+    for field, key in keys.table().items()
+}
 _STATES: Final = {
     Role.STARTING: "UNASSIGNED",
     Role.STANDBY: "UNASSIGNED",
@@ -58,16 +105,19 @@ _REFUSED: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Connector:
     """One of a link's. `settings` as the file has them; `worker`: this process, host and port."""
 
-    name: str
     kind: str  # the last part of its class
     link: LinkStatus
     settings: LinkSettings
     worker: str
     lanes: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.link.name}.{self.kind}"
 
     @cached_property
     def _states(self) -> frozenset[str]:
@@ -120,7 +170,20 @@ class Connector:
         }
 
     def config(self) -> dict[str, str]:
-        return config_of(self.settings, self.kind, self.name)
+        """With MirrorMaker 2's keys; without credentials, keys and certificates."""
+        link = self.settings
+        found = {
+            "name": self.name,
+            "connector.class": _PACKAGE + self.kind,
+            "source.cluster.alias": link.source.alias,
+            "target.cluster.alias": link.target.alias,
+        }
+        for side, client in (("source", link.source), ("target", link.target)):
+            servers = ",".join(f"{host}:{port}" for host, port in client.bootstrap)
+            found[f"{side}.cluster.bootstrap.servers"] = servers
+            found[f"{side}.cluster.security.protocol"] = client.protocol
+        found["replication.policy.separator"] = link.policy.separator
+        return found | {key: _text(_SETTING_OF[key](link)) for key in _KEYS[self.kind]}
 
     def status(self) -> dict[str, Any]:
         own = {"state": self.state, "worker_id": self.worker}
@@ -154,24 +217,24 @@ class Connector:
         ]
 
 
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(each.pattern for each in value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def connectors(view: View, links: Iterable[LinkSettings], worker: str) -> Mapping[str, Connector]:
     """The connectors by name."""
-    found = {}
-    for settings in links:
-        if settings.name not in view.links:
-            continue
-        status = view.links[settings.name].status
-        for kind in CLASSES:
-            name = f"{settings.name}.{kind}"
-            found[name] = Connector(
-                name=name,
-                kind=kind,
-                link=status,
-                settings=settings,
-                worker=worker,
-                lanes=len(view.snapshot.lanes),
-            )
-    return found
+    lanes = len(view.snapshot.lanes)
+    found = (
+        Connector(kind, view.links[link.name].status, link, worker, lanes)
+        for link in links
+        if link.name in view.links
+        for kind in _KEYS
+    )
+    return {each.name: each for each in found}
 
 
 def router(
@@ -255,9 +318,8 @@ def router(
     @connect.get("/connector-plugins")
     async def plugins() -> Response:
         """The connector classes."""
-        package = "org.apache.kafka.connect.mirror."
         return answer(
-            [{"class": package + kind, "type": "source", "version": VERSION} for kind in CLASSES]
+            [{"class": _PACKAGE + kind, "type": "source", "version": VERSION} for kind in _KEYS]
         )
 
     async def act(action: str, name: str, request: Request, why: str | None = None) -> None:
