@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from causeway import geo
 from causeway.config import LinkSettings
 from causeway.errors import CausewayError
 from causeway.geo.topics import ChosenTopicChange, Done
-from causeway.http.geo import GeoActs
 from causeway.link_topics import Directive, DirectiveKind, Scope
 from causeway.model import State
 from causeway.status import Snapshot
@@ -37,18 +39,16 @@ class Clusters:
         self.asked: list[dict[str, Any]] = []
         self.error: CausewayError | None = None
         self.refused: str | None = None
-        self.looks = 0
 
-    def acts(self) -> GeoActs:
-        names = ("add", "remove", "pause", "resume")
-        acts = {name: self._door(name) for name in names}
-        return GeoActs(**acts, available=self.available)
+    def put_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("add", "remove", "pause", "resume"):
+            monkeypatch.setattr(geo, f"{name}_topics", self._door(name))
+        monkeypatch.setattr(geo, "available_topics", self.available)
 
-    def available(self, link: LinkSettings) -> Sequence[str]:
-        self.looks += 1
+    def available(self, link: LinkSettings, match: str) -> Sequence[str]:
         if self.error is not None:
             raise self.error
-        return ("bills", "items", "users")
+        return [name for name in ("bills", "items", "users") if match.casefold() in name]
 
     def _door(self, action: str) -> Any:
         def ask(link: LinkSettings, names: Sequence[str], **said: Any) -> Done:

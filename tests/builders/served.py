@@ -18,11 +18,9 @@ from causeway.config import (
     Settings,
 )
 from causeway.filters import compile_patterns
-from causeway.http.actions import Actions, Acts
+from causeway.http.actions import Actions
 from causeway.http.app import main_app
-from causeway.http.geo import GeoActs
 from causeway.http.history import Events, History
-from causeway.http.translating import Translating
 from causeway.http.views import RunViews
 from causeway.naming import ReplicationPolicy
 from causeway.status import Look
@@ -58,10 +56,7 @@ def client(
     *links: LinkSettings,
     token: str | None = None,
     history: History | None = None,
-    acts: Acts | None = None,
     events: Events | None = None,
-    translating: Translating | None = None,
-    geo_acts: GeoActs | None = None,
     **more: Any,
 ) -> Iterator[TestClient]:
     """`look` None: the run has not said how to look at it."""
@@ -70,7 +65,7 @@ def client(
         sight.take(look)
     http = HttpSettings(port=0, token=None if token is None else Secret(token))
     all_settings = Settings(links=links or (settings(),), run=RunSettings(http=http), spark={})
-    actions = Actions(all_settings, acts)
+    actions = Actions(all_settings)
     app = main_app(
         sight,
         history or History(),
@@ -78,8 +73,6 @@ def client(
         all_settings,
         "127.0.0.1:8490",
         actions,
-        translating,
-        geo_acts,
     )
     more = {"base_url": "http://127.0.0.1:8490", "raise_server_exceptions": False, **more}
     try:

@@ -10,7 +10,6 @@ import pytest
 
 from causeway.config import HttpSettings, RunSettings, Settings
 from causeway.errors import ConfigError
-from causeway.http import geo as http_geo
 from causeway.http import served
 from causeway.link_topics import PauseDirective, RuleCounts, Scope, TaskRecord
 from causeway.model import State
@@ -130,7 +129,7 @@ def test_an_answer_that_breaks_off_leaves_what_was_known() -> None:
 
 def test_topics_are_chosen_paused_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     clusters = Clusters()
-    monkeypatch.setattr(http_geo, "GeoActs", clusters.acts)
+    clusters.put_in(monkeypatch)
     run = Settings(links=(GEO,), run=RunSettings(http=HttpSettings(port=0)), spark={})
     with served(run) as serving, chromium() as browser:
         serving.take(chosen_ones)

@@ -5,10 +5,8 @@ Each request runs in its own thread with its own connections, and is logged with
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
@@ -18,32 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from causeway.config import Settings
 from causeway.control import geo_topics
-from causeway.errors import (
-    AuthorizationError,
-    CausewayError,
-    ConfigError,
-    ConflictError,
-    NobodyLeadsError,
-    RefusedError,
-    UnreachableError,
-)
+from causeway.errors import CausewayError, ConfigError
 from causeway.http import shapes
-from causeway.http.answers import answer, in_thread
+from causeway.http.answers import Asking, answer
 from causeway.operate import directives
 from causeway.operate.directives import DirectiveOutcome
 
 _log = logging.getLogger("causeway.http")
 _AT_ONCE: Final = 4
 _WAIT_S: Final = 10.0  # for the answer of the leading driver
-Status = tuple[type[CausewayError], int]
-_STATUS: Final[tuple[Status, ...]] = (
-    (RefusedError, 409),
-    (ConflictError, 409),
-    (NobodyLeadsError, 409),
-    (AuthorizationError, 403),
-    (UnreachableError, 503),
-)
-Act = Callable[..., tuple[DirectiveOutcome, ...]]
 T = TypeVar("T")
 
 
@@ -71,34 +52,22 @@ class Retry(RequestBody):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acts:
-    """The functions that write directives."""
-
-    pause: Act = directives.pause
-    resume: Act = directives.resume
-    restart: Act = directives.restart
-    throttle: Act = directives.throttle
-    step_down: Act = directives.step_down
-
-
 class Actions:
     """Executes requests on the links of `settings`."""
 
-    def __init__(self, settings: Settings, acts: Acts | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._acts = acts or Acts()
-        self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._asking = Asking("act", _AT_ONCE)
 
     async def do(
         self, action: str, request: Request, wish: RequestBody, wait_s: float | None, **scope: Any
     ) -> tuple[DirectiveOutcome, ...]:
         """Waits at most `wait_s` until the leading driver has acted; None: does not wait. Raises
         HTTPException with the reason."""
-        call_: Act = getattr(self._acts, action)
+        write: Callable[..., tuple[DirectiveOutcome, ...]] = getattr(directives, action)
 
         def call(**author: Any) -> tuple[DirectiveOutcome, ...]:
-            return call_(geo_topics.with_chosen(self._settings), wait_s=wait_s, **scope, **author)
+            return write(geo_topics.with_chosen(self._settings), wait_s=wait_s, **scope, **author)
 
         return await self.act(action, request, wish, call, scope)
 
@@ -118,14 +87,12 @@ class Actions:
         who = f"{wish.who or 'http'}@{client}"
         _log.info("asked for", extra={"action": action, "who": who, **_said(about)})
         try:
-            async with self._turn:
-                return await in_thread(partial(call, who=who, reason=wish.reason), "act")
-        except CausewayError as error:
             # Everything except names is checked before.
-            known: tuple[Status, ...] = (*_STATUS, (ConfigError, misnamed))
-            status = next((code for kind, code in known if isinstance(error, kind)), 502)
-            _log.warning("not done", extra={"action": action, "who": who, "reason": str(error)})
-            raise HTTPException(status, str(error)) from error
+            status = {ConfigError: misnamed, CausewayError: 502}
+            return await self._asking.ask(partial(call, who=who, reason=wish.reason), status)
+        except HTTPException as error:
+            _log.warning("not done", extra={"action": action, "who": who, "reason": error.detail})
+            raise
 
 
 def _said(scope: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,31 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import msgspec
+from fastapi import HTTPException
 from starlette.responses import Response
 
+from causeway.errors import (
+    AuthorizationError,
+    CausewayError,
+    ConflictError,
+    NobodyLeadsError,
+    RefusedError,
+    UnreachableError,
+)
 from causeway.http.shapes import Page
 
 T = TypeVar("T")
+_STATUS: Final[Mapping[type[CausewayError], int]] = {
+    RefusedError: 409,
+    ConflictError: 409,
+    NobodyLeadsError: 409,
+    AuthorizationError: 403,
+    UnreachableError: 503,
+}
 
 
 def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -40,29 +57,41 @@ def refused(status: int, message: str) -> Response:
     return answer({"error_code": status, "message": message}, status, headers)
 
 
-async def in_thread(call: Callable[[], T], name: str) -> T:
+class Asking:
+    """Calls functions that ask clusters, at most `at_once` at the same time."""
+
+    def __init__(self, name: str, at_once: int) -> None:
+        self._name = f"http {name}"
+        self._turn = asyncio.Semaphore(at_once)
+
+    async def ask(self, call: Callable[[], T], status: Mapping[type[CausewayError], int]) -> T:
+        """The result of `call`. Raises HTTPException; `status`: its status for more errors."""
+        try:
+            async with self._turn:
+                return await _in_thread(call, self._name)
+        except CausewayError as error:
+            known = (*_STATUS.items(), *status.items())
+            code = next(code for kind, code in known if isinstance(error, kind))
+            raise HTTPException(code, str(error)) from error
+
+
+async def _in_thread(call: Callable[[], T], name: str) -> T:
     """The result or error of `call`, which asks clusters, from a thread of its own. The end of the
     run does not wait for the thread, even if a cluster does not answer."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def settle(found: list[T], error: Exception | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(found[0])
+    def settle(set_outcome: Callable[[], None]) -> None:
+        if not done.cancelled():
+            set_outcome()
 
     def run() -> None:
-        found: list[T] = []
-        failure: Exception | None = None
         try:
-            found.append(call())
+            outcome = partial(done.set_result, call())
         except Exception as error:
-            failure = error
+            outcome = partial(done.set_exception, error)
         with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(settle, found, failure)
+            loop.call_soon_threadsafe(settle, outcome)
 
-    threading.Thread(target=run, name=f"http {name}", daemon=True).start()
+    threading.Thread(target=run, name=name, daemon=True).start()
     return await done

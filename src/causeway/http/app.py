@@ -24,7 +24,6 @@ from causeway.http.api import VERSION
 from causeway.http.api_page import api_page
 from causeway.http.guard import Guard
 from causeway.http.history import Events, History
-from causeway.http.translating import Translating
 from causeway.http.translating import router as translate_routes
 from causeway.http.views import NotBegunError, RunViews, SharedValue
 from causeway.metrics import text as metrics_text
@@ -65,8 +64,6 @@ def main_app(
     settings: Settings,
     worker: str,
     actions: Actions,
-    translating: Translating | None = None,
-    geo_acts: geo.GeoActs | None = None,
 ) -> Guard:
     """The whole application. `worker`: host and port, the name of a worker in Connect."""
     links, http = settings.links, settings.run.http
@@ -76,8 +73,8 @@ def main_app(
     _add_metrics(app, run)
     names = tuple(each.name for each in links)
     app.include_router(act_routes(actions, names))
-    app.include_router(geo.router(run.views, links, actions, geo_acts))
-    app.include_router(translate_routes(translating or Translating(settings), names))
+    app.include_router(geo.router(run.views, links, actions))
+    app.include_router(translate_routes(settings))
     app.include_router(connect.router(run.views, links, worker, actions))
 
     @app.get("/openapi.json", include_in_schema=False)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -14,22 +10,13 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
+from causeway import geo
 from causeway.config import LinkSettings
 from causeway.control import geo_topics
-from causeway.errors import AuthorizationError, CausewayError
-from causeway.geo import (
-    MOST_TOPICS,
-    Done,
-    add_topics,
-    available_topics,
-    pause_topics,
-    remove_topics,
-    resume_topics,
-    target_of,
-)
+from causeway.errors import CausewayError
 from causeway.http import shapes
 from causeway.http.actions import Actions, Body_, RequestBody
-from causeway.http.answers import answer, in_thread, paged
+from causeway.http.answers import Asking, answer, paged
 from causeway.http.api import Limit, Offset, Search
 from causeway.http.views import LinkView, SharedValue, View
 from causeway.link_topics import Directive
@@ -37,63 +24,20 @@ from causeway.model import State
 from causeway.status import Role, TopicStatus, shaped
 
 _WAIT_S: Final = 10.0  # for the answer of the leading driver
-_FRESH_S: Final = 5.0  # how long available topics are cached
+_AT_ONCE: Final = 4  # requests for available topics
 
-Act = Callable[..., Done]
+Act = Callable[..., geo.Done]
 DestinationName = Annotated[str | None, Query(description="Only this destination.")]
 
 
 class Choice(RequestBody):
-    topics: list[str] = Field(min_length=1, max_length=MOST_TOPICS)
+    topics: list[str] = Field(min_length=1, max_length=geo.MOST_TOPICS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeoActs:
-    """The functions that ask clusters."""
-
-    add: Act = add_topics
-    remove: Act = remove_topics
-    pause: Act = pause_topics
-    resume: Act = resume_topics
-    available: Callable[[LinkSettings], Sequence[str]] = available_topics
-
-
-class Available:
-    """The available topics, with one request to the clusters for concurrent callers. Belongs to one
-    event loop."""
-
-    def __init__(self, ask: Callable[[LinkSettings], Sequence[str]]) -> None:
-        self._ask = ask
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by link
-        self._known: dict[str, tuple[float, Sequence[str]]] = {}
-
-    async def of(self, link: LinkSettings) -> Sequence[str]:
-        """Raises HTTPException if a cluster does not answer."""
-        async with self._turns[link.name]:  # a link without an answer does not delay others
-            at, found = self._known.get(link.name, (0.0, ()))
-            if time.monotonic() - at > _FRESH_S or not at:
-                try:
-                    found = await in_thread(partial(self._ask, link), "available")
-                except CausewayError as error:
-                    status = 403 if isinstance(error, AuthorizationError) else 503
-                    raise HTTPException(status, str(error)) from error
-                self._known[link.name] = time.monotonic(), found
-            return found
-
-    def forget(self, link: LinkSettings) -> None:
-        self._known.pop(link.name, None)
-
-
-def router(
-    views: SharedValue[View],
-    links: Sequence[LinkSettings],
-    actions: Actions,
-    acts: GeoActs | None = None,
-) -> APIRouter:
+def router(views: SharedValue[View], links: Sequence[LinkSettings], actions: Actions) -> APIRouter:
     """Without links of chosen topics, there are no destinations."""
-    own = acts or GeoActs()
     by_name = {each.target.alias: each for each in links if each.geo}
-    available = Available(own.available)
+    available = Asking("available", _AT_ONCE)
     api = APIRouter(prefix="/api/v1/geo", tags=["geo"])
 
     def link_to(name: str) -> LinkSettings:
@@ -133,9 +77,8 @@ def router(
     @api.get("/destinations/{destination}/available", **shapes.answers(list[str]))
     async def could_be_chosen(destination: str, search: Search = "", limit: Limit = 50) -> Response:
         """The topics of the origin that can be chosen and are not. Asks the clusters."""
-        wanted = search.casefold()
-        found = [n for n in await available.of(link_to(destination)) if wanted in n.casefold()]
-        return answer(found[:limit])
+        call = partial(geo.available_topics, link_to(destination), search)
+        return answer((await available.ask(call, {CausewayError: 503}))[:limit])
 
     async def done(
         action: str, act: Act, request: Request, name: str, wish: RequestBody, names: Sequence[str]
@@ -144,7 +87,6 @@ def router(
         call = partial(act, link, names, wait_s=_WAIT_S)
         about: Mapping[str, Any] = {"link": link.name, "topics": ", ".join(names)}
         outcome = await actions.act(action, request, wish, call, about, misnamed=400)
-        available.forget(link)
         # 202: recorded; the leading driver, or the next one, will act on it.
         settled = outcome.acted and outcome.refused is None
         return answer(outcome.as_json(), 200 if settled else 202)
@@ -152,7 +94,7 @@ def router(
     @api.post("/destinations/{destination}/topics", **shapes.answers(shapes.GeoAsked))
     async def add(request: Request, destination: str, choice: Choice) -> Response:
         """Copies topics from their first record or their position on: all of them, or none."""
-        return await done("add", own.add, request, destination, choice, choice.topics)
+        return await done("add", geo.add_topics, request, destination, choice, choice.topics)
 
     def of_topic(action: str, act: Act, meaning: str) -> None:
         async def on_topic(
@@ -169,9 +111,11 @@ def router(
             operation_id=f"geo_{action}",
         )
 
-    of_topic("pause", own.pause, "Stops copying the topic until it is resumed.")
-    of_topic("resume", own.resume, "Continues the topic at its position.")
-    of_topic("remove", own.remove, "Stops copying the topic. The copy on the destination stays.")
+    of_topic("pause", geo.pause_topics, "Stops copying the topic until it is resumed.")
+    of_topic("resume", geo.resume_topics, "Continues the topic at its position.")
+    of_topic(
+        "remove", geo.remove_topics, "Stops copying the topic. The copy on the destination stays."
+    )
     return api
 
 
@@ -197,7 +141,7 @@ def _topic(link: LinkSettings, view: LinkView, directive: Directive) -> shapes.G
     row = view.topic(name) or TopicStatus(
         link=link.name,
         topic=name,
-        target_topic=target_of(link, name),
+        target_topic=geo.target_of(link, name),
         transform=None,
         partitions=0,
         state=State.WAITING,

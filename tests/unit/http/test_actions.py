@@ -18,8 +18,8 @@ from causeway.errors import (
     RefusedError,
     UnreachableError,
 )
-from causeway.http.actions import Acts
 from causeway.link_topics import Scope
+from causeway.operate import directives
 from causeway.operate.directives import DirectiveOutcome
 from tests.builders.served import TOKEN, client
 
@@ -36,9 +36,9 @@ class Clusters:
         self.refused: str | None = None
         self.error: CausewayError | None = None
 
-    def acts(self) -> Acts:
-        names = ("pause", "resume", "restart", "throttle", "step_down")
-        return Acts(**{name: self._door(name) for name in names})
+    def put_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("pause", "resume", "restart", "throttle", "step_down"):
+            monkeypatch.setattr(directives, name, self._door(name))
 
     def _door(self, action: str) -> Any:
         def ask(settings: Settings, **said: Any) -> tuple[DirectiveOutcome, ...]:
@@ -63,13 +63,15 @@ class Clusters:
 
 
 @pytest.fixture
-def clusters() -> Clusters:
-    return Clusters()
+def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
+    found = Clusters()
+    found.put_in(monkeypatch)
+    return found
 
 
 @pytest.fixture
 def api(clusters: Clusters) -> Iterator[TestClient]:
-    with client(acts=clusters.acts()) as found:
+    with client() as found:
         yield found
 
 
@@ -169,9 +171,8 @@ def test_who_asked_is_logged(
     assert (told["link"], told["topic"]) == ("A->B", "orders")
 
 
-def test_nothing_is_asked_for_without_a_right() -> None:
-    clusters = Clusters()
-    with client(acts=clusters.acts(), token=TOKEN) as api:
+def test_nothing_is_asked_for_without_a_right(clusters: Clusters) -> None:
+    with client(token=TOKEN) as api:
         assert api.post(f"{LINK}/pause").status_code == 401
         assert api.put(f"{SOURCE}/pause").status_code == 401
         right = {"authorization": f"Bearer {TOKEN}"}

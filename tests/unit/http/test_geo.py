@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from causeway.config import LinkSettings
 from causeway.errors import CausewayError, ConfigError, ConflictError, UnreachableError
-from causeway.http.geo import Available
 from tests.builders.geo import GEO, Clusters, look
 from tests.builders.served import TOKEN, client
-from tests.harness.statuses import replace
 
 API = "/api/v1/geo"
 
 
 @pytest.fixture
-def clusters() -> Clusters:
-    return Clusters()
+def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
+    found = Clusters()
+    found.put_in(monkeypatch)
+    return found
 
 
 @pytest.fixture
 def api(clusters: Clusters) -> Iterator[TestClient]:
-    with client(look, GEO, geo_acts=clusters.acts()) as found:
+    with client(look, GEO) as found:
         yield found
 
 
@@ -55,7 +52,7 @@ def test_chosen_topics_are_shown_with_who_chose_them_and_how_far_they_are(api: T
 
 
 def test_a_run_of_a_file_has_no_destinations(clusters: Clusters) -> None:
-    with client(geo_acts=clusters.acts()) as api:
+    with client() as api:
         assert api.get(API).json()["total"] == 0
         assert api.get(f"{API}/topics").json()["items"] == []
         answer = api.post(f"{API}/destinations/B/topics", json={"topics": ["orders"]})
@@ -102,44 +99,18 @@ def test_what_cannot_be_meant_is_refused(api: TestClient, clusters: Clusters, bo
     assert clusters.asked == []
 
 
-def test_what_could_be_chosen_is_asked_for_once_for_all_who_type(
-    api: TestClient, clusters: Clusters
-) -> None:
+def test_what_could_be_chosen(api: TestClient, clusters: Clusters) -> None:
     for search, found in (("", ["bills", "items", "users"]), ("ITE", ["items"]), ("x", [])):
         assert api.get(f"{API}/destinations/B/available?search={search}").json() == found
-    assert clusters.looks == 1
-    api.post(f"{API}/destinations/B/topics", json={"topics": ["items"]})
-    api.get(f"{API}/destinations/B/available")
-    assert clusters.looks == 2
+    assert api.get(f"{API}/destinations/B/available?limit=1").json() == ["bills"]
     clusters.error = UnreachableError("connect", "A", "no broker answered")
-    api.post(f"{API}/destinations/B/topics", json={"topics": ["items"]})
+    assert api.get(f"{API}/destinations/B/available").status_code == 503
     assert api.get(f"{API}/destinations/C/available").status_code == 404
 
 
 def test_nobody_without_the_token_chooses(clusters: Clusters) -> None:
-    with client(look, GEO, token=TOKEN, geo_acts=clusters.acts()) as api:
+    with client(look, GEO, token=TOKEN) as api:
         answer = api.post(f"{API}/destinations/B/topics", json={"topics": ["a"]})
         assert answer.status_code == 401
         assert api.get(f"{API}/topics").status_code == 401
     assert clusters.asked == []
-
-
-def test_a_destination_that_does_not_answer_holds_up_no_other() -> None:
-    released = threading.Event()
-    away = replace(GEO, target=replace(GEO.target, alias="C"))
-
-    def ask(link: LinkSettings) -> Sequence[str]:
-        if link is away:
-            assert released.wait(30)
-        return (link.name,)
-
-    async def main() -> Sequence[str]:
-        available = Available(ask)
-        slow = asyncio.create_task(available.of(away))
-        await asyncio.sleep(0)
-        found = await asyncio.wait_for(available.of(GEO), 20)
-        released.set()
-        assert await slow == (away.name,)
-        return found
-
-    assert asyncio.run(main()) == (GEO.name,)
