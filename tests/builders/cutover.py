@@ -115,9 +115,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[FenceDirective]:
 
 
 def place(**fields: Any) -> MovingPartition:
-    found = MovingPartition(
-        at=AT, target="A.orders", state="running", readable=100, end=100, had=100, position=100
-    )
+    found = MovingPartition(at=AT, state="running", readable=100, end=100, had=100, position=100)
     return replace(found, **fields)
 
 

@@ -458,7 +458,9 @@ def test_the_way_back_begins_exactly_at_the_cut(
     settings = settings_of(there, back)
     wishes = replace(FENCING, back=True)
     lacking = cutting.cutover(settings_of(there), wishes)
-    assert "way back" in {each.name for each in lacking.look.checks if each.mark is CheckMark.BAD}
+    assert "reverse link" in {
+        each.name for each in lacking.look.checks if each.mark is CheckMark.BAD
+    }
     with trading(guarded.shop, topic) as shop:
         with RunningDaemon(monkeypatch, there) as run:
             run.await_state(topic, State.RUNNING, 2)

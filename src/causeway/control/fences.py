@@ -13,7 +13,6 @@ name a rule that was there before, and that rule stays.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -36,7 +35,6 @@ from causeway.link_topics import (
     FenceAcl,
     FenceDirective,
     LinkDirectives,
-    Scope,
     write_directives,
 )
 from causeway.model import ENDED
@@ -119,18 +117,14 @@ def expired(standing: LinkDirectives, now_ms: int) -> tuple[FenceDirective, ...]
     """The fences whose time is over, by topic. `now_ms`: by the clock of the leading driver, which
     lifts them. If a mirror has ended, its fence is never over, because no mirror copies what is
     written there. If a mirror is about to end, its fence gets a little more time."""
-    return tuple(
-        each
-        for _, each in sorted(fences(standing).items())
-        if each.until + _more_ms(standing, each) <= now_ms
-    )
 
+    def is_over(fence: FenceDirective) -> bool:
+        end = standing.end_of(fence.scope)
+        if end is not None and end.how in ENDED:
+            return False
+        return fence.until + (0 if end is None else _PROMOTING_MS) <= now_ms
 
-def _more_ms(standing: LinkDirectives, fence: FenceDirective) -> float:
-    end = standing.end_of(fence.scope)
-    if end is None:
-        return 0
-    return math.inf if end.how in ENDED else _PROMOTING_MS
+    return tuple(each for _, each in sorted(fences(standing).items()) if is_over(each))
 
 
 def refuse_lifted(standing: LinkDirectives, topics: Iterable[str], now_ms: int) -> None:
@@ -162,7 +156,12 @@ def set_up(
     CausewayError: then the rules that were set are recorded, and are lifted once their time is
     over."""
     ends = {str(each.scope.topic): each.until for each in wishes if not each.acls}
-    _change(sharers, ends, lambda topic, fence: _prolonged(fence, ends[topic]))
+
+    def prolonged(topic: str, fence: FenceDirective) -> FenceDirective | None:
+        until = ends[topic]
+        return fence.replace(until=until) if fence.acls and fence.until < until else None
+
+    _change(sharers, ends, prolonged)
 
     def decide(standing: LinkDirectives) -> DirectivePlan:
         there = fences(standing)
@@ -174,13 +173,10 @@ def set_up(
         ]
         return DirectivePlan(changes=tuple((each.key, each) for each in merged))
 
-    written = write_directives(target, link, decide)
-    _create(source, [e for _, e in written.plan.changes if isinstance(e, FenceDirective)])
-
-
-def _create(source: Cluster, wanted: Iterable[FenceDirective]) -> None:
-    creates = [acl for fence in wanted for acl in bindings(fence)]
-    answers = source.create_acls(creates)
+    changes = write_directives(target, link, decide).plan.changes
+    answers = source.create_acls(
+        [acl for _, each in changes if isinstance(each, FenceDirective) for acl in bindings(each)]
+    )
     if isinstance(answers, SecurityDisabled):
         raise PrerequisiteError("fence", str(source), "the cluster has no authorizer any more")
     for error in answers.values():
@@ -217,10 +213,6 @@ def _change(
         except (UnreachableError, AuthenticationError, AuthorizationError):
             continue
     return done
-
-
-def _prolonged(fence: FenceDirective, until: int) -> FenceDirective | None:
-    return fence.replace(until=until) if fence.acls and fence.until < until else None
 
 
 def lift(
@@ -277,17 +269,3 @@ def bindings(fence: FenceDirective) -> list[AclBinding]:
         )
         for each in fence.acls
     ]
-
-
-def wish(
-    topic: str, acls: tuple[FenceAcl, ...], *, who: str, now_ms: int, until_ms: int
-) -> FenceDirective:
-    """A fence set at `now_ms`, by the clock of this machine. It is over at `until_ms`, by the clock
-    of the leading driver, which lifts it."""
-    return FenceDirective(
-        scope=Scope(topic),
-        who=who,
-        at=now_ms,
-        until=until_ms,
-        acls=acls,
-    )

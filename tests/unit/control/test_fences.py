@@ -153,8 +153,12 @@ class Sides:
 
     def set_up(self, name: str, until: int) -> None:
         planned = fences.plan(frozenset(self.acls), ["orders"], "A", open_by_default=False)
-        wish = fences.wish(
-            "orders", planned.acls["orders"], who="anna@ops", now_ms=0, until_ms=1_000 * until
+        wish = FenceDirective(
+            scope=Scope("orders"),
+            who="anna@ops",
+            at=0,
+            until=1_000 * until,
+            acls=planned.acls["orders"],
         )
         me = cast(Any, self)
         fences.set_up(me, me, self.links[name], [wish], self.others(name))

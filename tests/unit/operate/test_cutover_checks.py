@@ -40,7 +40,7 @@ def test_a_way_back_that_leaves_a_topic_out_is_told() -> None:
     narrow = replace(BACK, topics=compile_patterns("bills"))
     for reverse in (narrow, replace(narrow, way_back=True)):
         (found,) = checks._way_back(LINK, reverse, mirrored)
-        assert (found.mark, found.name) == (CheckMark.BAD, "way back")
+        assert (found.mark, found.name) == (CheckMark.BAD, "reverse link")
         assert found.text.startswith("orders: B->A does not mirror it")
     assert list(checks._way_back(LINK, replace(BACK, way_back=True), mirrored)) == []
 

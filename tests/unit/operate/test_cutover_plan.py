@@ -64,7 +64,7 @@ def test_all_that_is_to_come_is_shown() -> None:
 def test_nothing_begins_before_what_is_bad_is_mended() -> None:
     bad = Check(name="rights", mark=CheckMark.BAD, text="grant ALTER")
     assert current(look(checks=(bad,))) == ("check", Act.STOP)
-    note = replace(bad, mark=CheckMark.NOTE)
+    note = bad._replace(mark=CheckMark.NOTE)
     assert current(look(checks=(note,))) == ("fence", Act.FENCE)
     assert step_of(look(checks=(note,)), "check").lines == ("rights: grant ALTER",)
 
@@ -182,6 +182,7 @@ def test_who_writes_behind_the_fence_is_named() -> None:
 def test_a_fence_whose_time_is_over_is_lifted_whatever_else_there_is() -> None:
     over = {"orders": fence(until=NOW)}
     assert current(look(fences=over)) == ("lift", Act.LIFT)
+    assert step_of(look(fences=over), "check").text == "both clusters are checked"
     assert current(look(fences=over, driver=None)) == ("lift", Act.LIFT)
     nearly = {"orders": fence(until=NOW + 1_000)}
     assert current(look(fences=nearly)) == ("fence", Act.WAIT), "too late to promote"
@@ -236,14 +237,14 @@ def test_what_was_written_behind_the_cut_is_told() -> None:
 def test_the_way_back_begins_last_and_what_it_brings_is_not_late() -> None:
     wishes = replace(FENCING, back=True)
     shown = look(reverse="B->A")
-    assert step_of(shown, "way back", wishes).text == "B->A begins at the cut"
-    assert step_of(shown, "way back", wishes).state is StepState.NEXT
+    assert step_of(shown, "reverse link", wishes).text == "B->A begins at the cut"
+    assert step_of(shown, "reverse link", wishes).state is StepState.NEXT
     point = CutPoint(partition=0, source=100, targets=(), exact=True)
     cut = Cut(target="orders", points=(point,))
     end = END.replace(cut=cut)
     ended = fenced(ended={"orders": end}, reverse="B->A")
-    assert current(ended, wishes) == ("way back", Act.BACK)
-    assert "the fence is lifted for it" in step_of(ended, "way back", wishes).text
+    assert current(ended, wishes) == ("reverse link", Act.BACK)
+    assert "the fence is lifted for it" in step_of(ended, "reverse link", wishes).text
     begun = look(
         ended={"orders": end}, reverse="B->A", back=frozenset({"orders"}), places=(place(end=105),)
     )

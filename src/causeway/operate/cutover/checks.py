@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from causeway.cluster import (
@@ -14,7 +14,6 @@ from causeway.cluster import (
     active_producers,
     cluster_rights,
     disks,
-    transactional_ids,
 )
 from causeway.config import LinkSettings
 from causeway.control import (
@@ -33,11 +32,12 @@ from causeway.control import (
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics import DirectiveLog, ProgressTopic, Scope
 from causeway.model import TopicPartition, age_ms
+from causeway.operate.cutover.report import count, named
 from causeway.operate.cutover.values import Check, CheckMark, Wishes
+from causeway.operate.cutover.watch import transactional_names
 
 _LEAST_FREE: Final = 0.05  # of a disk of the target
 _LATELY_MS: Final = 3_600_000
-_MOST_NAMES = 5
 _PROGRESS = re.compile(r"^__causeway\..+\.progress$", re.MULTILINE)
 _OPEN_BY_DEFAULT = "allow.everyone.if.no.acl.found"
 
@@ -89,7 +89,7 @@ def _topics(
             (str(problem.error) for problem in planned.problems if problem.topic == name),
             f"it has no mirror yet{held}",
         )
-        yield Check(name="topics", mark=CheckMark.BAD, text=f"{name}: {reason}")
+        yield Check("topics", CheckMark.BAD, f"{name}: {reason}")
     if link.records_paused:
         targets = {topic.target: topic.source for topic in mirrored}
         for change in planned.changes:
@@ -97,12 +97,12 @@ def _topics(
                 parts = f"{change.before} of {change.partitions} partitions"
                 text = f"{targets[change.topic]}: its mirror has {parts}"
                 text += f"; none is added, {topic_changes.why_paused(link)}"
-                yield Check(name="topics", mark=CheckMark.BAD, text=text)
+                yield Check("topics", CheckMark.BAD, text)
     many = sum(topic.partitions for topic in mirrored)
     yield Check(
-        name="topics",
-        mark=CheckMark.GOOD,
-        text=f"{_count(len(mirrored), 'topic')} with {_count(many, 'partition')}",
+        "topics",
+        CheckMark.GOOD,
+        f"{count(len(mirrored), 'topic')} with {count(many, 'partition')}",
     )
 
 
@@ -126,15 +126,13 @@ def _configs(
         found = configs.plan(configs.observe(source, target, there), there, link)
         late |= {change.topic for change in found.changes}
         for problem in found.problems:
-            yield Check(
-                name="configs", mark=CheckMark.NOTE, text=f"{problem.topic}: {problem.error}"
-            )
+            yield Check("configs", CheckMark.NOTE, f"{problem.topic}: {problem.error}")
     for topic in sorted(late):
         text = f"{topic} is to be changed to be like its source (`causeway plan` tells how)"
-        yield Check(name="configs", mark=CheckMark.NOTE, text=text)
+        yield Check("configs", CheckMark.NOTE, text)
     for one in mirrored:
         for note in one.notes:
-            yield Check(name="configs", mark=CheckMark.NOTE, text=f"{one.target}: {note}")
+            yield Check("configs", CheckMark.NOTE, f"{one.target}: {note}")
 
 
 def _way_back(
@@ -144,16 +142,16 @@ def _way_back(
     way = f"{link.target.alias}->{link.source.alias}"
     if reverse is None:
         text = f"the file has no flow {way} (docs/how-to/failover.md tells which lines it needs)"
-        yield Check(name="way back", mark=CheckMark.BAD, text=text)
+        yield Check("reverse link", CheckMark.BAD, text)
         return
     renamed = [topic.source for topic in mirrored if topic.target != topic.source]
     if renamed:
-        text = f"{_names(renamed)}: its mirror has another name, so {way} cannot bring it back"
-        yield Check(name="way back", mark=CheckMark.BAD, text=text)
+        text = f"{named(renamed)}: its mirror has another name, so {way} cannot bring it back"
+        yield Check("reverse link", CheckMark.BAD, text)
     left = [t.source for t in mirrored if reverse.as_begun(t.target).target_name != t.source]
     if left and not renamed:
-        text = f"{_names(left)}: {way} does not mirror it, or under another name"
-        yield Check(name="way back", mark=CheckMark.BAD, text=text)
+        text = f"{named(left)}: {way} does not mirror it, or under another name"
+        yield Check("reverse link", CheckMark.BAD, text)
 
 
 def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[Check]:
@@ -166,9 +164,7 @@ def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterato
             log = DirectiveLog(source, topic.removesuffix(".progress") + ".directives")
             log.look()
         except CausewayError as error:
-            yield Check(
-                name="fence", mark=CheckMark.NOTE, text=f"not known who mirrors here: {error}"
-            )
+            yield Check("fence", CheckMark.NOTE, f"not known who mirrors here: {error}")
             continue
         written = {
             outlet.topic
@@ -177,8 +173,8 @@ def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterato
             if not log.directives.has_ended(Scope(at.topic))
         }
         if found := sorted(written & set(names)):
-            text = f"{_names(found)} cannot be fenced: mirrors are written there ({topic})"
-            yield Check(name="fence", mark=CheckMark.BAD, text=text)
+            text = f"{named(found)} cannot be fenced: mirrors are written there ({topic})"
+            yield Check("fence", CheckMark.BAD, text)
 
 
 def _rights(source: Cluster, wishes: Wishes) -> Iterator[Check]:
@@ -188,11 +184,10 @@ def _rights(source: Cluster, wishes: Wishes) -> Iterator[Check]:
     ours = cluster_rights(source)
     if ours is None:
         text = f"{source} does not tell what we may do there; to fence takes ALTER on the cluster"
-        yield Check(name="rights", mark=CheckMark.NOTE, text=text)
-    lacking = [] if ours is None else [each for each in ("ALTER", "DESCRIBE") if each not in ours]
-    if lacking:
+        yield Check("rights", CheckMark.NOTE, text)
+    elif lacking := [each for each in ("ALTER", "DESCRIBE") if each not in ours]:
         text = f"to fence, grant our user {' and '.join(lacking)} on the cluster {source}"
-        yield Check(name="rights", mark=CheckMark.BAD, text=text)
+        yield Check("rights", CheckMark.BAD, text)
 
 
 def _fence(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[Check]:
@@ -201,26 +196,24 @@ def _fence(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[
     try:
         planned = plan_fence(source, names)
     except CausewayError as error:
-        yield Check(name="fence", mark=CheckMark.BAD, text=str(error))
+        yield Check("fence", CheckMark.BAD, str(error))
         return
     said: dict[str, list[str]] = defaultdict(list)
     for topic, problem in planned.problems.items():
         said[f"{problem.cause} ({problem.remedy})"].append(topic)
     for why, some in said.items():
-        text = f"{_names(some)} cannot be fenced: {why}"
-        yield Check(name="fence", mark=CheckMark.BAD, text=text)
+        text = f"{named(some)} cannot be fenced: {why}"
+        yield Check("fence", CheckMark.BAD, text)
     theirs = sorted(topic for topic, acls in planned.acls.items() if not acls)
     if theirs:
-        text = f"{_names(theirs)}: an ACL that is not ours denies WRITE to everybody already"
-        yield Check(name="fence", mark=CheckMark.NOTE, text=text)
+        text = f"{named(theirs)}: an ACL that is not ours denies WRITE to everybody already"
+        yield Check("fence", CheckMark.NOTE, text)
 
 
 def plan_fence(source: Cluster, names: Collection[str]) -> FencePlan:
     """How `names` are fenced on `source`. Raises CausewayError."""
     acls = source.describe_acls()
-    is_open = False
-    if not isinstance(acls, SecurityDisabled):
-        is_open = _open_by_default(source)
+    is_open = not isinstance(acls, SecurityDisabled) and _open_by_default(source)
     return fences.plan(acls, names, str(source), open_by_default=is_open)
 
 
@@ -240,7 +233,7 @@ def _disks(target: Cluster) -> Iterator[Check]:
     try:
         found = disks(target)
     except CausewayError as error:
-        yield Check(name="disk", mark=CheckMark.NOTE, text=f"not known: {error}")
+        yield Check("disk", CheckMark.NOTE, f"not known: {error}")
         return
     free: list[tuple[int, float]] = []
     silent = set()
@@ -255,15 +248,15 @@ def _disks(target: Cluster) -> Iterator[Check]:
                 f"broker {each.broker} of {target} has {_size(each.usable)} of {_size(each.total)} "
                 f"left on the disk of {each.path}"
             )
-            yield Check(name="disk", mark=CheckMark.BAD, text=text)
+            yield Check("disk", CheckMark.BAD, text)
     if silent or not found:
         who = f"broker {', '.join(map(str, sorted(silent)))} of {target}" if free else str(target)
         text = f"{who} does not tell how large its disks are and how full: Kafka does since 3.3"
-        yield Check(name="disk", mark=CheckMark.NOTE, text=text)
+        yield Check("disk", CheckMark.NOTE, text)
     if free:
         usable, share = min(free, key=lambda one: one[1])
         text = f"at least {share:.0%} of each disk free on {target}, {_size(usable)}"
-        yield Check(name="disk", mark=CheckMark.GOOD, text=text)
+        yield Check("disk", CheckMark.GOOD, text)
 
 
 def _size(size: int) -> str:
@@ -282,14 +275,14 @@ def _groups(
     }
     for name in sorted((wishes.left_groups | wishes.reset_groups) - readers):
         text = f"{name} has committed nothing on these topics"
-        yield Check(name="groups", mark=CheckMark.NOTE, text=text)
+        yield Check("groups", CheckMark.NOTE, text)
     followed = set(groups.choose(listing, link).groups)
     left = sorted(readers - followed)
     if left:
-        text = f"the file leaves out {_names(left)}: start them on the target at offsets of yours"
-        yield Check(name="groups", mark=CheckMark.NOTE, text=text)
+        text = f"the file leaves out {named(left)}: start them on the target at offsets of yours"
+        yield Check("groups", CheckMark.NOTE, text)
     moving = len((readers & followed) - wishes.left_groups)
-    yield Check(name="groups", mark=CheckMark.GOOD, text=_count(moving, "group"))
+    yield Check("groups", CheckMark.GOOD, count(moving, "group"))
 
 
 def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Iterator[Check]:
@@ -308,19 +301,13 @@ def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Itera
             stamp = each.last_timestamp if has_age else now_ms
             newest[each.producer_id] = max(stamp, newest.get(each.producer_id, -1))
     if hidden is not None:
-        yield Check(name="producers", mark=CheckMark.NOTE, text=f"not all are known: {hidden}")
+        yield Check("producers", CheckMark.NOTE, f"not all are known: {hidden}")
     lately = sorted(one for one, stamp in newest.items() if stamp >= since)
-    named: Mapping[int, str] = {}
-    if lately:
-        try:
-            named = transactional_ids(source, lately)
-        except CausewayError:
-            pass  # before Kafka 3.0: their numbers have to do
-    words = [f"{one} ({named[one]})" if one in named else str(one) for one in lately]
-    text = _count(len(lately), "producer") + " in the last hour"
-    yield Check(
-        name="producers", mark=CheckMark.GOOD, text=f"{text}, id {_names(words)}" if words else text
-    )
+    names = transactional_names(source, lately)
+    words = [f"{one} ({names[one]})" if one in names else str(one) for one in lately]
+    text = count(len(lately), "producer") + " in the last hour"
+    text += f", id {named(words)}" if words else ""
+    yield Check("producers", CheckMark.GOOD, text)
 
 
 def refuse_unfit(names: Collection[str], link: LinkSettings) -> None:
@@ -330,16 +317,6 @@ def refuse_unfit(names: Collection[str], link: LinkSettings) -> None:
         if policy.is_heartbeats_topic(name) or policy.is_internal_topic(name):
             cause = "it is written by mirrors themselves, and goes on"
             raise ConfigError("cut over", f"topic {name}", cause)
-
-
-def _names(found: Collection[str]) -> str:
-    shown = list(found)[:_MOST_NAMES]
-    more = len(found) - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _count(number: int, one: str) -> str:
-    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
 
 
 def mirrors_of(link: LinkSettings, planned: TopicPlan) -> dict[str, str]:

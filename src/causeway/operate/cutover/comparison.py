@@ -42,7 +42,7 @@ def under_way(checklist: Checklist, progress: Progress) -> Checklist:
     share = progress.done / progress.size if progress.size else 1.0
     text = f"{min(share, 1.0):.0%} compared, {progress.records:,} records are the same"
     steps = (
-        replace(step, text=text, left_s=progress.eta_s) if step.state is StepState.NOW else step
+        step._replace(text=text, left_s=progress.eta_s) if step.state is StepState.NOW else step
         for step in checklist.steps
     )
     return replace(checklist, steps=tuple(steps))

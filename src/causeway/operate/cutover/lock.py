@@ -11,9 +11,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from types import TracebackType
 from typing import Final, TypeVar
 
 from causeway.cluster import Cluster
@@ -86,18 +85,11 @@ class CutoverLock:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        try:
+        with suppress(CausewayError):  # it is over by itself soon
             write_directives(self._target, self._link, self._give_back)
-        except CausewayError:
-            pass  # it is over by itself soon
 
     def check(self) -> None:
         """Raises if the lock is lost, or was not renewed in time."""

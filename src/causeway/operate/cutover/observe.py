@@ -17,7 +17,6 @@ from causeway.link_topics import (
     EndDirective,
     LeaseRecord,
     LinkDirectives,
-    PartitionProgress,
     ProgressContents,
     ProgressTopic,
     Scope,
@@ -64,13 +63,9 @@ class Observer:
         self._progress = ProgressTopic(self.target, link.progress_topic)
         self._contents = ProgressContents()
         self._log = DirectiveLog(self.target, link.directives_topic)
-        self._reverse = reverse_of(settings, link)
+        self._reverse = reverse = reverse_of(settings, link)
         self.sharers = sharers_of(settings, link, connect)
-        self._back = (
-            None
-            if self._reverse is None
-            else DirectiveLog(self.source, self._reverse.directives_topic)
-        )
+        self._back = DirectiveLog(self.source, reverse.directives_topic) if reverse else None
         self._clock = DriverClock()
         self._watch = SourceWatch(self.source)
         self.groups = GroupObserver(
@@ -95,15 +90,38 @@ class Observer:
         self._clock.see(self._contents.leases, _now_ms())
         counts = self._counts()
         parts = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
-        ended = self._ended()
+        ends_of = {name: self.standing.end_of(Scope(name)) for name in self.topics}
+        ended = {n: end for n, end in ends_of.items() if end is not None and end.how in ENDED}
+        # A promotion that was cut short may have left some half done.
+        whole = self.standing.get(EndDirective)
+        is_done = whole is not None and whole.done
         if self._ended_before is None:
             self._ended_before = frozenset(ended)
-        tails = self._tails(parts)
-        readable, ends = self._ends(parts)
+        # Where leaders' logs end, before high watermarks: one that has come as far shows all of it.
+        logs = self.source.log_ends(parts)
+        tails = {at: end for at, end in logs.items() if isinstance(end, int)}
+        committed = self.link.fetch.read_committed
+        stable, tops = open_transactions.both_ends(self.source, parts, read_committed=committed)
+        readable, ends = _offsets(stable), _offsets(tops)
         found = self._fences(parts)
         held = bool(found) and all(each.everywhere for each in found.values())
         self._watch.see(ends, readable, tails, fenced=held)
-        places = tuple(self._place(at, readable, ends, tails) for at in parts)
+        places = tuple(
+            MovingPartition(
+                at=at,
+                state="waiting" if progress is None else str(progress.state),
+                reason=None if progress is None else progress.reason,
+                readable=readable.get(at),
+                end=ends.get(at),
+                log_end=tails.get(at),
+                had=self._watch.had(at),
+                position=progress.position
+                if progress is not None and progress.position >= 0
+                else None,
+            )
+            for at in parts
+            for progress in [self._contents.partitions.get(at)]
+        )
         if of_groups and time.monotonic() - self._groups_at >= _GROUPS_S:
             self._groups = self.groups.look(self._contents, readable, self._ended_before)
             self._groups_at = time.monotonic()
@@ -117,7 +135,7 @@ class Observer:
             driver=driver.owner if driver is not None and driver.running else None,
             fences=found,
             ended=ended,
-            unfinished=self._unfinished(ended),
+            unfinished=frozenset(n for n, end in ended.items() if not (is_done or end.done)),
             reverse=None if self._reverse is None else self._reverse.name,
             back=self._mirrored_back(ended),
             groups=self._groups,
@@ -127,9 +145,7 @@ class Observer:
             per_s=self._watch.per_s(sum(place.left or 0 for place in places)),
             verified=self.verified,
         )
-        late = {
-            place.at: each for place in places if (each := look.behind_the_cut(place)) is not None
-        }
+        late = look.behind_the_cut
         if late != self._late:
             self._late, self._late_writers = late, writers(self.source, late)
         return replace(look, late=self._late_writers)
@@ -161,18 +177,6 @@ class Observer:
             found[name] = len(there[name].partitions)
         return found
 
-    def _ended(self) -> dict[str, EndDirective]:
-        """Those whose mirror has ended."""
-        found = ((name, self.standing.end_of(Scope(name))) for name in self.topics)
-        return {name: end for name, end in found if end is not None and end.how in ENDED}
-
-    def _unfinished(self, ended: Mapping[str, EndDirective]) -> frozenset[str]:
-        """Those that a promotion which was cut short has left half done."""
-        whole = self.standing.get(EndDirective)
-        if whole is not None and whole.done:
-            return frozenset()
-        return frozenset(name for name, end in ended.items() if not end.done)
-
     def _mirrored_back(self, ended: Mapping[str, EndDirective]) -> frozenset[str]:
         """The topics that the link the other way was told to mirror from this very end on."""
         if self._back is None or not ended:
@@ -187,53 +191,19 @@ class Observer:
             and begin.at == end.at
         )
 
-    def _tails(self, parts: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where leaders' logs end. Asked before high watermarks: one that has come as far shows all
-        of it."""
-        found = self.source.log_ends(parts)
-        return {at: end for at, end in found.items() if isinstance(end, int)}
-
-    def _ends(
-        self, parts: Collection[TopicPartition]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The ends for readers of the link, and high watermarks."""
-        committed = self.link.fetch.read_committed
-        stable, tops = open_transactions.both_ends(self.source, parts, read_committed=committed)
-        return _offsets(stable), _offsets(tops)
-
-    def _place(
-        self,
-        at: TopicPartition,
-        readable: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
-        tails: Mapping[TopicPartition, int],
-    ) -> MovingPartition:
-        progress = self._contents.partitions.get(at)
-        return MovingPartition(
-            at=at,
-            target=self.topics[at.topic],
-            state="waiting" if progress is None else str(progress.state),
-            reason=None if progress is None else progress.reason,
-            readable=readable.get(at),
-            end=ends.get(at),
-            log_end=tails.get(at),
-            had=self._watch.had(at),
-            position=_reached(progress),
-        )
-
     def _fences(self, parts: Collection[TopicPartition]) -> dict[str, Fence]:
         records = fences.fences(self._log.directives, self.topics)
         if not records:
             return {}
         over = fences.expired(self.standing, self.driver_ms())
         everywhere = denied_writes(self.source, {at for at in parts if at.topic in records})
-        found = {}
-        for topic, record in records.items():
-            there, by_all, by_none = everywhere.get(topic, (False, False, False))
-            found[topic] = Fence(
+        return {
+            topic: Fence(
                 record=record, there=there, everywhere=by_all, gone=by_none, over=record in over
             )
-        return found
+            for topic, record in records.items()
+            for there, by_all, by_none in [everywhere.get(topic, (False, False, False))]
+        }
 
 
 def denied_writes(
@@ -263,10 +233,6 @@ def _offsets(found: Ends) -> dict[TopicPartition, int]:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def _reached(progress: PartitionProgress | None) -> int | None:
-    return progress.position if progress is not None and progress.position >= 0 else None
 
 
 _RENEWALS: Final = 3  # the newest ones count, so that a corrected clock counts soon

@@ -6,13 +6,15 @@ this machine's clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from causeway.model import age_ms
 from causeway.operate.cutover.values import CutoverResult, Producer
+from causeway.status import picked
 
 _MOST_LINES: Final = 8
+_MOST_NAMES: Final = 5
 
 
 def shortened(lines: Iterable[str]) -> tuple[str, ...]:
@@ -20,6 +22,13 @@ def shortened(lines: Iterable[str]) -> tuple[str, ...]:
     if len(found) <= _MOST_LINES:
         return tuple(found)
     return (*found[:_MOST_LINES], f"and {len(found) - _MOST_LINES:,} more")
+
+
+def named(found: Collection[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(found) - _MOST_NAMES
+    shown = ", ".join(list(found)[:_MOST_NAMES])
+    return shown + (f" and {more:,} more" if more > 0 else "")
 
 
 def count(number: int, one: str) -> str:
@@ -36,10 +45,10 @@ def time(seconds: float) -> str:
 
 def producer_lines(producers: Iterable[Producer], now_ms: int) -> tuple[str, ...]:
     """A line for each producer."""
-    return shortened(_name(each, now_ms) for each in producers)
+    return shortened(_line(each, now_ms) for each in producers)
 
 
-def _name(each: Producer, now_ms: int) -> str:
+def _line(each: Producer, now_ms: int) -> str:
     where = ", ".join(each.topics)
     many = f", {count(each.records, 'record')}" if each.records else ""
     if each.producer_id is None:
@@ -55,70 +64,61 @@ def _name(each: Producer, now_ms: int) -> str:
 def result_json(result: CutoverResult) -> dict[str, Any]:
     """The result of one call. Offsets are of the source; null means unknown."""
     look = result.look
-    return {
-        "link": result.link.name,
-        "end": result.end.value,
-        "first": result.wishes.first.value,
-        "pause_ms": result.pause_ms,
-        "driver_clock_ahead_ms": look.ahead_ms,
-        "steps": [
-            {
-                "step": step.name,
-                "state": step.state.value,
-                "text": step.text,
-                "lines": list(step.lines),
-                "left_s": None if step.left_s is None else round(step.left_s, 1),
-            }
+    return picked(
+        result,
+        "end pause_ms",
+        link=result.link.name,
+        first=result.wishes.first,
+        driver_clock_ahead_ms=look.ahead_ms,
+        steps=[
+            picked(
+                step,
+                "step=name state text lines",
+                left_s=None if step.left_s is None else round(step.left_s, 1),
+            )
             for step in result.checklist.steps
         ],
-        "checks": [
-            {"check": each.name, "mark": each.mark.value, "text": each.text} for each in look.checks
-        ],
-        "topics": [
+        checks=[picked(each, "check=name mark text") for each in look.checks],
+        topics=[
             {
                 "topic": topic,
                 "target_topic": target,
-                "fenced_until_ms": look.fences[topic].record.until
-                if topic in look.fences
-                else None,
+                "fenced_until_ms": None
+                if (fence := look.fences.get(topic)) is None
+                else fence.record.until,
                 "ended": topic in look.ended,
                 "partitions": [
-                    {
-                        "partition": place.at.partition,
-                        "source_end": place.end,
-                        "mirrored_to": place.position,
-                        "state": place.state,
-                        "reason": place.reason,
-                    }
+                    picked(
+                        place,
+                        "source_end=end mirrored_to=position state reason",
+                        partition=place.at.partition,
+                    )
                     for place in look.places
                     if place.at.topic == topic
                 ],
             }
             for topic, target in sorted(look.topics.items())
         ],
-        "groups": [
-            {
-                "group": group.name,
-                "members_on_source": group.busy_here,
-                "members_on_target": group.busy_there,
-                "behind": group.behind,
-                "placed": group.placed,
-                "ahead": group.ahead,
-                "reason": group.reason,
-            }
+        groups=[
+            picked(
+                group,
+                "group=name members_on_source=busy_here members_on_target=busy_there behind placed"
+                " ahead reason",
+            )
             for group in look.groups
         ],
-        "producers": [_producer(each) for each in look.producers],
-        "through_the_fence": [_producer(each) for each in result.through],
-        "behind_the_cut": [_producer(each) for each in look.late],
-    }
+        producers=_producers(look.producers),
+        through_the_fence=_producers(result.through),
+        behind_the_cut=_producers(look.late),
+    )
 
 
-def _producer(each: Producer) -> dict[str, Any]:
-    return {
-        "topics": list(each.topics),
-        "producer_id": each.producer_id,
-        "transactional_id": each.transactional_id,
-        "last_ms": each.last_ms,
-        "records": each.records or None,
-    }
+def _producers(found: Iterable[Producer]) -> list[dict[str, Any]]:
+    return [
+        picked(
+            each,
+            "topics producer_id transactional_id last_ms",
+            records=each.records or None,
+        )
+        for each in found
+    ]

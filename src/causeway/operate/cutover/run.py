@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ from causeway.cluster import clusters
 from causeway.config import Settings, reverse_of
 from causeway.control import fences
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
-from causeway.link_topics import FenceDirective, LinkDirectives
+from causeway.link_topics import FenceDirective, LinkDirectives, Scope
 from causeway.operate.cutover import checks as checking
 from causeway.operate.cutover.comparison import memory, under_way, verified
 from causeway.operate.cutover.lock import LOCK_S, CutoverLock, persist
@@ -28,7 +28,6 @@ from causeway.operate.cutover.values import (
     Look,
     StepState,
     Wishes,
-    pause_ms_of,
 )
 from causeway.operate.cutover.watch import AGO_S
 from causeway.operate.directives import choose_one, current_user
@@ -62,6 +61,7 @@ def cutover(
     the link over; CausewayError.
     """
     wishes.check()
+    who = who or current_user()
     with ExitStack() as stack:
         connect = stack.enter_context(clusters())
         chosen, names = choose_one(settings, link, topics, connect)
@@ -78,101 +78,74 @@ def cutover(
             raise ConfigError("cut over", chosen.name, "it mirrors no topics")
         observer = Observer(settings, chosen, mirrors, connect, wishes.reset_groups)
         look = observer.look()
+        reverse = reverse_of(settings, chosen)
         checked = checking.checks(
-            chosen,
-            source,
-            target,
-            planned,
-            mirrors,
-            wishes,
-            look.fences,
-            reverse_of(settings, chosen),
+            chosen, source, target, planned, mirrors, wishes, look.fences, reverse
         )
-        lock = CutoverLock(target, chosen, who or current_user())
+        lock = CutoverLock(target, chosen, who)
         time.sleep(max(0.0, AGO_S - look.still_s))  # so that it is seen who writes
         look = observer.look(checked)
         if not act:
-            checklist = plan(look, wishes)
-            on_look(checklist, look)
-            return CutoverResult(
-                link=chosen,
-                wishes=wishes,
-                end=CutoverEnd.SHOWN,
-                checklist=checklist,
-                look=look,
-            )
+            shown = plan(look, wishes)
+            on_look(shown, look)
+            end = CutoverEnd.SHOWN
+            return CutoverResult(link=chosen, wishes=wishes, end=end, checklist=shown, look=look)
         stack.enter_context(lock)
         compared = stack.enter_context(memory(chosen, mirrors))
-        run = CutoverRun(
-            settings,
-            observer,
-            lock,
-            wishes,
-            who or current_user(),
-            on_look,
-            whole=not names,
-            compared=compared,
-        )
+        run = CutoverRun(settings, observer, lock, wishes, who, on_look, not names, compared)
         result = run.to_end(look, time.monotonic() + wait_s)
         if result.end is CutoverEnd.DONE:
             compared.unlink(missing_ok=True)
         return result
 
 
+@dataclass
 class CutoverRun:
-    """One call that acts."""
+    """One call that acts. `whole`: not single topics, but the link; `compared`: see memory."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        observer: Observer,
-        lock: CutoverLock,
-        wishes: Wishes,
-        who: str,
-        on_look: OnLook,
-        *,
-        whole: bool,
-        compared: Path,
-    ) -> None:
-        """`whole`: not single topics, but the link; `compared`: see memory.py."""
-        self._settings = settings
-        self._observer = observer
-        self._lock = lock
-        self._wishes = wishes
-        self._who = who
-        self._on_look = on_look
-        self._whole = whole
-        self._looked = time.monotonic()
-        self._compared = compared
-        self._seen: dict[str, CutoverStep] = {}
-        self._fenced: set[str] = set()  # topics, by this call
-        self._held: set[str] = set()  # topics whose fence was seen to hold everywhere
-        self._promoted_ms: int | None = None  # likewise
-        self._in_vain = False  # the last look has changed nothing
+    settings: Settings
+    observer: Observer
+    lock: CutoverLock
+    wishes: Wishes
+    who: str
+    on_look: OnLook
+    whole: bool
+    compared: Path
+    _seen: dict[str, CutoverStep] = field(default_factory=dict)
+    _fenced: set[str] = field(default_factory=set)  # topics, by this call
+    _held: set[str] = field(default_factory=set)  # topics whose fence was seen to hold everywhere
+    _promoted_ms: int | None = None  # by this call
+    _looked: float = 0.0
+    _in_vain = False  # the last look has changed nothing
 
     def to_end(self, look: Look, deadline: float) -> CutoverResult:
+        self._looked = time.monotonic()
         while True:
-            self._lock.check()
-            checklist = self._with_what_was(plan(look, self._wishes))
-            self._on_look(checklist, look)
+            self.lock.check()
+            checklist = self._with_what_was(plan(look, self.wishes))
+            self.on_look(checklist, look)
             end = CutoverEnd.LIFTED if self._is_lifted(look) else self._step(checklist, look)
             if end is None and time.monotonic() > deadline and self._in_vain:
                 end = CutoverEnd.TIMEOUT
             if end is not None:
-                link = self._observer.link
-                pause_ms = pause_ms_of(look, self._promoted_ms)
-                through = self._observer.through_the_fence()
+                pause_ms = None
+                if (
+                    self._promoted_ms is not None
+                ):  # without writers, from the fence on if there is one
+                    fenced = [fence.record.at for fence in look.fences.values()]
+                    since = min(fenced, default=look.at_ms - round(look.still_s * 1000))
+                    pause_ms = max(0, self._promoted_ms - since)
                 return CutoverResult(
-                    link=link,
-                    wishes=self._wishes,
+                    link=self.observer.link,
+                    wishes=self.wishes,
                     end=end,
                     checklist=checklist,
                     look=look,
                     pause_ms=pause_ms,
-                    through=through,
+                    through=self.observer.through_the_fence(),
                 )
             self._looked = time.monotonic()
-            look = self._observer.look(look.checks)
+            look = self.observer.look(look.checks)
 
     def _with_what_was(self, checklist: Checklist) -> Checklist:
         """What this call has seen of steps, where the clusters do not tell any more."""
@@ -196,7 +169,8 @@ class CutoverRun:
             case Act.WAIT | Act.PERSON:
                 self._rest()
             case Act.LIFT:
-                self._lift(look)
+                with self.lock.writing():
+                    self._lift(fence.record for fence in look.fences.values() if fence.over)
             case Act.FENCE:
                 self._fence(look)
             case Act.GROUPS:
@@ -222,20 +196,13 @@ class CutoverRun:
 
     def _fence(self, look: Look) -> None:
         """Those of the topics that are not fenced."""
-        observer, wishes = self._observer, self._wishes
-        lacking = [
-            topic
-            for topic in look.topics
-            if topic not in look.ended
-            and ((fence := look.fences.get(topic)) is None or not fence.there)
-        ]
-        if self._fenced.issuperset(lacking):
-            # Brokers apply the rule late, or a person removed it by hand. Setting it again would
-            # postpone its end each time.
+        observer, wishes = self.observer, self.wishes
+        lacking = [t for t in look.topics if t not in look.ended and not look.is_fenced(t)]
+        # If all of these were fenced, brokers apply the rule late, or a person removed it by hand:
+        # setting it again would postpone its end each time. The driver's clock is known within a
+        # third of the lease.
+        if self._fenced.issuperset(lacking) or not observer.knows_clock:
             self._rest()
-            return
-        if not observer.knows_clock:
-            self._rest()  # the driver renews its lease within a third of the lease
             return
         planned = checking.plan_fence(observer.source, lacking)
         for error in planned.problems.values():
@@ -243,16 +210,16 @@ class CutoverRun:
         now_ms = int(time.time() * 1000)
         until_ms = observer.driver_ms() + round(wishes.fence_for_s * 1000)
         found = [
-            fences.wish(
-                topic,
-                planned.acls[topic],
-                who=self._who,
-                now_ms=now_ms,
-                until_ms=until_ms,
+            FenceDirective(
+                scope=Scope(topic),
+                who=self.who,
+                at=now_ms,
+                until=until_ms,
+                acls=planned.acls[topic],
             )
             for topic in lacking
         ]
-        with self._lock.writing():
+        with self.lock.writing():
             persist(
                 lambda: fences.set_up(
                     observer.source, observer.target, observer.link, found, observer.sharers
@@ -262,15 +229,21 @@ class CutoverRun:
 
     def _promote(self, look: Look) -> None:
         """Each of the topics, or the link. What comes up meanwhile is seen by the next look."""
-        observer = self._observer
+        observer = self.observer
         left = look.topics.keys() - look.ended.keys() | look.unfinished
-        if self._whole:
-            self._refuse_new(look)
-        scopes: list[str | None] = [None] if self._whole else [*sorted(left)]
+        if self.whole:
+            # The end of a link ends all of its topics, and no fence kept the others from growing.
+            planned = checking.chosen(observer.link, observer.source, observer.target)
+            mirrors = checking.mirrors_of(observer.link, planned)
+            if new := sorted(mirrors.keys() - look.topics.keys()):
+                cause = f"topics have come since this call began, such as {new[0]}"
+                remedy = "call it again: it takes them along"
+                raise PartitionsFailedError("cut over", observer.link.name, cause, remedy=remedy)
+        scopes: list[str | None] = [None] if self.whole else [*sorted(left)]
         fenced = look.fences.keys() - look.ended.keys()
         try:
             for topic in scopes:
-                with self._lock.writing(_PROMOTING_S):
+                with self.lock.writing(_PROMOTING_S):
                     self._promote_one(topic, fenced if topic is None else fenced & {topic})
         except PartitionsFailedError as error:
             if not error.retriable:
@@ -285,55 +258,42 @@ class CutoverRun:
         time when the end is written."""
 
         def guard(standing: LinkDirectives) -> None:
-            self._lock.refuse_others(standing)
-            fences.refuse_lifted(standing, fenced, self._observer.driver_ms())
+            self.lock.refuse_others(standing)
+            fences.refuse_lifted(standing, fenced, self.observer.driver_ms())
 
         promote(
-            self._settings,
-            link=self._observer.link.name,
+            self.settings,
+            link=self.observer.link.name,
             topic=topic,
             reason=_WHY,
-            who=self._who,
+            who=self.who,
             wait_s=_PROMOTE_S,
             guard=guard,
         )
 
-    def _refuse_new(self, look: Look) -> None:
-        """The end of a link ends all of its topics, and no fence kept the others from growing."""
-        observer = self._observer
-        planned = checking.chosen(observer.link, observer.source, observer.target)
-        if new := sorted(checking.mirrors_of(observer.link, planned).keys() - look.topics.keys()):
-            raise PartitionsFailedError(
-                "cut over",
-                observer.link.name,
-                f"topics have come since this call began, such as {new[0]}",
-                remedy="call it again: it takes them along",
-            )
-
     def _begin_back(self, look: Look) -> None:
         """The link the other way begins at the cut. It writes to the source, so nobody is kept from
         that any more."""
-        observer = self._observer
-        scopes: list[str | None] = [None] if self._whole else [*(look.topics.keys() - look.back)]
-        with self._lock.writing(_PROMOTE_S * len(scopes) + LOCK_S):
+        observer = self.observer
+        scopes: list[str | None] = [None] if self.whole else [*(look.topics.keys() - look.back)]
+        with self.lock.writing(_PROMOTE_S * len(scopes) + LOCK_S):
             for topic in scopes:
                 found = failback(
-                    self._settings,
+                    self.settings,
                     link=observer.link.name,
                     topic=topic,
                     reason=_WHY,
-                    who=self._who,
+                    who=self.who,
                     wait_s=0,
                 )
                 if found.step is not FailbackStep.BACK:
                     raise PartitionsFailedError(
-                        "begin the way back of",
+                        "begin the reverse link of",
                         f"{topic or 'all topics'} of {observer.link.name}",
                         str(found.step),
                         remedy="`causeway failback` tells more",
                     )
-            records = [fence.record for fence in look.fences.values()]
-            self._lift_all(records)
+            self._lift(fence.record for fence in look.fences.values())
 
     def _verify(self, checklist: Checklist, look: Look) -> None:
         """What is mirrored by now and was not compared before; no longer than the fence holds."""
@@ -341,41 +301,38 @@ class CutoverRun:
         until = min((fence.record.until for fence in going), default=None)
 
         def tell(progress: Progress) -> None:
-            self._lock.check()
-            if until is not None and self._observer.driver_ms() > until:
+            self.lock.check()
+            if until is not None and self.observer.driver_ms() > until:
                 raise _OverError
-            self._on_look(under_way(checklist, progress), look)
+            self.on_look(under_way(checklist, progress), look)
 
         try:
             report = verify(
-                self._settings,
-                link=self._observer.link.name,
+                self.settings,
+                link=self.observer.link.name,
                 topics=[topic for topic in look.topics if topic not in look.ended],
-                state=self._compared,
+                state=self.compared,
                 on_progress=tell,
             )
         except _OverError:
             return
         ends = {place.at: place.position for place in look.places if place.position is not None}
-        self._observer.verified = verified(report, ends)
+        self.observer.verified = verified(report, ends)
 
-    def _lift(self, look: Look) -> None:
-        over = [fence.record for fence in look.fences.values() if fence.over]
-        with self._lock.writing():
-            self._lift_all(over)
-
-    def _lift_all(self, found: Collection[FenceDirective]) -> None:
-        observer = self._observer
+    def _lift(self, found: Iterable[FenceDirective]) -> None:
+        observer, records = self.observer, list(found)
         errors = persist(
             lambda: fences.lift(
-                observer.source, observer.target, observer.link, found, observer.sharers
+                observer.source, observer.target, observer.link, records, observer.sharers
             )
         )
-        _raise_first(errors.values())
+        for error in errors.values():
+            if error is not None:
+                raise error
 
     def _commit(self) -> None:
-        observer = self._observer
-        self._lock.check()
+        observer = self.observer
+        self.lock.check()
         for group, answer in observer.target.commit_offsets(observer.groups.commits).items():
             errors = [answer] if isinstance(answer, CausewayError) else answer.values()
             for error in errors:
@@ -383,12 +340,6 @@ class CutoverRun:
                     error.add_note(f"group {group}")
                     raise error
         observer.groups_changed()
-
-
-def _raise_first(errors: Iterable[CausewayError | None]) -> None:
-    for error in errors:
-        if error is not None:
-            raise error
 
 
 class _OverError(Exception):

@@ -17,6 +17,7 @@ from causeway.link_topics import (
     DirectiveLog,
     DirectivePlan,
     EndDirective,
+    FenceDirective,
     LinkDirectives,
     Scope,
     write_directives,
@@ -24,6 +25,7 @@ from causeway.link_topics import (
 from causeway.model import State
 from causeway.operate.cutover.lock import CutoverLock, persist
 from causeway.operate.directives import choose_one, current_user, sharers_of
+from causeway.status import picked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +61,7 @@ def undo(
         chosen, names = choose_one(settings, link, topics, connect)
         source, target = connect(chosen.source_admin), connect(chosen.target_admin)
         log = DirectiveLog(target, chosen.directives_topic)
-        log.look()
-        found = fences.fences(log.directives, names or None)
-        held = _held(log.directives, names)
+        found, held = _look(log, names)
         at_it = under_way(log.directives, int(time.time() * 1000))
         errors: dict[str, CausewayError | None] = dict.fromkeys(found)
         changes = act and bool(found or held or at_it)
@@ -71,15 +71,13 @@ def undo(
                 lock.writing(),
             ):
                 # The other command may have changed directives until now.
-                log.look()
-                found = fences.fences(log.directives, names or None)
-                held = _held(log.directives, names)
+                found, held = _look(log, names)
                 if held:
                     go_on = partial(_go_on, names)
                     persist(lambda: write_directives(target, chosen, go_on))
-                fenced = list(found.values())
                 sharers = sharers_of(settings, chosen, connect)
-                errors = persist(lambda: fences.lift(source, target, chosen, fenced, sharers))
+                lift = partial(fences.lift, source, target, chosen, list(found.values()), sharers)
+                errors = persist(lift)
         return Lifted(
             link=chosen,
             topics=errors,
@@ -88,6 +86,14 @@ def undo(
             stopped=at_it.by if at_it is not None else None,
             changed=changes,
         )
+
+
+def _look(
+    log: DirectiveLog, names: Collection[str]
+) -> tuple[dict[str, FenceDirective], list[EndDirective]]:
+    """The fences of the topics `names`, or of all the link without, and what is held there."""
+    log.look()
+    return fences.fences(log.directives, names or None), _held(log.directives, names)
 
 
 def under_way(standing: LinkDirectives, now_ms: int) -> CutoverDirective | None:
@@ -110,17 +116,12 @@ def _go_on(names: Collection[str], standing: LinkDirectives) -> DirectivePlan:
 
 
 def undo_json(lifted: Lifted) -> dict[str, Any]:
-    return {
-        "link": lifted.link.name,
-        "changed": lifted.changed,
-        "held": list(lifted.held),
-        "stopped": lifted.stopped,
-        "fences": [
-            {
-                "topic": topic,
-                "ended": topic in lifted.ended,
-                "error": None if error is None else str(error),
-            }
+    return picked(
+        lifted,
+        "changed held stopped",
+        link=lifted.link.name,
+        fences=[
+            {"topic": topic, "ended": topic in lifted.ended, "error": error and str(error)}
             for topic, error in sorted(lifted.topics.items())
         ],
-    }
+    )

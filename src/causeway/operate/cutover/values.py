@@ -61,8 +61,7 @@ class CheckMark(StrEnum):
     BAD = "bad"  # nothing starts before it is corrected
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(NamedTuple):
     """One thing that was looked at before anything is changed."""
 
     name: str
@@ -78,7 +77,6 @@ class MovingPartition:
     `readable` a moment before. `position`: everything before it is mirrored."""
 
     at: TopicPartition
-    target: str
     state: str
     reason: str | None = None
     readable: int | None = None
@@ -104,8 +102,8 @@ class MovingPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """Of one topic. `everywhere`: each broker that leads one of its partitions goes by it; `gone`:
-    none of them does, and none was left out."""
+    """Of one topic. `there`: any broker that leads one of its partitions goes by it; `everywhere`:
+    each of them does; `gone`: none of them does, and none was left out."""
 
     record: FenceDirective
     there: bool
@@ -195,14 +193,23 @@ class Look:
     ahead_ms: int = 0
     late: tuple[Producer, ...] = ()  # producers that wrote to the source behind the cut
 
-    def behind_the_cut(self, place: MovingPartition) -> OffsetRange | None:
+    @property
+    def behind_the_cut(self) -> dict[TopicPartition, OffsetRange]:
         """Source offsets behind the cut, unless the link the other way wrote them."""
-        end = self.ended.get(place.at.topic)
-        point = None if end is None or end.cut is None else end.cut.point(place.at.partition)
-        if place.at.topic in self.back or place.end is None or point is None:
-            return None
-        found = OffsetRange(point.source, place.end)
-        return found if 0 <= found.start < found.end else None
+        found = {}
+        for place in self.places:
+            end = self.ended.get(place.at.topic)
+            point = None if end is None or end.cut is None else end.cut.point(place.at.partition)
+            if place.at.topic in self.back or place.end is None or point is None:
+                continue
+            if 0 <= point.source < place.end:
+                found[place.at] = OffsetRange(point.source, place.end)
+        return found
+
+    def is_fenced(self, topic: str) -> bool:
+        """Whether any broker denies writing to the topic by its fence."""
+        fence = self.fences.get(topic)
+        return fence is not None and fence.there
 
     def left_ms(self, fence: FenceDirective) -> int:
         """The time until the driver lifts it, by the driver's clock; negative if it is over."""
@@ -233,24 +240,16 @@ class Act(StrEnum):
     FINISHED = "finished"
 
 
-class StepFinding(NamedTuple):
-    """Of one step: the act to be done; None if the step is done."""
+class CutoverStep(NamedTuple):
+    """`act`: what is to be done for it; None if it is done, or comes later. `lines`: the text below
+    the step. `left_s`: the expected time, if known."""
 
     text: str
     act: Act | None = None
     lines: tuple[str, ...] = ()
     left_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverStep:
-    """`lines`: the text below the step. `left_s`: the expected time, if known."""
-
-    name: str
-    state: StepState
-    text: str
-    lines: tuple[str, ...] = ()
-    left_s: float | None = None
+    name: str = ""
+    state: StepState = StepState.DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,12 +284,3 @@ class CutoverResult:
     look: Look
     pause_ms: int | None = None
     through: tuple[Producer, ...] = ()
-
-
-def pause_ms_of(look: Look, promoted_ms: int | None) -> int | None:
-    """The time without writers, from the fence on, or without a fence from the last record seen."""
-    if promoted_ms is None:
-        return None
-    fenced = [fence.record.at for fence in look.fences.values()]
-    since = min(fenced, default=look.at_ms - round(look.still_s * 1000))
-    return max(0, promoted_ms - since)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from causeway.cluster import (
-    ActiveProducer,
     Cluster,
     active_producers,
     open_transactions,
@@ -103,7 +103,9 @@ class SourceWatch:
         for (at, producer), (seen, stamp) in self._movers.items():
             if now - seen <= _NAMED_S:
                 by_id[producer].append((at, stamp))
-        self._look_up([each for each in by_id if each is not None])
+        if new := [each for each in by_id if each is not None and each not in self._names]:
+            found = transactional_names(self._source, new)
+            self._names |= {each: found.get(each) for each in new}
         return tuple(
             Producer(
                 topics=tuple(sorted({at.topic for at, _ in places})),
@@ -113,16 +115,6 @@ class SourceWatch:
             )
             for producer, places in sorted(by_id.items(), key=lambda item: item[0] or -1)
         )
-
-    def _look_up(self, producers: Collection[int]) -> None:
-        new = [each for each in producers if each not in self._names]
-        if not new:
-            return
-        try:
-            found = transactional_ids(self._source, new)
-        except CausewayError:
-            found = {}  # before Kafka 3.0, or hidden from us
-        self._names |= {each: found.get(each) for each in new}
 
     def _name(
         self, grown: Collection[TopicPartition], first: Collection[TopicPartition], now: float
@@ -139,14 +131,11 @@ class SourceWatch:
                 continue
             before = self._sequences.get(at)
             self._sequences[at] = {each.producer_id: each.last_sequence for each in there}
-            still = opened.get(at)
-            ended, self._open[at] = (
-                self._open.get(at, 0),
-                len(still) if isinstance(still, tuple) else 0,
-            )
+            still, ended = opened.get(at), self._open.get(at, 0)
+            self._open[at] = len(still) if isinstance(still, tuple) else 0
             if before is None:
                 continue  # what was before is not going on
-            moved = list(_moved(before, there))
+            moved = [each for each in there if before.get(each.producer_id) != each.last_sequence]
             for each in moved:
                 self._movers[at, each.producer_id] = now, each.last_timestamp
             # The end of a transaction is a record too, by the broker itself.
@@ -154,18 +143,7 @@ class SourceWatch:
                 self._movers[at, None] = now, int(time.time() * 1000)
 
 
-def _moved(before: Mapping[int, int], now: Collection[ActiveProducer]) -> Iterator[ActiveProducer]:
-    return (each for each in now if before.get(each.producer_id) != each.last_sequence)
-
-
 _MOST_BYTES: Final = 32 * 1024 * 1024  # of a partition: enough to find the producers
-
-
-@dataclass(slots=True)
-class _Wrote:
-    topics: set[str] = field(default_factory=set)
-    records: int = 0
-    last_ms: int = -1
 
 
 def writers(
@@ -173,36 +151,32 @@ def writers(
 ) -> tuple[Producer, ...]:
     """One for each producer id, and one for all producers without an id. A partition that cannot be
     read adds none."""
-    found: dict[int | None, _Wrote] = {}
+    found: dict[int | None, Producer] = {}
     for at, stretch in stretches.items():
-        try:
+        with suppress(CausewayError):
             _read(source, at, stretch, found)
-        except CausewayError:
-            continue
-    named = _named(source, [each for each in found if each is not None])
+    names = transactional_names(source, [each for each in found if each is not None])
     return tuple(
-        Producer(
-            topics=tuple(sorted(wrote.topics)),
-            producer_id=producer,
-            transactional_id=None if producer is None else named.get(producer),
-            last_ms=wrote.last_ms,
-            records=wrote.records,
-        )
-        for producer, wrote in sorted(found.items(), key=lambda item: item[0] or -1)
+        replace(each, transactional_id=None if producer is None else names.get(producer))
+        for producer, each in sorted(found.items(), key=lambda item: item[0] or -1)
     )
 
 
 def _read(
-    source: Cluster, at: TopicPartition, stretch: OffsetRange, found: dict[int | None, _Wrote]
+    source: Cluster, at: TopicPartition, stretch: OffsetRange, found: dict[int | None, Producer]
 ) -> None:
     read = 0
     for batch in raw_batches(source, at, stretch.start, stretch.end, every_format=True):
         producer, records, last_ms = _header(batch)
         if records:
-            wrote = found.setdefault(producer, _Wrote())
-            wrote.topics.add(at.topic)
-            wrote.records += records
-            wrote.last_ms = max(wrote.last_ms, last_ms)
+            nothing = Producer(topics=(), producer_id=producer, transactional_id=None, last_ms=-1)
+            before = found.get(producer, nothing)
+            found[producer] = replace(
+                before,
+                topics=tuple(sorted({*before.topics, at.topic})),
+                last_ms=max(before.last_ms, last_ms),
+                records=before.records + records,
+            )
         read += len(batch)
         if read > _MOST_BYTES:
             return
@@ -220,10 +194,9 @@ def _header(batch: memoryview) -> tuple[int | None, int, int]:
     return None if producer == NO_PRODUCER else producer, records, last_ms
 
 
-def _named(source: Cluster, producers: list[int]) -> Mapping[int, str]:
-    if not producers:
-        return {}
+def transactional_names(source: Cluster, producers: Collection[int]) -> Mapping[int, str]:
+    """Empty on Kafka before 3.0, and without permission: the ids must suffice."""
     try:
-        return transactional_ids(source, producers)
+        return transactional_ids(source, list(producers)) if producers else {}
     except CausewayError:
-        return {}  # Kafka before 3.0, or no permission: the ids must suffice
+        return {}
