@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from causeway.formats.loading import Form, default_form, is_yaml, load, read_entries
 
 if TYPE_CHECKING:
-    from causeway.formats.causeway_yaml.read import YamlEntry
+    from causeway.formats.causeway_yaml.document import YamlEntry
     from causeway.formats.causeway_yaml.reference import schema_text
     from causeway.formats.connectors import read_connectors
     from causeway.formats.conversion import Converted, convert
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from causeway.formats.properties import load_properties, read_properties, resolve, to_properties
 
 _LAZY = {
-    "YamlEntry": "causeway_yaml.read",
+    "YamlEntry": "causeway_yaml.document",
     "read_connectors": "connectors",
     "Converted": "conversion",
     "convert": "conversion",

@@ -107,6 +107,11 @@ def read_connectors(path: Path) -> PropertyText | None:
     return _EntryWriter(path, found, flows).written()
 
 
+def acting(key: str) -> str:
+    """The kind of the connector that acts on a flow's key."""
+    return next((kind for start, kind in _ACTS.items() if key.startswith(start)), "source")
+
+
 def refused(path: Path, found: PropertyText) -> OtherFormError:
     """Why no command but `convert` takes the file at `path`."""
     return OtherFormError(
@@ -258,8 +263,7 @@ class _EntryWriter:
                 continue
             if key.startswith(("source.cluster.", "target.cluster.")):
                 continue
-            acts = next((who for start, who in _ACTS.items() if key.startswith(start)), "source")
-            if acts != kind:
+            if acting(key) != kind:
                 continue
             meaningless = audit_key(f"{flow}.{key}", flow.split("->")).effect is Effect.MEANINGLESS
             if meaningless or (is_worker_key(key) and not key.startswith(_OF_CLIENTS)):

@@ -29,7 +29,7 @@ _REFERENCE = re.compile(r"\$\{(?:([^}:]*):(?:([^}]*):)?)?([^}]*)\}")
 _LINE_END = re.compile(r"\r\n?|\n")
 # Names that need no declaration, and their kinds.
 PROVIDERS = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
-_PROVIDER_CLASSES = {
+PROVIDER_CLASSES = {
     "EnvVarConfigProvider": "env",
     "FileConfigProvider": "file",
     "DirectoryConfigProvider": "dir",
@@ -115,11 +115,11 @@ def declared_providers(entries: Mapping[str, Entry], problems: Problems) -> dict
         if entry is None:
             problems.add(f"config.providers names {name}, and {key} is missing")
             continue
-        kind = _PROVIDER_CLASSES.get(entry.value.strip().removeprefix(_PACKAGE))
+        kind = PROVIDER_CLASSES.get(entry.value.strip().removeprefix(_PACKAGE))
         if kind is None:
             problems.add(
                 f"{entry.place}: {entry.value} is not supported,"
-                f" only {', '.join(_PACKAGE + name for name in _PROVIDER_CLASSES)}"
+                f" only {', '.join(_PACKAGE + name for name in PROVIDER_CLASSES)}"
             )
         # An unsupported provider is reported once, not again at each use.
         declared[name] = kind or "unsupported"
@@ -210,7 +210,7 @@ def _providers_of(texts: Mapping[str, str]) -> dict[str, str]:
     used = sorted({name for text in texts.values() for name in _PROVIDER_REFERENCE.findall(text)})
     if not used:
         return {}
-    class_of = {kind: name for name, kind in _PROVIDER_CLASSES.items()}
+    class_of = {kind: name for name, kind in PROVIDER_CLASSES.items()}
     classes = {
         f"config.providers.{name}.class": _PACKAGE + class_of[PROVIDERS[name]] for name in used
     }

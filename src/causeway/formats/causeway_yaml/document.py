@@ -1,4 +1,4 @@
-"""Parses YAML to plain text in maps and lists, each with its place.
+"""Parses YAML to plain text in maps and lists, each with its place, and takes these apart.
 
 A scalar keeps its text: `010`, `yes` and `1:30` are not converted as YAML 1.1 would convert them.
 Tags are not followed, so a file can never construct an object.
@@ -6,14 +6,16 @@ Tags are not followed, so a file can never construct an object.
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from causeway.config import Problems, note
+from causeway.config import Entry, Problems, note
 from causeway.errors import ConfigError
 
 _PLAIN = "tag:yaml.org,2002:"
@@ -29,6 +31,7 @@ _KINDS = frozenset(
 _MOST_REPEATED = 100_000  # values that a file takes over by aliases, in all
 _MOST_LEVELS = 100
 _TOO_DEEP = "it is nested too deeply"
+_TELLING = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")
 _QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
 
 
@@ -56,6 +59,7 @@ class Scalar:
 class ItemList:
     items: tuple[Value, ...]
     place: YamlPlace
+    empty: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +69,74 @@ class Fields:
     values: dict[str, Value]
     places: dict[str, YamlPlace]
     place: YamlPlace
+    empty: bool = False
 
 
 Value = Scalar | ItemList | Fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YamlEntry(Entry):
+    """`path`: the place in the document, for messages."""
+
+    path: str
+    column: int
+
+    @classmethod
+    def at(cls, key: str, value: str, path: str, place: YamlPlace) -> YamlEntry:
+        return cls(key=key, value=value, path=path, line=place.line, column=place.column)
+
+    @property
+    def place(self) -> str:
+        return f"{self.path} (line {self.line}, column {self.column})"
+
+    @property
+    def spot(self) -> str:
+        return self.place
+
+    @property
+    def remark(self) -> str:
+        """Empty: in YAML, a `#` after a blank begins a comment, unless the value is quoted."""
+        return ""
+
+
+@dataclass(slots=True, kw_only=True)
+class ValueReader:
+    """Takes values apart, and reports values that have another form."""
+
+    problems: Problems
+
+    def fields(self, value: Value, path: str) -> Fields:
+        """Empty for a value that is no map."""
+        if isinstance(value, Fields):
+            return value
+        if not value.empty:
+            self.problems.add(f"{path} ({value.place}) must be a map of keys and values")
+        return Fields(values={}, places={}, place=value.place)
+
+    def items(self, value: Value, path: str) -> tuple[Value, ...]:
+        """Empty for a value that is no list."""
+        if isinstance(value, ItemList):
+            return value.items
+        self.problems.add(f"{path} ({value.place}) must be a list: each item begins with '- '")
+        return ()
+
+    def text(self, value: Value | None) -> str | None:
+        """None for a value that is no text, or is empty."""
+        return value.text if isinstance(value, Scalar) and not value.empty else None
+
+    def unknown(
+        self, name: str, place: YamlPlace, path: str, known: Iterable[str], meant: str = ""
+    ) -> None:
+        """Reports an unknown key, which may be a piece of a broken secret. So the key is shown only
+        if it looks like a key, or nearly is one. `meant`: the key that `name` stands for."""
+        words = tuple(known)
+        near = difflib.get_close_matches(name, sorted(words), n=1, cutoff=0.7)
+        hint = meant or (near[0] if near else "")
+        shown = name if hint or _TELLING.fullmatch(name) else "the hidden key"
+        where = f"{path}.{shown}" if path else shown
+        told = f"did you mean {hint}?" if hint else f"known are {', '.join(words)}"
+        self.problems.add(f"{where} ({place}) is unknown: {told}")
 
 
 def read_document(path: Path, problems: Problems) -> Fields:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -18,6 +17,8 @@ from causeway.formats.causeway_yaml.document import (
     ItemList,
     Scalar,
     Value,
+    ValueReader,
+    YamlEntry,
     YamlPlace,
 )
 from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Section, TransformList
@@ -25,28 +26,6 @@ from causeway.formats.logins import USER, add_login, without_login_parts
 from causeway.formats.properties import resolve
 
 TOP = ("clusters", "defaults", "links", "transforms", "run", "spark", "properties")
-_TELLING = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class YamlEntry(Entry):
-    """`path`: the place in the document, for messages."""
-
-    path: str
-    column: int
-
-    @property
-    def place(self) -> str:
-        return f"{self.path} (line {self.line}, column {self.column})"
-
-    @property
-    def spot(self) -> str:
-        return self.place
-
-    @property
-    def remark(self) -> str:
-        """Empty: in YAML, a `#` after a blank begins a comment, unless the value is quoted."""
-        return ""
 
 
 def settings_of(
@@ -75,15 +54,14 @@ def _enables(key: str) -> bool:
 
 
 @dataclass(slots=True, kw_only=True)
-class _DocumentReader:
-    problems: Problems
+class _DocumentReader(ValueReader):
     entries: dict[str, Entry] = field(default_factory=dict)
 
     def document(self, document: Fields) -> dict[str, Entry]:
         parts = document.values
         for name in parts:
             if name not in TOP:
-                self._unknown(name, document.places[name], "", TOP)
+                self.unknown(name, document.places[name], "", TOP)
         aliases = self._clusters(parts.get("clusters"))
         if (value := parts.get("defaults")) is not None:
             self._section(shape.defaults(), value, "defaults", "")
@@ -102,9 +80,9 @@ class _DocumentReader:
     # -- clusters and links
 
     def _clusters(self, value: Value | None) -> tuple[str, ...]:
-        found = self._fields(value, "clusters") if value is not None else None
+        found = None if value is None else self.fields(value, "clusters")
         if found is None or not found.values:
-            if value is None or found is not None:
+            if value is None or value.empty or isinstance(value, Fields):
                 self.problems.add("it names no clusters: write clusters: with an alias of each")
             return ()
         for alias, cluster in found.values.items():
@@ -128,11 +106,11 @@ class _DocumentReader:
                 self._add(f"{alias}.bootstrap.servers", "", path, place, missing=True)
 
     def _links(self, value: Value | None, aliases: tuple[str, ...]) -> None:
-        links = self._items(value, "links") if value is not None else ()
+        links = () if value is None else self.items(value, "links")
         seen: dict[tuple[str, str], YamlPlace] = {}
         for number, item in enumerate(links, 1):
-            fields = self._fields(item, f"link {number}")
-            if fields is None:
+            fields = self.fields(item, f"link {number}")
+            if not isinstance(item, Fields) and not item.empty:
                 continue
             ends = [self._end(fields, name, number, aliases) for name in ("from", "to")]
             if not all(ends):
@@ -159,30 +137,31 @@ class _DocumentReader:
         if value is None:
             self.problems.add(f"link {number} ({fields.place}) has no {name}: name a cluster")
             return ""
-        if not isinstance(value, Scalar) or value.empty:
+        alias = self.text(value)
+        if alias is None:
             self.problems.add(f"link {number} ({value.place}): {name} must name one cluster")
             return ""
-        if value.text not in aliases:
-            shown = "what it names" if "${" in value.text else repr(value.text)
+        if alias not in aliases:
+            shown = "what it names" if "${" in alias else repr(alias)
             known_ones = f", which are {', '.join(aliases)}" if aliases else ""
             self.problems.add(
                 f"link {number}, {name} ({value.place}): {shown} is none of the"
                 f" clusters{known_ones}"
             )
             return ""
-        return value.text
+        return alias
 
     # -- parts
 
     def _section(self, section: Section, value: Value, path: str, prefix: str) -> None:
-        fields = self._fields(value, path)
-        if fields is None:
-            return
+        fields = self.fields(value, path)
         for name, each in fields.values.items():
             here = f"{path}.{name}"
             match section.parts.get(name):
                 case None:
-                    self._unknown(name, fields.places[name], path, section.parts, section)
+                    meant = {leaf.key: ".".join(way) for way, leaf in section.leaves()}
+                    place = fields.places[name]
+                    self.unknown(name, place, path, section.parts, meant.get(name, ""))
                 case Section() as part:
                     self._section(part, each, here, prefix)
                 case KafkaKeys(spread=True) as part:
@@ -221,29 +200,28 @@ class _DocumentReader:
 
     def _transforms(self, value: Value, path: str, prefix: str) -> None:
         names: list[str] = []
-        for item in self._items(value, path):
-            if isinstance(item, Scalar) and not item.empty:
-                names.append(item.text)
-                self._is_name(item.text, path, item.place)
+        for item in self.items(value, path):
+            if (named := self.text(item)) is not None:
+                names.append(named)
+                self._is_name(named, path, item.place)
                 continue
-            fields = self._fields(item, path)
-            name = fields.values.get("name") if fields else None
-            if fields is None or not isinstance(name, Scalar) or name.empty:
+            fields = self.fields(item, path)
+            rest = dict(fields.values)
+            place = rest["name"].place if "name" in rest else item.place
+            if (name := self.text(rest.pop("name", None))) is None:
                 self.problems.add(f"{path} ({item.place}): a transform without a name")
                 continue
-            rest = {part: each for part, each in fields.values.items() if part != "name"}
-            if name.text in names:
-                self.problems.add(f"{path}.{name.text} ({name.place}) is in the list already")
+            if name in names:
+                self.problems.add(f"{path}.{name} ({place}) is in the list already")
                 continue
-            names.append(name.text)
-            here = f"{path}.{name.text}"
-            self._transform(name.text, replace(fields, values=rest), here, name.place, prefix)
+            names.append(name)
+            self._transform(name, replace(fields, values=rest), f"{path}.{name}", place, prefix)
         self._add(prefix + TRANSFORMS, ", ".join(names), path, value.place)
 
     def _described(self, value: Value | None) -> None:
         """At the top, for all links to name."""
-        fields = self._fields(value, "transforms")
-        if fields is not None:
+        if value is not None:
+            fields = self.fields(value, "transforms")
             for name, each in fields.values.items():
                 self._transform(name, each, f"transforms.{name}", fields.places[name], "")
 
@@ -273,11 +251,11 @@ class _DocumentReader:
                 self._add(before + name, text, f"{path}.{name}", place)
 
     def _texts(self, value: Value, path: str) -> Iterable[tuple[str, str, YamlPlace]]:
-        fields = self._fields(value, path)
-        for name, each in fields.values.items() if fields else ():
-            if isinstance(each, Scalar) and not each.empty:
-                yield name, each.text, each.place
-            elif fields:
+        fields = self.fields(value, path)
+        for name, each in fields.values.items():
+            if (text := self.text(each)) is not None:
+                yield name, text, each.place
+            else:
                 self.problems.add(
                     f"{path}.{name} ({fields.places[name]}) must be text, in quotes if it is empty"
                 )
@@ -287,43 +265,7 @@ class _DocumentReader:
     def _add(
         self, key: str, text: str, path: str, place: YamlPlace, *, missing: bool = False
     ) -> None:
-        entry = YamlEntry(
-            key=key, value=text, line=place.line, column=place.column, path=path, missing=missing
-        )
+        entry = replace(YamlEntry.at(key, text, path, place), missing=missing)
         if key in self.entries:
             self.problems.add(f"{entry.place} and {self.entries[key].place} say the same twice")
         self.entries[key] = entry
-
-    def _fields(self, value: Value | None, path: str) -> Fields | None:
-        if isinstance(value, Fields):
-            return value
-        if isinstance(value, Scalar) and value.empty:
-            return Fields(values={}, places={}, place=value.place)
-        if value is not None:
-            self.problems.add(f"{path} ({value.place}) must be a map of keys and values")
-        return None
-
-    def _items(self, value: Value, path: str) -> tuple[Value, ...]:
-        if isinstance(value, ItemList):
-            return value.items
-        self.problems.add(f"{path} ({value.place}) must be a list: each item begins with '- '")
-        return ()
-
-    def _unknown(
-        self,
-        name: str,
-        place: YamlPlace,
-        path: str,
-        words: Iterable[str],
-        section: Section | None = None,
-    ) -> None:
-        """An unknown key may be a piece of a broken secret. So it is shown only if it looks like a
-        key, or nearly is one."""
-        by_key = {leaf.key: ".".join(way) for way, leaf in section.leaves()} if section else {}
-        near = difflib.get_close_matches(name, sorted(words), n=1, cutoff=0.7)
-        hint = by_key.get(name) or (near[0] if near else "")
-        shown = name if hint or _TELLING.fullmatch(name) else "the hidden key"
-        where = f"{path}.{shown}" if path else shown
-        known_ones = ", ".join(words)
-        told = f"did you mean {hint}?" if hint else f"known are {known_ones}"
-        self.problems.add(f"{where} ({place}) is unknown: {told}")

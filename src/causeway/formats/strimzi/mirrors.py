@@ -10,24 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from causeway.config.reading import ALIASES, CLUSTER_KEYS, ROLE_KEYS
+from causeway.formats.causeway_yaml.document import YamlEntry
+from causeway.formats.connectors import acting
 from causeway.formats.strimzi.clusters import ResourceReader
-from causeway.formats.strimzi.fields import Given, Tree
 from causeway.formats.strimzi.secrets import is_provider
+from causeway.formats.strimzi.shape import Tree
 from causeway.naming import PACKAGE
 
 CONNECTORS = ("sourceConnector", "checkpointConnector", "heartbeatConnector")
 PARTS = dict(zip(CONNECTORS, ("records", "checkpoints", "heartbeats"), strict=True))
-# The connector that acts on a key, by the key's prefix; the source connector acts on all others.
-_ACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("groups", CONNECTORS[1:2]),
-    ("group.filter.", CONNECTORS[1:2]),
-    ("refresh.groups.", CONNECTORS[1:2]),
-    ("emit.checkpoints.", CONNECTORS[1:2]),
-    ("checkpoints.topic.", CONNECTORS[1:2]),
-    ("sync.group.", CONNECTORS[1:2]),
-    ("emit.heartbeats.", CONNECTORS[2:]),
-    ("heartbeats.topic.", CONNECTORS[2:]),
-)
 _ALIKE = ("replication.policy.", "offset-syncs.topic.location", *ALIASES)
 SHARED = (*_ALIKE, "admin.timeout.ms", "topic.filter.class")
 # The defaults of these keys in a connector; the default of an alias is the cluster's.
@@ -68,7 +59,7 @@ def read_mirror(reader: ResourceReader, flow: str, mirror: Tree, *, carry: bool)
         if name in connectors and (state := _held(connectors[name])) is not None:
             paused[part] = state
     if "sourceConnector" not in connectors:
-        notes.append(f"{mirror.where} has no sourceConnector, so that no record is copied")
+        notes.append(f"{mirror.place} has no sourceConnector, so that no record is copied")
         paused.setdefault("records", mirror.given)
     if "checkpointConnector" not in connectors:
         for key in ("emit.checkpoints.enabled", "sync.group.offsets.enabled"):
@@ -93,18 +84,18 @@ def read_mirror(reader: ResourceReader, flow: str, mirror: Tree, *, carry: bool)
     return notes
 
 
-def _held(connector: Tree) -> Given | None:
+def _held(connector: Tree) -> YamlEntry | None:
     """The field that stops the connector, if any; `state` wins over the older `pause`."""
     state, pause = connector.texts.get("state"), connector.texts.get("pause")
     if state is not None:
-        return None if state.text == "running" else state
-    return pause if pause is not None and pause.text == "true" else None
+        return None if state.value == "running" else state
+    return pause if pause is not None and pause.value == "true" else None
 
 
 def _configs(
     reader: ResourceReader, flow: str, connectors: dict[str, Tree], *, carry: bool
 ) -> None:
-    first: dict[str, Given] = {}  # of what more than one may say
+    first: dict[str, YamlEntry] = {}  # of what more than one may say
     for at, (name, connector) in enumerate(connectors.items()):
         config = connector.keys.get("config", {})
         for key, written in sorted(config.items(), key=lambda item: _rank(item[0])):
@@ -112,7 +103,7 @@ def _configs(
             if is_provider(key):
                 continue
             if key == "enabled":
-                reader.problems.add(f"{given.where} has no meaning here: write state: stopped")
+                reader.problems.add(f"{given.place} has no meaning here: write state: stopped")
             elif key.startswith((*SHARED, *_CLIENT)) and key in first:
                 _again(reader, name, key, given, first[key])
             elif key.startswith(SHARED):
@@ -127,25 +118,27 @@ def _configs(
                         reader.add(f"{flow}.{place}", given)
                 else:
                     reader.ignored.append(given.path)
-            elif name in who_acts(key):
+            elif name == f"{acting(key)}Connector":
                 reader.add(f"{flow}.{key}", given)
             else:
                 reader.ignored.append(given.path)
 
 
-def _again(reader: ResourceReader, name: str, key: str, given: Given, before: Given) -> None:
+def _again(
+    reader: ResourceReader, name: str, key: str, given: YamlEntry, before: YamlEntry
+) -> None:
     """`key` in the config of connector `name`, which another connector has as well."""
-    if before.text.strip() == given.text.strip():
+    if before.value.strip() == given.value.strip():
         return
     if key.startswith(_ALIKE) and name != "heartbeatConnector":
         reader.problems.add(
-            f"{given.where} and {before.where} must have the same value: a mirror has one value"
+            f"{given.place} and {before.place} must have the same value: a mirror has one value"
         )
     else:
         reader.ignored.append(given.path)
 
 
-def _misses(reader: ResourceReader, name: str, key: str, given: Given) -> bool:
+def _misses(reader: ResourceReader, name: str, key: str, given: YamlEntry) -> bool:
     """Whether only connector `name` has a key that the source connector lacks. Then the records of
     the source connector would get other names than with Strimzi."""
     if name == "heartbeatConnector":
@@ -153,18 +146,13 @@ def _misses(reader: ResourceReader, name: str, key: str, given: Given) -> bool:
         return True
     if not key.startswith(_ALIKE):
         return False
-    said = given.text.strip().removeprefix(PACKAGE)
+    said = given.value.strip().removeprefix(PACKAGE)
     if said != _UNSAID.get(key):
         reader.problems.add(
-            f"{given.where} is missing in sourceConnector.config: write it there as well, or remove"
+            f"{given.place} is missing in sourceConnector.config: write it there as well, or remove"
             " it, because a mirror has one value"
         )
     return True
-
-
-def who_acts(key: str) -> tuple[str, ...]:
-    """The connectors that act on a flow's key."""
-    return next((names for start, names in _ACTS if key.startswith(start)), CONNECTORS[:1])
 
 
 def _rank(key: str) -> int:

@@ -9,15 +9,14 @@ from pathlib import Path
 
 from causeway.config import Problems, PropertyFile, Settings
 from causeway.formats import mm2
-from causeway.formats.causeway_yaml.document import Fields, Scalar
-from causeway.formats.causeway_yaml.read import YamlEntry
+from causeway.formats.causeway_yaml.document import Fields, Scalar, YamlEntry
 from causeway.formats.logins import with_login_modules
 from causeway.formats.properties import resolve
 from causeway.formats.strimzi import shape
 from causeway.formats.strimzi.clusters import ResourceReader
-from causeway.formats.strimzi.fields import Checker, Given, Tree
 from causeway.formats.strimzi.mirrors import read_mirror
 from causeway.formats.strimzi.secrets import VARIABLE, Secrets, references
+from causeway.formats.strimzi.shape import Checker, Tree
 
 _CONNECTS_OWN = ("group.id", "config.storage.topic", "status.storage.topic")
 _POSITIONS = "offset.storage.topic"
@@ -55,7 +54,9 @@ def read_resource(
     those of a resource; wrong values go to `problems`."""
     version = _version(document, problems)
     checker = Checker(version=version, problems=problems)
-    checker.unknown(document.places, shape.TOP, "")
+    for name, place in document.places.items():
+        if name not in shape.TOP:
+            checker.unknown(name, place, "", shape.TOP)
     value = document.values.get("spec")
     if value is None:
         problems.add("it has no spec")
@@ -71,8 +72,8 @@ def read_resource(
     assert target is not None
     for cluster in (target, *(source for source, _ in pairs)):
         alias = cluster.texts["alias"]
-        if why := mm2.no_alias(alias.text):
-            problems.add(f"{alias.where}: {alias.text!r} {why}")
+        if why := mm2.no_alias(alias.value):
+            problems.add(f"{alias.place}: {alias.value!r} {why}")
     problems.raise_if_any()  # else each entry of a flow would be reported
     used = {target.path, *(source.path for source, _ in pairs)}
     checker.ignored += [
@@ -137,38 +138,38 @@ def _clusters(
     by_alias: dict[str, Tree] = {}
     for each in spec.items.get("clusters", ()):
         alias = each.texts["alias"]
-        if alias.text in by_alias:
-            problems.add(f"{alias.where}: there is a cluster {alias.text} already")
-        by_alias[alias.text] = each
+        if alias.value in by_alias:
+            problems.add(f"{alias.place}: there is a cluster {alias.value} already")
+        by_alias[alias.value] = each
     target = spec.trees.get("target")
     connect = spec.texts.get("connectCluster")
     if target is None and connect is not None:
         target = _named(connect, by_alias, problems)
     elif target is None:
-        problems.add(f"{spec.where} has no {_words('target', 'connectCluster', version)}")
+        problems.add(f"{spec.place} has no {_words('target', 'connectCluster', version)}")
     pairs: list[tuple[Tree, Tree]] = []
-    seen: dict[str, Given] = {}
+    seen: dict[str, YamlEntry] = {}
     for mirror in mirrors:
         source = mirror.trees.get("source")
         name = mirror.texts.get("sourceCluster")
         if source is None and name is not None:
             source = _named(name, by_alias, problems)
         elif source is None:
-            problems.add(f"{mirror.where} has no {_words('source', 'sourceCluster', version)}")
+            problems.add(f"{mirror.place} has no {_words('source', 'sourceCluster', version)}")
         to = mirror.texts.get("targetCluster")
-        if target is not None and to is not None and to.text != target.texts["alias"].text:
+        if target is not None and to is not None and to.value != target.texts["alias"].value:
             problems.add(
-                f"{to.where} is {to.text}, and connectCluster {target.texts['alias'].text}: all"
+                f"{to.place} is {to.value}, and connectCluster {target.texts['alias'].value}: all"
                 " mirrors of a resource have one target; write a resource for each"
             )
         if source is None or target is None:
             continue
         alias = source.texts["alias"]
-        if alias.text == target.texts["alias"].text:
-            problems.add(f"{alias.where}: {alias.text} is the target as well")
-        elif alias.text in seen:
-            problems.add(f"{mirror.where}: {seen[alias.text].path} is from {alias.text} already")
-        seen[alias.text] = mirror.given
+        if alias.value == target.texts["alias"].value:
+            problems.add(f"{alias.place}: {alias.value} is the target as well")
+        elif alias.value in seen:
+            problems.add(f"{mirror.place}: {seen[alias.value].path} is from {alias.value} already")
+        seen[alias.value] = mirror.given
         pairs.append((source, mirror))
     return target, pairs
 
@@ -177,19 +178,19 @@ def _words(new: str, old: str, version: str) -> str:
     return new if version == shape.NEW else f"{old} (nor {new})"
 
 
-def _named(alias: Given, by_alias: Mapping[str, Tree], problems: Problems) -> Tree | None:
-    found = by_alias.get(alias.text)
+def _named(alias: YamlEntry, by_alias: Mapping[str, Tree], problems: Problems) -> Tree | None:
+    found = by_alias.get(alias.value)
     if found is None:
         there = f", which are {', '.join(by_alias)}" if by_alias else ""
-        problems.add(f"{alias.where}: {alias.text} is none of spec.clusters{there}")
+        problems.add(f"{alias.place}: {alias.value} is none of spec.clusters{there}")
     return found
 
 
 def _read(
     reader: ResourceReader, target: Tree, pairs: list[tuple[Tree, Tree]], *, carry: bool
 ) -> list[str]:
-    to = target.texts["alias"].text
-    aliases = [*(source.texts["alias"].text for source, _ in pairs), to]
+    to = target.texts["alias"].value
+    aliases = [*(source.texts["alias"].value for source, _ in pairs), to]
     reader.add("clusters", target.texts["alias"], ", ".join(aliases))
     # Connect's connectors run where a resource names them, MirrorMaker 2's own for every pair.
     reader.add("emit.heartbeats.enabled", target.given, "false")
@@ -199,7 +200,7 @@ def _read(
     positions = _positions(reader, target, to)
     notes = []
     for source, mirror in pairs:
-        flow = f"{source.texts['alias'].text}->{to}"
+        flow = f"{source.texts['alias'].value}->{to}"
         book = f"{flow}.causeway.mirror.maker"
         reader.add(f"{book}.offsets.topic", positions)
         reader.add(f"{book}.connector", positions, f"{flow}.MirrorSourceConnector")
@@ -209,7 +210,7 @@ def _read(
     return notes
 
 
-def _positions(reader: ResourceReader, target: Tree, alias: str) -> Given:
+def _positions(reader: ResourceReader, target: Tree, alias: str) -> YamlEntry:
     """Connect's topic of offsets."""
     config = target.keys.get("config", {})
     for name in (*_CONNECTS_OWN, _POSITIONS):
@@ -217,4 +218,4 @@ def _positions(reader: ResourceReader, target: Tree, alias: str) -> Given:
             reader.ignored.append(config[name].path)
     if (named := target.texts.get("offsetStorageTopic")) is not None:
         return named
-    return config.get(_POSITIONS) or replace(target.given, text=_OLD_POSITIONS)
+    return config.get(_POSITIONS) or replace(target.given, value=_OLD_POSITIONS)

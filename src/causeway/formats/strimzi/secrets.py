@@ -16,7 +16,8 @@ from os.path import isdir, isfile  # Path's raise where a directory may not be r
 from pathlib import Path
 
 from causeway.config import Problems
-from causeway.formats.strimzi.fields import Given
+from causeway.formats.causeway_yaml.document import YamlEntry
+from causeway.formats.properties import PROVIDER_CLASSES
 
 VARIABLE = "CAUSEWAY_SECRETS"
 MOUNTED = "/etc/causeway/secrets"  # where deploy/kubernetes has them
@@ -34,59 +35,59 @@ class Secrets:
     problems: Problems
     unseen: bool = False
 
-    def reference(self, name: Given, key: Given) -> str | None:
+    def reference(self, name: YamlEntry, key: YamlEntry) -> str | None:
         """The reference to `key` of the Secret `name`; None if there is none: a problem."""
         folder = self._folder(name)
         if folder is None:
             return None
-        if not _KEY.fullmatch(key.text):
-            self.problems.add(f"{key.where}: its value cannot be a key of a Secret")
+        if not _KEY.fullmatch(key.value):
+            self.problems.add(f"{key.place}: its value cannot be a key of a Secret")
             return None
-        if not self.unseen and not isfile(folder / key.text):
-            cause = f"the Secret {name.text} has no key {key.text} in {folder.parent}"
-            self.problems.add(f"{key.where}: {cause}{_near(key.text, _keys(folder))}")
+        if not self.unseen and not isfile(folder / key.value):
+            cause = f"the Secret {name.value} has no key {key.value} in {folder.parent}"
+            self.problems.add(f"{key.place}: {cause}{_near(key.value, _keys(folder))}")
             return None
-        return f"${{dir:{folder}:{key.text}}}"
+        return f"${{dir:{folder}:{key.value}}}"
 
-    def matching(self, name: Given, pattern: Given) -> list[str]:
+    def matching(self, name: YamlEntry, pattern: YamlEntry) -> list[str]:
         """References to all keys of the Secret that the glob `pattern` matches."""
         if self.unseen:
             self.problems.add(
-                f"{pattern.where}: the Secret must be readable to find matching keys: name its"
+                f"{pattern.place}: the Secret must be readable to find matching keys: name its"
                 " directory with --secrets DIR"
             )
             return []
         folder = self._folder(name)
         if folder is None:
             return []
-        globs = _globs(pattern.text)
+        globs = _globs(pattern.value)
         keys = [key for key in _keys(folder) if any(fnmatchcase(key, each) for each in globs)]
         if not keys:
-            cause = f"no key of the Secret {name.text} in {folder.parent} matches {pattern.text!r}"
-            self.problems.add(f"{pattern.where}: {cause}")
+            none = f"no key of the Secret {name.value} in {folder.parent} matches"
+            self.problems.add(f"{pattern.place}: {none} {pattern.value!r}")
         return [f"${{dir:{folder}:{key}}}" for key in keys]
 
-    def _folder(self, name: Given) -> Path | None:
-        if not _NAME.fullmatch(name.text):
-            self.problems.add(f"{name.where}: its value cannot be the name of a Secret")
+    def _folder(self, name: YamlEntry) -> Path | None:
+        if not _NAME.fullmatch(name.value):
+            self.problems.add(f"{name.place}: its value cannot be the name of a Secret")
             return None
         if self.directory is None:
             self.problems.add(
-                f"{name.where} names the Secret {name.text}: set --secrets DIR, or {VARIABLE}, to"
+                f"{name.place} names the Secret {name.value}: set --secrets DIR, or {VARIABLE}, to"
                 " the directory of the Secrets: a directory for each, with a file for each key"
             )
             return None
         if "}" in str(self.directory):
             self.problems.add(f"--secrets {self.directory}: its path must not have a '}}' in it")
             return None
-        folder = self.directory.absolute() / name.text
+        folder = self.directory.absolute() / name.value
         if not self.unseen and not isdir(self.directory):
             self.problems.add(f"--secrets {self.directory} is no directory")
             return None
         if not self.unseen and not isdir(folder):
             there = _folders(self.directory)
-            cause = f"there is no Secret {name.text} in {self.directory}"
-            self.problems.add(f"{name.where}: {cause}{_near(name.text, there)}")
+            cause = f"there is no Secret {name.value} in {self.directory}"
+            self.problems.add(f"{name.place}: {cause}{_near(name.value, there)}")
             return None
         return folder
 
@@ -130,12 +131,7 @@ _BUILT_IN = {
     "strimzidir": "dir",
     "strimzisecrets": _SECRET,
 }
-_CLASSES = {
-    "EnvVarConfigProvider": "env",
-    "FileConfigProvider": "file",
-    "DirectoryConfigProvider": "dir",
-    "KubernetesSecretConfigProvider": _SECRET,
-}
+_CLASSES = {**PROVIDER_CLASSES, "KubernetesSecretConfigProvider": _SECRET}
 _REFERENCE = re.compile(r"\$\{([^}:]+):(?:([^}]*):)?([^}]*)\}")
 
 
@@ -150,7 +146,7 @@ class References:
     kinds: Mapping[str, str]
     secrets: Secrets
 
-    def plain(self, given: Given) -> Given:
+    def plain(self, given: YamlEntry) -> YamlEntry:
         """`given` with the names of the built-in providers. A Secret that does not exist is a
         problem, and its reference becomes empty."""
 
@@ -161,15 +157,15 @@ class References:
             if kind != _SECRET:
                 return f"${{{kind}:{path}:{key}}}" if path else f"${{{kind}:{key}}}"
             name = path.rpartition("/")[2]  # behind its namespace
-            found = self.secrets.reference(replace(given, text=name), replace(given, text=key))
+            found = self.secrets.reference(replace(given, value=name), replace(given, value=key))
             return found or ""
 
-        text = _REFERENCE.sub(one, given.text)
-        return given if text == given.text else replace(given, text=text)
+        text = _REFERENCE.sub(one, given.value)
+        return given if text == given.value else replace(given, value=text)
 
 
 def references(
-    configs: Iterable[Mapping[str, Given]], secrets: Secrets, problems: Problems
+    configs: Iterable[Mapping[str, YamlEntry]], secrets: Secrets, problems: Problems
 ) -> References:
     """The providers that `configs` declare. Unsupported classes go to `problems`."""
     kinds = dict(_BUILT_IN)
@@ -177,11 +173,11 @@ def references(
         for name, given in config.items():
             if not (name.startswith(f"{PROVIDERS}.") and name.endswith(".class")):
                 continue
-            short = given.text.strip().rpartition(".")[2]
+            short = given.value.strip().rpartition(".")[2]
             provider = name.removeprefix(f"{PROVIDERS}.").removesuffix(".class")
             if short in _CLASSES:
                 kinds[provider] = _CLASSES[short]
             else:
                 known = ", ".join(_CLASSES)
-                problems.add(f"{given.where}: {given.text} is not supported, only {known}")
+                problems.add(f"{given.place}: {given.value} is not supported, only {known}")
     return References(kinds=kinds, secrets=secrets)

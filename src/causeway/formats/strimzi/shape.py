@@ -1,12 +1,17 @@
-"""The form of a KafkaMirrorMaker2 resource: each field of its API versions.
+"""The form of a KafkaMirrorMaker2 resource: each field of its API versions, and the check of a
+document against it.
 
 Ignored fields describe how Strimzi runs Connect's pods. Causeway runs no Connect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from causeway.formats.causeway_yaml.document import Value, ValueReader, YamlEntry, YamlPlace
 
 API = "kafka.strimzi.io"
 NEW, OLD = "v1", "v1beta2"
@@ -19,154 +24,202 @@ FORMS = {
     "eventstreams.ibm.com/v1alpha1": OLD,
 }
 KIND = "KafkaMirrorMaker2"
-STATES = ("running", "paused", "stopped")
-AUTHENTICATIONS = ("tls", "scram-sha-256", "scram-sha-512", "plain", "oauth", "custom")
+_COUNT = re.compile(r"[1-9]\d{0,8}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceField:
-    """`only`: the only API version that has the field; None: both have it."""
+    """`kind`: "count" is a whole number of at least 1, "flag" is true or false. A "map" has any
+    keys with a text each, as Kafka's configs have. An "object", and each item of a "list", has
+    `parts`. A warning names an "ignored" field; its content is not read. `only`: the only API
+    version that has the field; None: both have it."""
 
+    kind: Literal["text", "count", "flag", "map", "ignored", "object", "list"] = "text"
     required: bool = False
     only: str | None = None
+    choices: tuple[str, ...] = ()  # of a text
+    parts: Mapping[str, ResourceField] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextField(ResourceField):
-    choices: tuple[str, ...] = ()
+def _object(parts: Mapping[str, ResourceField], only: str | None = None) -> ResourceField:
+    return ResourceField(kind="object", parts=parts, only=only)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberField(ResourceField):
-    least: int = 0
+def _all(names: str, each: ResourceField) -> dict[str, ResourceField]:
+    return dict.fromkeys(names.split(), each)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagField(ResourceField):
-    """True or false."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapField(ResourceField):
-    """Any keys with a text each, as Kafka's configs have."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IgnoredField(ResourceField):
-    """A warning names the field; its content is not read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectField(ResourceField):
-    parts: Mapping[str, Part]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListField(ResourceField):
-    of: ObjectField
-
-
-Part = TextField | NumberField | FlagField | MapField | IgnoredField | ObjectField | ListField
-
-_TEXT, _NEEDED, _IGNORED = TextField(), TextField(required=True), IgnoredField()
-_KEY_OF_SECRET = ObjectField(parts={"secretName": _NEEDED, "key": _NEEDED}, only=OLD)
-_TRUSTED = ListField(
-    of=ObjectField(parts={"secretName": _NEEDED, "certificate": _TEXT, "pattern": _TEXT})
+_TEXT, _NEEDED = ResourceField(), ResourceField(required=True)
+_OLD_TEXT, _OLD_FLAG = ResourceField(only=OLD), ResourceField(kind="flag", only=OLD)
+_FLAG, _MAP = ResourceField(kind="flag"), ResourceField(kind="map")
+_IGNORED = ResourceField(kind="ignored")
+_TRUSTED = ResourceField(
+    kind="list", parts={"secretName": _NEEDED, "certificate": _TEXT, "pattern": _TEXT}
 )
-# Fields of OAuth: acted on, or refused if they are not supported (clusters.py).
-_OAUTH: Mapping[str, Part] = {
-    **dict.fromkeys(("clientId", "scope", "tokenEndpointUri"), TextField(only=OLD)),
-    **dict.fromkeys(
-        ("clientSecret", "accessToken", "refreshToken", "clientAssertion"), _KEY_OF_SECRET
-    ),
-    **dict.fromkeys(
-        (
-            *("accessTokenLocation", "audience", "clientAssertionLocation"),
-            *("clientAssertionType", "grantType"),
+AUTHENTICATION = _object(
+    {
+        "type": ResourceField(
+            required=True,
+            choices=("tls", "scram-sha-256", "scram-sha-512", "plain", "oauth", "custom"),
         ),
-        TextField(only=OLD),
-    ),
-    "disableTlsHostnameVerification": FlagField(only=OLD),
-    "tlsTrustedCertificates": replace(_TRUSTED, only=OLD),
-    "saslExtensions": MapField(only=OLD),
-    **dict.fromkeys(
-        (
-            *("accessTokenIsJwt", "connectTimeoutSeconds", "enableMetrics", "httpRetries"),
-            *("httpRetryPauseMs", "includeAcceptHeader", "maxTokenExpirySeconds"),
-            "readTimeoutSeconds",
-        ),
-        IgnoredField(only=OLD),
-    ),
-}
-AUTHENTICATION = ObjectField(
-    parts={
-        "type": TextField(required=True, choices=AUTHENTICATIONS),
         "username": _TEXT,
-        "passwordSecret": ObjectField(parts={"secretName": _NEEDED, "password": _NEEDED}),
-        "certificateAndKey": ObjectField(
-            parts={"secretName": _NEEDED, "certificate": _NEEDED, "key": _NEEDED}
+        "passwordSecret": _object(_all("secretName password", _NEEDED)),
+        "certificateAndKey": _object(_all("secretName certificate key", _NEEDED)),
+        "sasl": _FLAG,
+        "config": _MAP,
+        # OAuth: acted on, or refused if it is not supported (clusters.py).
+        **_all("clientId scope tokenEndpointUri audience clientAssertionType", _OLD_TEXT),
+        **_all("accessTokenLocation clientAssertionLocation grantType", _OLD_TEXT),
+        **_all(
+            "clientSecret accessToken refreshToken clientAssertion",
+            _object(_all("secretName key", _NEEDED), OLD),
         ),
-        "sasl": FlagField(),
-        "config": MapField(),
-        **_OAUTH,
+        "disableTlsHostnameVerification": _OLD_FLAG,
+        "tlsTrustedCertificates": replace(_TRUSTED, only=OLD),
+        "saslExtensions": replace(_MAP, only=OLD),
+        **_all(
+            "accessTokenIsJwt connectTimeoutSeconds enableMetrics httpRetries httpRetryPauseMs"
+            " includeAcceptHeader maxTokenExpirySeconds readTimeoutSeconds",
+            replace(_IGNORED, only=OLD),
+        ),
     }
 )
-_CLUSTER: Mapping[str, Part] = {
+_CLUSTER: Mapping[str, ResourceField] = {
     "alias": _NEEDED,
     "bootstrapServers": _NEEDED,
-    "tls": ObjectField(parts={"trustedCertificates": _TRUSTED}),
+    "tls": _object({"trustedCertificates": _TRUSTED}),
     "authentication": AUTHENTICATION,
-    "config": MapField(),
+    "config": _MAP,
 }
-_TARGET = ObjectField(
-    parts={
-        **_CLUSTER,
-        "offsetStorageTopic": _NEEDED,
-        **dict.fromkeys(("groupId", "configStorageTopic", "statusStorageTopic"), _IGNORED),
+_CONNECTOR = _object(
+    {
+        "config": _MAP,
+        "state": ResourceField(choices=("running", "paused", "stopped")),
+        "pause": _OLD_FLAG,
+        "tasksMax": ResourceField(kind="count"),
+        **_all("autoRestart version listOffsets alterOffsets", _IGNORED),
     }
 )
-CONNECTOR = ObjectField(
-    parts={
-        "config": MapField(),
-        "state": TextField(choices=STATES),
-        "pause": FlagField(only=OLD),
-        "tasksMax": NumberField(least=1),
-        **dict.fromkeys(("autoRestart", "version", "listOffsets", "alterOffsets"), _IGNORED),
-    }
-)
-MIRROR = ObjectField(
-    parts={
-        "source": ObjectField(parts=_CLUSTER),
-        "sourceCluster": TextField(only=OLD),
-        "targetCluster": TextField(only=OLD),
-        "sourceConnector": CONNECTOR,
-        "checkpointConnector": CONNECTOR,
-        "heartbeatConnector": replace(CONNECTOR, only=OLD),
-        "topicsPattern": _TEXT,
-        "topicsExcludePattern": _TEXT,
-        "topicsBlacklistPattern": TextField(only=OLD),
-        "groupsPattern": _TEXT,
-        "groupsExcludePattern": _TEXT,
-        "groupsBlacklistPattern": TextField(only=OLD),
-    }
-)
-SPEC = ObjectField(
-    required=True,
-    parts={
-        "target": _TARGET,
-        "mirrors": ListField(of=MIRROR, required=True),
-        "connectCluster": TextField(only=OLD),
-        "clusters": ListField(of=ObjectField(parts=_CLUSTER), only=OLD),
-        **dict.fromkeys(
-            (
-                *("version", "replicas", "image", "resources", "livenessProbe", "readinessProbe"),
-                *("jvmOptions", "jmxOptions", "logging", "clientRackInitImage", "rack"),
-                *("metricsConfig", "tracing", "template"),
-            ),
+_MIRROR: Mapping[str, ResourceField] = {
+    "source": _object(_CLUSTER),
+    **_all("sourceCluster targetCluster", _OLD_TEXT),
+    **_all("sourceConnector checkpointConnector", _CONNECTOR),
+    "heartbeatConnector": replace(_CONNECTOR, only=OLD),
+    **_all("topicsPattern topicsExcludePattern groupsPattern groupsExcludePattern", _TEXT),
+    **_all("topicsBlacklistPattern groupsBlacklistPattern", _OLD_TEXT),
+}
+SPEC = _object(
+    {
+        "target": _object(
+            {
+                **_CLUSTER,
+                "offsetStorageTopic": _NEEDED,
+                **_all("groupId configStorageTopic statusStorageTopic", _IGNORED),
+            }
+        ),
+        "mirrors": ResourceField(kind="list", parts=_MIRROR, required=True),
+        "connectCluster": _OLD_TEXT,
+        "clusters": ResourceField(kind="list", parts=_CLUSTER, only=OLD),
+        **_all(
+            "version replicas image resources livenessProbe readinessProbe jvmOptions jmxOptions"
+            " logging clientRackInitImage rack metricsConfig tracing template",
             _IGNORED,
         ),
-        "externalConfiguration": IgnoredField(only=OLD),
-    },
+        "externalConfiguration": replace(_IGNORED, only=OLD),
+    }
 )
 # `metadata` and `status` are Kubernetes' own.
 TOP = ("apiVersion", "kind", "metadata", "spec", "status")
+
+
+@dataclass(slots=True, kw_only=True)
+class Tree:
+    """The values of an object. As in Kubernetes, a field without a value is absent."""
+
+    path: str
+    position: YamlPlace
+    texts: dict[str, YamlEntry] = field(default_factory=dict)
+    trees: dict[str, Tree] = field(default_factory=dict)
+    items: dict[str, list[Tree]] = field(default_factory=dict)
+    keys: dict[str, dict[str, YamlEntry]] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        return self.given.place
+
+    @property
+    def given(self) -> YamlEntry:
+        """A value for entries that follow from the presence of the object."""
+        return YamlEntry.at("", "", self.path, self.position)
+
+
+@dataclass(slots=True, kw_only=True)
+class Checker(ValueReader):
+    """`ignored`: paths of fields that have no meaning here."""
+
+    version: str
+    ignored: list[str] = field(default_factory=list)
+
+    def tree(self, value: Value, form: ResourceField, path: str) -> Tree:
+        """The values of `form` in `value`; values that do not fit go to `problems`."""
+        fields = self.fields(value, path)
+        tree = Tree(path=path, position=value.place)
+        for name, each in fields.values.items():
+            part, where = form.parts.get(name), f"{path}.{name} ({fields.places[name]})"
+            if part is None:
+                there = [n for n, p in form.parts.items() if p.only in (None, self.version)]
+                self.unknown(name, fields.places[name], path, there)
+            elif part.only not in (None, self.version):
+                self.problems.add(
+                    f"{where} is of {part.only}; by its apiVersion the resource has the form of"
+                    f" {self.version}"
+                )
+            elif not each.empty:
+                self._part(tree, name, part, each)
+            elif part.required:
+                self.problems.add(f"{where} has no value")
+        for name, part in form.parts.items():
+            if part.required and name not in fields.values:
+                self.problems.add(f"{path} ({value.place}) has no {name}")
+        return tree
+
+    def _part(self, tree: Tree, name: str, part: ResourceField, value: Value) -> None:
+        path = f"{tree.path}.{name}"
+        match part.kind:
+            case "object":
+                tree.trees[name] = self.tree(value, part, path)
+            case "list":
+                items = enumerate(self.items(value, path))
+                tree.items[name] = [self.tree(each, part, f"{path}[{at}]") for at, each in items]
+            case "map":
+                tree.keys[name] = dict(self._keys(value, path))
+            case "ignored":
+                self.ignored.append(path)
+            case _ if (given := self._scalar(value, path)) is not None:
+                if expected := _expected(part, given.value):
+                    self.problems.add(f"{given.place} must be {expected}, not {given.value!r}")
+                else:
+                    tree.texts[name] = given
+
+    def _keys(self, value: Value, path: str) -> Iterator[tuple[str, YamlEntry]]:
+        for name, each in self.fields(value, path).values.items():
+            if (given := self._scalar(each, f"{path}.{name}")) is not None:
+                yield name, given
+
+    def _scalar(self, value: Value, path: str) -> YamlEntry | None:
+        text = self.text(value)
+        if text is None:
+            self.problems.add(f"{path} ({value.place}) must be one value")
+            return None
+        return YamlEntry.at("", text, path, value.place)
+
+
+def _expected(part: ResourceField, text: str) -> str:
+    """The expected form of `text`; empty if `text` fits."""
+    if part.choices and text not in part.choices:
+        return f"one of {', '.join(part.choices)}"
+    if part.kind == "flag" and text not in ("true", "false"):
+        return "true or false"
+    if part.kind == "count" and not _COUNT.fullmatch(text):
+        return "a whole number of at least 1"
+    return ""

@@ -19,37 +19,31 @@ DEFINED = {
 }
 
 
+KINDS = {
+    "text": {"string"},
+    "count": {"integer"},
+    "flag": {"boolean"},
+    "map": {"keys", "object"},
+    "object": {"object"},
+    "list": {"array"},
+    "ignored": {"string", "integer", "object", "boolean"},
+}
+
+
 def walk(
-    form: shape.ObjectField, path: str, only: str | None
-) -> Iterator[tuple[str, str, shape.Part]]:
+    form: shape.ResourceField, path: str, only: str | None
+) -> Iterator[tuple[str, str, shape.ResourceField]]:
     for name, part in form.parts.items():
         here, of = f"{path}.{name}", part.only or only
         yield here, of or "v1,v1beta2", part
-        if isinstance(part, shape.ObjectField):
-            yield from walk(part, here, of)
-        elif isinstance(part, shape.ListField):
-            yield from walk(part.of, f"{here}[]", of)
+        yield from walk(part, f"{here}[]" if part.kind == "list" else here, of)
 
 
 OURS = {path: (versions, part) for path, versions, part in walk(shape.SPEC, "spec", None)}
 
 
-def told(part: shape.Part) -> set[str]:
-    match part:
-        case shape.TextField(choices=choices):
-            return {f"string={'|'.join(sorted(choices))}" if choices else "string"}
-        case shape.NumberField():
-            return {"integer"}
-        case shape.FlagField():
-            return {"boolean"}
-        case shape.MapField():
-            return {"keys", "object"}
-        case shape.ObjectField():
-            return {"object"}
-        case shape.ListField():
-            return {"array"}
-        case shape.IgnoredField():
-            return {"string", "integer", "object", "boolean"}
+def told(part: shape.ResourceField) -> set[str]:
+    return {f"string={'|'.join(sorted(part.choices))}"} if part.choices else KINDS[part.kind]
 
 
 def test_the_form_has_each_field_of_its_versions_and_no_other() -> None:
