@@ -12,13 +12,13 @@ from causeway.config.client_keys import (
     ProducerKeys,
     RegistryKeys,
     SchemaKeys,
+    SecurityProtocol,
 )
 from causeway.config.clients import (
     ClientSettings,
     OAuthSettings,
     SaslMechanism,
     SaslSettings,
-    SecurityProtocol,
     TlsSettings,
     from_wire,
     to_wire,

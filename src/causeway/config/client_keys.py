@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from causeway.config.keys import KeyTable, key
+from causeway.config.keys import KeyTable, key, texts
 from causeway.config.values import (
     COUNT,
     HEADER,
     INT_MAX,
+    LIST,
     LONG_MAX,
     MILLIS,
     PATTERNS,
@@ -18,10 +19,13 @@ from causeway.config.values import (
     SIZE,
     TEXT,
     Secret,
+    ValueKind,
     choice,
     whole,
 )
 from causeway.patterns import Pattern
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 
 def _is_committed(level: str) -> bool:
@@ -100,31 +104,38 @@ class ProducerKeys(ClientKeys):
 
 CLUSTER_ID = "causeway.cluster.id"
 # Client keys that decide how a cluster is reached: `A.key`, or `key` for all clusters.
-SECURITY = {
-    "bootstrap.servers": "host:port of some brokers, comma-separated.",
-    CLUSTER_ID: "The cluster's id: brokers of another cluster are refused. Default: the id in the"
-    " progress topic.",
-    "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
-    "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
-    "sasl.jaas.config": "Login module and its options, as for Java clients.",
-    "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https).",
-    "sasl.oauthbearer.client.credentials.client.id": "OAuth client.",
-    "sasl.oauthbearer.client.credentials.client.secret": "Its secret.",
-    "sasl.oauthbearer.scope": "Scope to ask for.",
-    "ssl.truststore.location": "File of trusted certificates. Default: the system's.",
-    "ssl.truststore.password": "Its password (JKS, PKCS12).",
-    "ssl.truststore.type": "JKS, PKCS12 or PEM.",
-    "ssl.truststore.certificates": "Trusted certificates as PEM text.",
-    "ssl.keystore.location": "File with the client's key and certificate chain.",
-    "ssl.keystore.password": "Its password (JKS, PKCS12).",
-    "ssl.keystore.type": "JKS, PKCS12 or PEM.",
-    "ssl.keystore.key": "Private key as PEM text.",
-    "ssl.keystore.certificate.chain": "Its certificate chain as PEM text.",
-    "ssl.key.password": "Password of the private key.",
-    "ssl.enabled.protocols": "TLSv1.2, TLSv1.3 or both; older versions are never used.",
-    "ssl.endpoint.identification.algorithm": "https: the broker's certificate must name its"
-    " host. Empty: anyone with a trusted certificate can impersonate a broker.",
-}
+SECURITY = texts(
+    {
+        "bootstrap.servers": "host:port of some brokers, comma-separated.",
+        CLUSTER_ID: "The cluster's id: brokers of another cluster are refused. Default: the id in"
+        " the progress topic.",
+        "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+        "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
+        "sasl.jaas.config": "Login module and its options, as for Java clients.",
+        "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https).",
+        "sasl.oauthbearer.client.credentials.client.id": "OAuth client.",
+        "sasl.oauthbearer.client.credentials.client.secret": "Its secret.",
+        "sasl.oauthbearer.scope": "Scope to ask for.",
+        "ssl.truststore.location": "File of trusted certificates. Default: the system's.",
+        "ssl.truststore.password": "Its password (JKS, PKCS12).",
+        "ssl.truststore.type": "JKS, PKCS12 or PEM.",
+        "ssl.truststore.certificates": "Trusted certificates as PEM text.",
+        "ssl.keystore.location": "File with the client's key and certificate chain.",
+        "ssl.keystore.password": "Its password (JKS, PKCS12).",
+        "ssl.keystore.type": "JKS, PKCS12 or PEM.",
+        "ssl.keystore.key": "Private key as PEM text.",
+        "ssl.keystore.certificate.chain": "Its certificate chain as PEM text.",
+        "ssl.key.password": "Password of the private key.",
+        "ssl.enabled.protocols": "TLSv1.2, TLSv1.3 or both; older versions are never used.",
+        "ssl.endpoint.identification.algorithm": "https: the broker's certificate must name its"
+        " host. Empty: anyone with a trusted certificate can impersonate a broker.",
+    },
+    {
+        "bootstrap.servers": LIST,
+        "security.protocol": ValueKind(str.strip, {"enum": list(get_args(SecurityProtocol))}),
+        "ssl.enabled.protocols": LIST,
+    },
+)
 
 
 def _without_dot(context: str) -> str:
@@ -207,11 +218,13 @@ class RegistryKeys(KeyTable):
     )
 
 
-REGISTRY_TLS = {
-    "causeway.registry.ssl.truststore.location": "File of certificates trusted for it. Default: the"
-    " system's.",
-    "causeway.registry.ssl.truststore.password": "Its password (JKS, PKCS12).",
-    "causeway.registry.ssl.truststore.type": "JKS, PKCS12 or PEM.",
-    "causeway.registry.ssl.truststore.certificates": "Trusted certificates as PEM text.",
-}
+REGISTRY_TLS = texts(
+    {
+        "causeway.registry.ssl.truststore.location": "File of certificates trusted for it."
+        " Default: the system's.",
+        "causeway.registry.ssl.truststore.password": "Its password (JKS, PKCS12).",
+        "causeway.registry.ssl.truststore.type": "JKS, PKCS12 or PEM.",
+        "causeway.registry.ssl.truststore.certificates": "Trusted certificates as PEM text.",
+    }
+)
 OF_REGISTRIES = RegistryKeys.key_names() | REGISTRY_TLS.keys()

@@ -12,10 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from causeway.config.client_keys import ProducerKeys
+from causeway.config.client_keys import ProducerKeys, SecurityProtocol
 from causeway.config.values import FrozenMap, Secret, freeze
 
-SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
 

@@ -6,7 +6,9 @@ the reference pages and the JSON schema are made of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from causeway.config.values import (
@@ -47,8 +49,12 @@ class KeyTable:
         return {name: of_field for name, of_field in found if of_field is not None}
 
     @classmethod
+    def all_keys(cls) -> tuple[Key, ...]:
+        return tuple(cls.table().values())
+
+    @classmethod
     def key_names(cls) -> frozenset[str]:
-        return frozenset(each.name for each in cls.table().values())
+        return frozenset(each.name for each in cls.all_keys())
 
 
 def key(name: str, kind: ValueKind, default: str | float | None, meaning: str) -> Any:
@@ -58,6 +64,14 @@ def key(name: str, kind: ValueKind, default: str | float | None, meaning: str) -
         text = str(default).lower()
     value = None if text is None else kind.parse(text)
     return field(default=value, metadata={"key": Key(name, kind, text, meaning)})
+
+
+def texts(
+    meanings: Mapping[str, str], kinds: Mapping[str, ValueKind] = MappingProxyType({})
+) -> dict[str, Key]:
+    """Keys that code reads one by one: their meanings by their names, and the kinds of those that
+    are no plain text."""
+    return {name: Key(name, kinds.get(name, TEXT), None, told) for name, told in meanings.items()}
 
 
 def values_of(keys: KeyTable) -> dict[str, Any]:

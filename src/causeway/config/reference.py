@@ -13,7 +13,7 @@ from causeway.config.client_keys import (
     RegistryKeys,
     SchemaKeys,
 )
-from causeway.config.keys import OLD_NAMES, ControlSettings, FlowKeys, HeartbeatKeys, KeyTable
+from causeway.config.keys import OLD_NAMES, ControlSettings, FlowKeys, HeartbeatKeys, Key
 from causeway.config.process import IN_SECONDS, HttpSettings, RunSettings, WebhookSettings
 from causeway.config.transform_keys import TRANSFORM_REGISTRY_TLS, TRANSFORM_SECRETS, TransformKeys
 
@@ -57,39 +57,38 @@ def _page() -> Iterator[str]:
     yield _HEAD
     yield "## Clusters\n"
     yield "`clusters` lists the aliases (required). Of each cluster, written `A.key` or `key`:\n"
-    yield from _table((f"`{name}`", "", meaning) for name, meaning in SECURITY.items())
+    yield from _table(_rows(SECURITY.values()))
     yield "\n## Flows\n"
     yield "Written `A->B.key`, or `key` for all flows:\n"
-    yield from _table(_rows(FlowKeys))
+    yield from _table(_rows(FlowKeys.all_keys()))
     yield _PATTERNS
     yield "\nGroups, offset syncs, checkpoints and ACLs of a flow, written the same way:\n"
-    yield from _table(_rows(ControlSettings))
+    yield from _table(_rows(ControlSettings.all_keys()))
     yield "\nSchemas of a flow's records, written the same way:\n"
-    yield from _table(_rows(SchemaKeys))
+    yield from _table(_rows(SchemaKeys.all_keys()))
     yield "\nThe schema registry of a cluster, written `A.key`:\n"
-    yield from _table(_rows(RegistryKeys))
-    yield from list(_table((f"`{name}`", "", said) for name, said in REGISTRY_TLS.items()))[2:]
+    yield from _table(_rows([*RegistryKeys.all_keys(), *REGISTRY_TLS.values()]))
     yield "\nHeartbeats, written the same way, of every pair of clusters, also if no flow runs:\n"
-    yield from _table(_rows(HeartbeatKeys))
+    yield from _table(_rows(HeartbeatKeys.all_keys()))
     old = ", ".join(f"`{old}` for `{new}`" for old, new in OLD_NAMES.items())
     yield f"\nOld names are accepted: {old}."
     yield "\n## Transforms\n"
     yield _TRANSFORMS
-    yield from _table(_rows(TransformKeys))
-    described = (TRANSFORM_REGISTRY_TLS | TRANSFORM_SECRETS).items()
-    yield from list(_table((f"`{name}`", "", meaning) for name, meaning in described))[2:]
+    others = TRANSFORM_REGISTRY_TLS | TRANSFORM_SECRETS
+    yield from _table(_rows([*TransformKeys.all_keys(), *others.values()]))
     yield "\n## Readers\n"
     yield "Written `A.consumer.key`:\n"
-    yield from _table(_rows(FetchSettings))
+    yield from _table(_rows(FetchSettings.all_keys()))
     yield "\n## Writers\n"
     yield "Written `A.producer.key`, or `A->B.producer.override.key`:\n"
-    yield from _table(_rows(ProducerKeys, but=ClientKeys))
+    of_all = ClientKeys.all_keys()
+    yield from _table(_rows(each for each in ProducerKeys.all_keys() if each not in of_all))
     yield "\n## Every client\n"
     yield "Written `A.key`, or `A.consumer.key`, `A.producer.key`, `A.admin.key`:\n"
-    yield from _table(_rows(ClientKeys))
+    yield from _table(_rows(ClientKeys.all_keys()))
     yield "\n## The process\n"
     process = (RunSettings, HttpSettings, WebhookSettings)
-    yield from _table(row for keys in process for row in _rows(keys))
+    yield from _table(_rows(key for table in process for key in table.all_keys()))
     seconds = ", ".join(f"`{name}`" for name in IN_SECONDS)
     yield f"\nThe same in seconds: {seconds}."
     yield (
@@ -98,12 +97,9 @@ def _page() -> Iterator[str]:
     )
 
 
-def _rows(
-    keys: type[KeyTable], *, but: type[KeyTable] = KeyTable
-) -> Iterator[tuple[str, str, str]]:
-    for name, key in keys.table().items():
-        if name not in but.table():
-            yield f"`{key.name}`", f"`{key.default}`" if key.default else "", key.meaning
+def _rows(keys: Iterable[Key]) -> Iterator[tuple[str, str, str]]:
+    for each in keys:
+        yield f"`{each.name}`", f"`{each.default}`" if each.default else "", each.meaning
 
 
 def _table(rows: Iterable[tuple[str, str, str]]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from causeway.config.keys import KeyTable, key
+from causeway.config.keys import KeyTable, key, texts
 from causeway.config.values import (
     COUNT,
     FORMAT,
@@ -90,17 +90,21 @@ class TransformKeys(KeyTable):
     )
 
 
-TRANSFORM_REGISTRY_TLS = {
-    "registry.ssl.truststore.location": "File of trusted certificates for the registry. Default:"
-    " the system's.",
-    "registry.ssl.truststore.password": "Password of that file (JKS, PKCS12).",
-    "registry.ssl.truststore.type": "JKS, PKCS12 or PEM.",
-    "registry.ssl.truststore.certificates": "Trusted certificates as PEM text.",
-}
-TRANSFORM_SECRETS = {
-    "secret.FIELD": "A value that must not be written into a query, such as a key. The query refers"
-    " to it by `secrets.FIELD`. Usually `${env:VAR}` or `${file:/path:key}`."
-}
+TRANSFORM_REGISTRY_TLS = texts(
+    {
+        "registry.ssl.truststore.location": "File of trusted certificates for the registry."
+        " Default: the system's.",
+        "registry.ssl.truststore.password": "Password of that file (JKS, PKCS12).",
+        "registry.ssl.truststore.type": "JKS, PKCS12 or PEM.",
+        "registry.ssl.truststore.certificates": "Trusted certificates as PEM text.",
+    }
+)
+TRANSFORM_SECRETS = texts(
+    {
+        "secret.FIELD": "A value that must not be written into a query, such as a key. The query"
+        " refers to it by `secrets.FIELD`. Usually `${env:VAR}` or `${file:/path:key}`."
+    }
+)
 
 TRANSFORM_NAMES = TransformKeys.key_names() | TRANSFORM_REGISTRY_TLS.keys()
 # Spark's plans show these texts to everyone, so no value from outside the file is put in.

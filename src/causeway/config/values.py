@@ -73,10 +73,11 @@ def freeze(settings: Any, *names: str) -> None:
 @dataclass(frozen=True, slots=True)
 class ValueKind:
     """`parse` makes a value of a text. It raises ValueError with the expected form, or ConfigError.
-    `schema`: the same values as JSON schema."""
+    `schema`: the same values as JSON schema. `several`: the text is a list with commas."""
 
     parse: Callable[[str], Any]
     schema: Mapping[str, Any] = field(default_factory=lambda: _STRING)
+    several: bool = False
 
     def then(self, convert: Callable[[Any], Any]) -> ValueKind:
         """A kind that takes the same texts, and converts the parsed value."""
@@ -177,11 +178,11 @@ RAW = ValueKind(str)  # blanks may be a part of the value
 TEXT = ValueKind(str.strip)
 SIDE = choice("source", "target")
 FORMAT = choice("json", "avro", "protobuf", "string", "binary")
-PATTERNS = ValueKind(compile_patterns)
-LIST = ValueKind(split_list)
+PATTERNS = ValueKind(compile_patterns, several=True)
+LIST = ValueKind(split_list, several=True)
 PRINCIPAL = ValueKind(_principal)
 TOKEN = ValueKind(_token).then(Secret)
 HEADER = ValueKind(_header).then(Secret)
 SECRET = ValueKind(str).then(Secret)
-PAUSED = ValueKind(_paused)
+PAUSED = ValueKind(_paused, several=True)
 ADDRESS = ValueKind(_address)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from causeway.formats.causeway_yaml import forms, shape
@@ -120,19 +120,11 @@ _TOP = {
 def _table(section: Section, defaults: dict[str, str] | None = None) -> Iterator[str]:
     yield "| key | default | meaning |"
     yield "|---|---|---|"
-    for path, part in _parts(section, ""):
+    for way, part in section.walk():
+        path = ".".join(way)
         default = (defaults or {}).get(path, _default(part))
         shown = f"`{default}`" if default else ""
         yield f"| `{path}` | {shown} | {part.meaning.replace('|', chr(92) + '|')} |"
-
-
-def _parts(section: Section, before: str) -> Iterator[tuple[str, Leaf | KafkaKeys | TransformList]]:
-    for name, part in section.parts.items():
-        path = before + name
-        if isinstance(part, Section):
-            yield from _parts(part, f"{path}.")
-        else:
-            yield path, part
 
 
 def _default(part: Part) -> str:
@@ -145,6 +137,7 @@ def _default(part: Part) -> str:
 JsonSchema = dict[str, Any]
 _REFERENCE = {"$ref": "#/$defs/reference"}
 _TEXTS: JsonSchema = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+_MAP: JsonSchema = {"type": ["object", "null"], "additionalProperties": {"$ref": "#/$defs/text"}}
 
 
 def schema() -> JsonSchema:
@@ -157,41 +150,32 @@ def schema() -> JsonSchema:
         "enabled": {"$ref": "#/$defs/bool", "description": "Whether it runs.", "default": True},
     }
     link["required"] = ["from", "to"]
-    named = _schema_of(shape.transform())
-    named["properties"] = {"name": {"$ref": "#/$defs/name"}, **named["properties"]}
-    named["required"] = ["name"]
+    transform = _schema_of(shape.transform())
+    named = {"name": {"$ref": "#/$defs/name"}, **transform["properties"]}
+    parts: JsonSchema = {
+        "clusters": {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"pattern": "^[a-zA-Z0-9._-]+$"},
+            "additionalProperties": {"$ref": "#/$defs/cluster"},
+        },
+        "defaults": _schema_of(shape.defaults()),
+        "links": {"type": "array", "items": {"$ref": "#/$defs/link"}},
+        "transforms": {
+            "type": "object",
+            "propertyNames": {"$ref": "#/$defs/name"},
+            "additionalProperties": transform,
+        },
+        "run": _schema_of(shape.run()),
+        "spark": _MAP,
+        "properties": _MAP,
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "causeway.yaml",
         "description": "Settings of Causeway, which mirrors topics between Kafka clusters.",
         "type": "object",
-        "properties": {
-            "clusters": {
-                "description": "The clusters, by their aliases.",
-                "type": "object",
-                "minProperties": 1,
-                "propertyNames": {"pattern": "^[a-zA-Z0-9._-]+$"},
-                "additionalProperties": {"$ref": "#/$defs/cluster"},
-            },
-            "defaults": {
-                **_schema_of(shape.defaults()),
-                "description": "For all links and clusters that say nothing of their own.",
-            },
-            "links": {
-                "description": "Which cluster is mirrored to which.",
-                "type": "array",
-                "items": {"$ref": "#/$defs/link"},
-            },
-            "transforms": {
-                "description": "Transforms that links name.",
-                "type": "object",
-                "propertyNames": {"$ref": "#/$defs/name"},
-                "additionalProperties": _schema_of(shape.transform()),
-            },
-            "run": {**_schema_of(shape.run()), "description": "Of the whole process."},
-            "spark": _schema_of_map("Spark's settings, with or without `spark.` before them."),
-            "properties": _schema_of_map("Any key of a property file, unchanged."),
-        },
+        "properties": {name: {"description": _TOP[name], **part} for name, part in parts.items()},
         "required": ["clusters"],
         "additionalProperties": False,
         "$defs": {
@@ -215,9 +199,9 @@ def schema() -> JsonSchema:
                 ]
             },
             "list": {"anyOf": [_TEXTS, {"type": "string"}]},
-            "cluster": {**_schema_of(shape.cluster()), "description": "One cluster."},
-            "link": {**link, "description": "One link."},
-            "transform": named,
+            "cluster": {"description": "One cluster.", **_schema_of(shape.cluster())},
+            "link": {"description": "One link.", **link},
+            "transform": {**transform, "properties": named, "required": ["name"]},
         },
     }
 
@@ -241,7 +225,7 @@ def _schema_of_part(part: Part) -> JsonSchema:
         case Section():
             return _schema_of(part)
         case KafkaKeys():
-            return _schema_of_map(part.meaning)
+            return {"description": part.meaning, **_MAP}
         case TransformList():
             items = {"anyOf": [{"$ref": "#/$defs/name"}, {"$ref": "#/$defs/transform"}]}
             return {"description": part.meaning, "type": "array", "items": items}
@@ -263,18 +247,9 @@ def _schema_of_leaf(leaf: Leaf) -> JsonSchema:
             return {"anyOf": [{"enum": list(forms.POLICIES)}, {"type": "string"}]}
     if leaf.schema.get("type") == "boolean":
         return {"$ref": "#/$defs/bool"}
-    if _is_text(leaf.schema):
+    if leaf.schema.get("type") == "string" and "enum" not in leaf.schema:
         return {"$ref": "#/$defs/text"}
     return {"anyOf": [*leaf.schema.get("anyOf", [leaf.schema]), _REFERENCE]}
-
-
-def _is_text(schema: Mapping[str, Any]) -> bool:
-    return schema.get("type") == "string" and not {"enum", "const"} & schema.keys()
-
-
-def _schema_of_map(meaning: str) -> JsonSchema:
-    values = {"$ref": "#/$defs/text"}
-    return {"description": meaning, "type": ["object", "null"], "additionalProperties": values}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from causeway.config import (
     FlowKeys,
     HeartbeatKeys,
     HttpSettings,
-    KeyTable,
+    Key,
     RegistryKeys,
     RunSettings,
     SchemaKeys,
@@ -61,21 +61,16 @@ class Section:
     parts: Mapping[str, Part]
     meaning: str = ""
 
-    def leaves(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Leaf]]:
-        """All leaves in and below, with the way to each."""
+    def walk(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Part]]:
+        """All parts in and below that are no sections, with the way to each."""
         for name, part in self.parts.items():
-            if isinstance(part, Leaf):
+            if isinstance(part, Section):
+                yield from part.walk((*path, name))
+            else:
                 yield (*path, name), part
-            elif isinstance(part, Section):
-                yield from part.leaves((*path, name))
 
-    def maps(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], KafkaKeys]]:
-        """All maps of Kafka's keys in and below, with the way to each."""
-        for name, part in self.parts.items():
-            if isinstance(part, KafkaKeys):
-                yield (*path, name), part
-            elif isinstance(part, Section):
-                yield from part.maps((*path, name))
+    def leaves(self) -> Iterator[tuple[tuple[str, ...], Leaf]]:
+        return ((way, part) for way, part in self.walk() if isinstance(part, Leaf))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,161 +82,93 @@ class TransformList:
 
 Part = Leaf | KafkaKeys | Section | TransformList
 
-# The places of keys. The place of any other key is its own name: `admin.timeout.ms` is
-# `admin-timeout`.
+# The place of a key, or of all keys that begin so. Each dot in the rest of a name becomes a dash:
+# `admin.timeout.ms` is `admin-timeout`.
 _PLACES = {
     "replication.policy.class": "naming.policy",
-    "replication.policy.separator": "naming.separator",
     "replication.policy.internal.topic.separator.enabled": "naming.internal-separator",
+    "replication.policy.": "naming.",
     "causeway.internal.topics": "naming.internal-topics",
     "causeway.rename": "naming.rename",
-    "source.cluster.alias": "source.alias",
-    "target.cluster.alias": "target.alias",
-    "refresh.topics.enabled": "refresh.topics.enabled",
-    "refresh.topics.interval.seconds": "refresh.topics.interval",
-    "refresh.groups.enabled": "refresh.groups.enabled",
-    "refresh.groups.interval.seconds": "refresh.groups.interval",
-    "sync.topic.configs.enabled": "sync.topic-configs.enabled",
-    "sync.topic.configs.interval.seconds": "sync.topic-configs.interval",
-    "config.properties.exclude": "sync.topic-configs.exclude",
+    "source.cluster.": "source.",
+    "target.cluster.": "target.",
+    "refresh.topics.": "refresh.topics.",
+    "refresh.groups.": "refresh.groups.",
+    "sync.topic.configs.": "sync.topic-configs.",
+    "config.properties.": "sync.topic-configs.",
     "use.defaults.from": "sync.topic-configs.defaults-from",
-    "sync.topic.acls.enabled": "sync.acls.enabled",
-    "sync.topic.acls.interval.seconds": "sync.acls.interval",
+    "sync.topic.acls.": "sync.acls.",
     "causeway.read.only.mirrors": "sync.acls.read-only-mirrors",
     "causeway.principal": "sync.acls.principal",
-    "sync.group.offsets.enabled": "sync.group-offsets.enabled",
-    "sync.group.offsets.interval.seconds": "sync.group-offsets.interval",
-    "causeway.mirror.maker.offsets": "sync.mirror-maker-offsets",
-    "causeway.mirror.maker.offsets.topic": "sync.mirror-maker-offsets-topic",
-    "causeway.mirror.maker.connector": "sync.mirror-maker-connector",
-    "emit.checkpoints.enabled": "checkpoints.enabled",
-    "emit.checkpoints.interval.seconds": "checkpoints.interval",
-    "checkpoints.topic.replication.factor": "checkpoints.replication-factor",
-    "emit.offset-syncs.enabled": "offset-syncs.enabled",
+    "sync.group.offsets.": "sync.group-offsets.",
+    "causeway.mirror.maker.": "sync.mirror-maker-",
+    "emit.checkpoints.": "checkpoints.",
+    "checkpoints.topic.": "checkpoints.",
+    "emit.offset-syncs.": "offset-syncs.",
     "offset.lag.max": "offset-syncs.lag-max",
-    "offset-syncs.topic.location": "offset-syncs.location",
-    "offset-syncs.topic.replication.factor": "offset-syncs.replication-factor",
-    "emit.heartbeats.enabled": "heartbeats.enabled",
-    "emit.heartbeats.interval.seconds": "heartbeats.interval",
-    "heartbeats.topic.replication.factor": "heartbeats.replication-factor",
+    "offset-syncs.topic.": "offset-syncs.",
+    "emit.heartbeats.": "heartbeats.",
+    "heartbeats.topic.": "heartbeats.",
     "heartbeats.replication.enabled": "heartbeats.replicated",
+    "causeway.schemas.": "schemas.",
     "causeway.schemas": "schemas.mode",
-    "causeway.schemas.interval.seconds": "schemas.interval",
-    "causeway.schemas.subjects": "schemas.subjects",
-    "causeway.schemas.names": "schemas.names",
-    "causeway.schemas.context": "schemas.context",
-    "causeway.schemas.unknown": "schemas.unknown",
-    "causeway.schemas.parts": "schemas.parts",
-    "causeway.registry.url": "registry.url",
-    "causeway.registry.username": "registry.username",
-    "causeway.registry.password": "registry.password",
-    "causeway.registry.token": "registry.token",
-    "causeway.registry.ssl.truststore.location": "registry.truststore.location",
-    "causeway.registry.ssl.truststore.password": "registry.truststore.password",
-    "causeway.registry.ssl.truststore.type": "registry.truststore.type",
-    "causeway.registry.ssl.truststore.certificates": "registry.truststore.certificates",
-    "causeway.metrics.port": "metrics.port",
-    "causeway.metrics.host": "metrics.host",
-    "causeway.metrics.names": "metrics.names",
-    "causeway.http.port": "http.port",
-    "causeway.http.host": "http.host",
-    "causeway.http.token": "http.token",
-    "causeway.http.tls.certificate": "http.tls.certificate",
-    "causeway.http.tls.key": "http.tls.key",
-    "causeway.http.tls.client.ca": "http.tls.client-ca",
-    "causeway.webhook.url": "webhook.url",
-    "causeway.webhook.token": "webhook.token",
-    "causeway.webhook.secret": "webhook.secret",
+    "causeway.registry.ssl.truststore.": "registry.truststore.",
+    "causeway.registry.": "registry.",
+    "registry.ssl.truststore.": "registry.truststore.",
+    "registry.": "registry.",
+    "causeway.metrics.": "metrics.",
+    "causeway.http.tls.": "http.tls.",
+    "causeway.http.": "http.",
+    "causeway.webhook.": "webhook.",
     "causeway.lane.buffer.bytes": "lane-buffer",
-    "value.format": "value.format",
-    "value.schema": "value.schema",
-    "key.format": "key.format",
-    "key.schema": "key.schema",
-    "registry.url": "registry.url",
-    "registry.username": "registry.username",
-    "registry.password": "registry.password",
-    "registry.ssl.truststore.location": "registry.truststore.location",
-    "registry.ssl.truststore.password": "registry.truststore.password",
-    "registry.ssl.truststore.type": "registry.truststore.type",
-    "registry.ssl.truststore.certificates": "registry.truststore.certificates",
+    "value.": "value.",
+    "key.": "key.",
     "bootstrap.servers": "bootstrap",
-    "security.protocol": "security.protocol",
-    "sasl.mechanism": "security.sasl.mechanism",
-    "sasl.jaas.config": "security.sasl.jaas-config",
+    "security.": "security.",
     "sasl.oauthbearer.token.endpoint.url": "security.sasl.oauth.token-endpoint",
-    "sasl.oauthbearer.client.credentials.client.id": "security.sasl.oauth.client-id",
-    "sasl.oauthbearer.client.credentials.client.secret": "security.sasl.oauth.client-secret",
-    "sasl.oauthbearer.scope": "security.sasl.oauth.scope",
-    "ssl.truststore.location": "security.tls.truststore.location",
-    "ssl.truststore.password": "security.tls.truststore.password",
-    "ssl.truststore.type": "security.tls.truststore.type",
-    "ssl.truststore.certificates": "security.tls.truststore.certificates",
-    "ssl.keystore.location": "security.tls.keystore.location",
-    "ssl.keystore.password": "security.tls.keystore.password",
-    "ssl.keystore.type": "security.tls.keystore.type",
-    "ssl.keystore.key": "security.tls.keystore.key",
-    "ssl.keystore.certificate.chain": "security.tls.keystore.certificate-chain",
+    "sasl.oauthbearer.client.credentials.": "security.sasl.oauth.",
+    "sasl.oauthbearer.": "security.sasl.oauth.",
+    "sasl.": "security.sasl.",
+    "ssl.truststore.": "security.tls.truststore.",
     "ssl.key.password": "security.tls.keystore.key-password",
+    "ssl.keystore.": "security.tls.keystore.",
     "ssl.enabled.protocols": "security.tls.versions",
     "ssl.endpoint.identification.algorithm": "security.tls.endpoint-identification",
+    "causeway.": "",
 }
 # Keys without a place: only one value is allowed, or the form has another way to set it.
 _LEFT_OUT = frozenset(
-    {
-        "topic.filter.class",
-        "group.filter.class",
-        "config.property.filter.class",
-        "transforms",
-        "causeway.transforms",
-    }
+    {"topic.filter.class", "group.filter.class", "config.property.filter.class"}
+    | {"transforms", "causeway.transforms"}
 )
-_LISTS = frozenset(
-    {
-        "topics",
-        "topics.exclude",
-        "groups",
-        "groups.exclude",
-        "config.properties.exclude",
-        "causeway.schemas.subjects",
-        "causeway.metrics.names",
-        "bootstrap.servers",
-        "ssl.enabled.protocols",
-        "causeway.paused",
-    }
-)
-_ENUMS = {"security.protocol": ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]}
-_UNITS: tuple[tuple[str, Kind], ...] = (
+_KINDS: tuple[tuple[str, Kind], ...] = (  # by the end of a name
+    ("replication.policy.class", "policy"),
+    ("rules", "lines"),
+    ("causeway.rename", "lines"),
     (".interval.seconds", "duration"),
     (".ms", "duration"),
     (".bytes", "size"),
 )
 
 
-def _kind(name: str) -> Kind:
-    if name in _LISTS:
+def _kind(key: Key) -> Kind:
+    if key.kind.several:
         return "list"
-    if name == "replication.policy.class":
-        return "policy"
-    if name in ("rules", "causeway.rename"):
-        return "lines"
-    return next((kind for suffix, kind in _UNITS if name.endswith(suffix)), "plain")
+    return next((kind for end, kind in _KINDS if key.name.endswith(end)), "plain")
 
 
 def _place(name: str) -> tuple[str, ...]:
-    if name in _PLACES:
-        return tuple(_PLACES[name].split("."))
-    short = name.removeprefix("causeway.")
-    for suffix in (".seconds", ".ms"):
-        short = short.removesuffix(suffix)
-    return (short.replace(".", "-"),)
+    start = next((start for start in _PLACES if name.startswith(start)), "")
+    rest = name.removeprefix(start).removesuffix(".seconds").removesuffix(".ms")
+    return tuple((_PLACES.get(start, "") + rest.replace(".", "-")).split("."))
 
 
-def _of_table(table: type[KeyTable]) -> Iterator[tuple[tuple[str, ...], Leaf]]:
-    for key in table.table().values():
+def _of_keys(keys: Iterable[Key]) -> Iterator[tuple[tuple[str, ...], Leaf]]:
+    for key in keys:
         if key.name not in _LEFT_OUT:
             leaf = Leaf(
                 key=key.name,
-                kind=_kind(key.name),
+                kind=_kind(key),
                 meaning=key.meaning,
                 default=key.default or "",
                 schema=key.kind.schema,
@@ -250,20 +177,14 @@ def _of_table(table: type[KeyTable]) -> Iterator[tuple[tuple[str, ...], Leaf]]:
 
 
 def _of_security() -> Iterator[tuple[tuple[str, ...], Leaf]]:
-    for name, meaning in SECURITY.items():
-        yield _text(name, meaning)
-        if name == MECHANISM:
+    for way, leaf in _of_keys(SECURITY.values()):
+        yield way, leaf
+        if leaf.key == MECHANISM:
             for key, told in _LOGIN.items():
                 path = ("security", "sasl", key.rpartition("/")[2])
-                yield path, Leaf(key=key, kind="plain", meaning=told, schema=_TEXT)
+                yield path, Leaf(key=key, kind="plain", meaning=told, schema=leaf.schema)
 
 
-def _text(name: str, meaning: str) -> tuple[tuple[str, ...], Leaf]:
-    schema = {"enum": _ENUMS[name]} if name in _ENUMS else _TEXT
-    return _place(name), Leaf(key=name, kind=_kind(name), meaning=meaning, schema=schema)
-
-
-_TEXT: Mapping[str, Any] = {"type": "string"}
 _LOGIN = {
     USER: "Of PLAIN and SCRAM; with `password` in place of `jaas-config`.",
     PASSWORD: "Usually `${env:VAR}` or `${file:/path:key}`.",
@@ -337,10 +258,8 @@ def cluster() -> Section:
         words=frozenset.intersection(*ROLE_KEYS.values()),
         spread=True,
     )
-    registry = (_text(name, meaning) for name, meaning in REGISTRY_TLS.items())
-    return _section(
-        [*_of_security(), *_of_table(RegistryKeys), *registry, (("client",), every), *clients]
-    )
+    registry = _of_keys([*RegistryKeys.all_keys(), *REGISTRY_TLS.values()])
+    return _section([*_of_security(), *registry, (("client",), every), *clients])
 
 
 @cache
@@ -367,19 +286,19 @@ def defaults() -> Section:
 
 def _of_flow() -> Iterator[tuple[tuple[str, ...], Leaf]]:
     for table in (FlowKeys, ControlSettings, SchemaKeys, HeartbeatKeys):
-        yield from _of_table(table)
+        yield from _of_keys(table.all_keys())
 
 
 @cache
 def transform() -> Section:
     """Of one transform: `causeway.transform.NAME.key`."""
-    secrets = KafkaKeys(prefix=SECRET_FIELD, meaning=TRANSFORM_SECRETS["secret.FIELD"])
-    registry = (_text(name, meaning) for name, meaning in TRANSFORM_REGISTRY_TLS.items())
-    return _section([*_of_table(TransformKeys), (("secrets",), secrets), *registry])
+    secrets = KafkaKeys(prefix=SECRET_FIELD, meaning=TRANSFORM_SECRETS["secret.FIELD"].meaning)
+    registry = _of_keys(TRANSFORM_REGISTRY_TLS.values())
+    return _section([*_of_keys(TransformKeys.all_keys()), (("secrets",), secrets), *registry])
 
 
 @cache
 def run() -> Section:
     """Of the whole process."""
     tables = (RunSettings, HttpSettings, WebhookSettings)
-    return _section(leaf for table in tables for leaf in _of_table(table))
+    return _section(_of_keys(key for table in tables for key in table.all_keys()))

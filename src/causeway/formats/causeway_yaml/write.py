@@ -26,7 +26,7 @@ from causeway.config import (
 from causeway.config.reading import CLUSTER_KEYS, ROLE_KEYS, split_key
 from causeway.errors import ConfigError
 from causeway.formats.causeway_yaml import forms, shape
-from causeway.formats.causeway_yaml.shape import Leaf, Section
+from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Section
 from causeway.formats.logins import login_parts
 from causeway.formats.properties import PROVIDERS, declared_providers
 
@@ -195,7 +195,8 @@ def _ms(seconds: str) -> str:
 def _places(of: Callable[[], Section]) -> tuple[dict[str, tuple[Way, Leaf]], list[tuple[Way, str]]]:
     section = of()
     leaves = {leaf.key: (way, leaf) for way, leaf in section.leaves()}
-    return leaves, [(way, part.prefix) for way, part in section.maps() if part.prefix]
+    maps = ((way, part.prefix) for way, part in section.walk() if isinstance(part, KafkaKeys))
+    return leaves, [(way, prefix) for way, prefix in maps if prefix]
 
 
 def _put(tree: Tree, of: Callable[[], Section], name: str, text: str) -> bool:
