@@ -145,20 +145,24 @@ def _undecided(key: str, pattern: Pattern) -> tuple[Verdict, str, DecidingRule]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renaming:
-    """A flow of the file that renames topics, for the other flows. `source` and `target` are
-    aliases. `geo`: any topic may be chosen, or may have been chosen before."""
+class TopicRules:
+    """The settings of a flow that decide which topics it mirrors, and under which names. `source`
+    and `target` are aliases. `geo`: any topic may be chosen, or may have been chosen before.
+    `renaming`: the flows of the file that rename topics, this one among them."""
 
     source: str
     target: str
     policy: ReplicationPolicy
-    topics: tuple[Pattern, ...]
-    topics_exclude: tuple[Pattern, ...]
+    topics: tuple[Pattern, ...] = ()
+    topics_exclude: tuple[Pattern, ...] = ()
     geo: bool = False
+    heartbeats_replication_enabled: bool = True
+    dead_letters: frozenset[str] = frozenset()
+    renaming: tuple[TopicRules, ...] = ()
 
-    def origin(self, name: str) -> str | None:
-        """The source topic of `name` on the flow's target; None if the flow does not make that name
-        or the rule does not show its origin."""
+    def renamed_from(self, name: str) -> str | None:
+        """The source topic that a rule of the flow renamed to `name`; None if the flow does not
+        make that name or the rule does not show its origin."""
         for rename in self.policy.renames:
             origin = rename.origin(name)
             if origin is not None and self._makes(origin, name):
@@ -166,8 +170,8 @@ class Renaming:
         return None
 
     def may_have_made(self, name: str) -> bool:
-        """Whether the flow may have made `name`. False is certain; a rule with an exact origin
-        decides exactly."""
+        """Whether a rule of the flow may have made `name`. False is certain; a rule with an exact
+        origin decides exactly."""
         return any(
             rename.made(name)
             and (
@@ -183,33 +187,26 @@ class Renaming:
         renamed = self.policy.renamed(origin)
         return renamed is not None and renamed[0] == name
 
-
-def cycle_source(
-    name: str,
-    *,
-    source_alias: str,
-    target_alias: str,
-    policy: ReplicationPolicy,
-    renaming: Iterable[Renaming] = (),
-) -> str | None:
-    """If a mirror of `name` of `source_alias` to `target_alias` would be a loop: its name on the
-    target, or `name` itself if that is not known. None if it would not be a loop."""
-    flows = tuple(renaming)
-    ways: list[tuple[str, str, frozenset[str]]] = [(source_alias, name, frozenset({source_alias}))]
-    for place, at, seen in ways:  # it grows meanwhile
-        hops = [] if (hop := policy.hop(at)) is None else [hop]
-        for flow in flows:
-            if flow.target != place or flow.source in seen:
-                continue
-            if (origin := flow.origin(at)) is not None:
-                hops.append((flow.source, origin))
-            elif flow.source == target_alias and flow.may_have_made(at):
-                return at
-        for cluster, upstream in hops:
-            if cluster == target_alias:
-                return upstream
-            ways.append((cluster, upstream, seen | {cluster}))
-    return None
+    def cycle_source(self, name: str) -> str | None:
+        """If a mirror of `name` would be a loop: its name on the target, or `name` itself if that
+        is not known. None if it would not be a loop."""
+        ways: list[tuple[str, str, frozenset[str]]] = [
+            (self.source, name, frozenset({self.source}))
+        ]
+        for place, at, seen in ways:  # it grows meanwhile
+            hops = [] if (hop := self.policy.hop(at)) is None else [hop]
+            for flow in self.renaming:
+                if flow.target != place or flow.source in seen:
+                    continue
+                if (origin := flow.renamed_from(at)) is not None:
+                    hops.append((flow.source, origin))
+                elif flow.source == self.target and flow.may_have_made(at):
+                    return at
+            for cluster, upstream in hops:
+                if cluster == self.target:
+                    return upstream
+                ways.append((cluster, upstream, seen | {cluster}))
+        return None
 
 
 def not_begun(way_back: str) -> TopicDecision:
@@ -222,28 +219,13 @@ def not_begun(way_back: str) -> TopicDecision:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRules:
-    """The settings of a link that decide which topics it mirrors. `renaming`: the flows of the file
-    that rename topics, this one among them."""
-
-    source_alias: str
-    target_alias: str
-    policy: ReplicationPolicy
-    topics: tuple[Pattern, ...]
-    topics_exclude: tuple[Pattern, ...]
-    heartbeats_replication_enabled: bool = True
-    dead_letters: frozenset[str] = frozenset()
-    renaming: tuple[Renaming, ...] = ()
-
-
 def decide_topic(name: str, rules: TopicRules, chosen: Collection[str] = ()) -> TopicDecision:
     """Whether `name` of the source is mirrored, and under which name.
 
     Decides in MirrorMaker 2's order: the filter (or a heartbeats topic), internal topics, cycles.
     A `chosen` topic counts as named by `topics`; an excluded topic stays excluded.
     """
-    policy, target_alias = rules.policy, rules.target_alias
+    policy = rules.policy
     rule: DecidingRule | None
     verdict, reason, rule = by_name(
         name, () if name in chosen else rules.topics, rules.topics_exclude, "topics"
@@ -263,23 +245,16 @@ def decide_topic(name: str, rules: TopicRules, chosen: Collection[str] = ()) -> 
     if policy.is_internal_topic(name):
         return _internal(name, policy)
     try:
-        original = cycle_source(
-            name,
-            source_alias=rules.source_alias,
-            target_alias=target_alias,
-            policy=policy,
-            renaming=rules.renaming,
-        )
-        if original is not None:
+        if (original := rules.cycle_source(name)) is not None:
             how = "renamed" if original == name else f"as {original}"
             return _left_out(
                 Verdict.CYCLE,
-                f"its name says it came from {target_alias} ({how}): it would go in a circle",
+                f"its name says it came from {rules.target} ({how}): it would go in a circle",
             )
         if policy.leaves_out(name):
             by = DecidingRule(POLICY)
             return _left_out(Verdict.INTERNAL, f"internal, says {policy.class_name}", by)
-        return _named(name, rules.source_alias, target_alias, policy, reason, rule)
+        return _named(name, rules, reason, rule)
     except PolicyFailedError as error:
         return _left_out(Verdict.POLICY_FAILED, error.cause, DecidingRule(POLICY))
     except NoNameError as error:
@@ -294,28 +269,22 @@ def is_heartbeats(name: str, policy: ReplicationPolicy) -> bool:
         return False
 
 
-def _named(
-    name: str,
-    source_alias: str,
-    target_alias: str,
-    policy: ReplicationPolicy,
-    reason: str,
-    rule: DecidingRule | None,
-) -> TopicDecision:
+def _named(name: str, rules: TopicRules, reason: str, rule: DecidingRule | None) -> TopicDecision:
     """Of a topic that is to be mirrored. Raises NoNameError."""
+    policy = rules.policy
     renamed = policy.renamed(name)
-    target_name = policy.format_remote_topic(source_alias, name)
+    target_name = policy.format_remote_topic(rules.source, name)
     text = None if renamed is None else renamed[1].rule
     by = DecidingRule(RENAME, text) if text else DecidingRule(POLICY) if policy.custom else None
     if len(target_name) > MAX_TOPIC_LENGTH:
         return _left_out(
             Verdict.NAME_TOO_LONG,
-            f"its name on {target_alias} would have {len(target_name)} characters,"
+            f"its name on {rules.target} would have {len(target_name)} characters,"
             f" and Kafka allows {MAX_TOPIC_LENGTH}",
             by,
         )
     if by is not None and (why := _unfit(name, target_name, policy)):
-        reason = f"its name on {target_alias} would be {target_name!r}, {why}"
+        reason = f"its name on {rules.target} would be {target_name!r}, {why}"
         return _left_out(Verdict.NAME_UNFIT, reason, by)
     return TopicDecision(
         verdict=Verdict.MIRRORED, target_name=target_name, reason=reason, rule=rule, renamed=text

@@ -13,7 +13,7 @@ import pytest
 from causeway.config import RegistrySettings, Routes, TransformSettings
 from causeway.daemon.spark import Ended, Spark, Stages
 from causeway.errors import ConfigError
-from causeway.filters import compile_patterns
+from causeway.filters import TopicRules, compile_patterns
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.try_transform import Content, Decoded, Read, TrialOutcome, Trials, prepared
@@ -314,7 +314,8 @@ def test_a_trial_reads_and_writes_as_a_stage_does(world: World) -> None:
         for offset, value in enumerate(given)
     ]
     session = world.spark.session
-    routes = Routes(source="A", target="B", policy=ReplicationPolicy())
+    rules = TopicRules(source="A", target="B", policy=ReplicationPolicy())
+    routes = Routes(rules=rules)
     query = prepare(session, transform)
     tried = Trials(session, query, transform, print, routes).of(records)
     assert [one.outcome for one in tried] == [TrialOutcome.CHANGED, TrialOutcome.REFUSED]

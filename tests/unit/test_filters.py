@@ -30,8 +30,8 @@ def decide(
     heartbeats: bool = True,
 ) -> TopicDecision:
     rules = TopicRules(
-        source_alias="A",
-        target_alias="B",
+        source="A",
+        target="B",
         policy=policy or ReplicationPolicy(source_alias="A"),
         topics=compile_patterns(topics),
         topics_exclude=compile_patterns(exclude),
@@ -202,8 +202,8 @@ def test_a_decision_names_the_key_and_the_pattern_that_made_it() -> None:
 def test_what_people_chose_counts_as_named_and_what_is_left_out_stays_so() -> None:
     def decide_chosen(name: str, exclude: str = DEFAULT_EXCLUDES) -> TopicDecision:
         rules = TopicRules(
-            source_alias="A",
-            target_alias="B",
+            source="A",
+            target="B",
             policy=ReplicationPolicy(source_alias="A"),
             topics=(),
             topics_exclude=compile_patterns(exclude),

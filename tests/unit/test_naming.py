@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.errors import ConfigError
-from causeway.filters import cycle_source
+from causeway.filters import TopicRules
 from causeway.naming import ReplicationPolicy
 
 DEFAULT = ReplicationPolicy()
@@ -35,7 +35,8 @@ ORACLE_IDENTITY = {
 
 
 def is_cycle(policy: ReplicationPolicy, topic: str, target: str) -> bool:
-    return cycle_source(topic, source_alias="here", target_alias=target, policy=policy) is not None
+    rules = TopicRules(source="here", target=target, policy=policy)
+    return rules.cycle_source(topic) is not None
 
 
 topics = st.text("abA._-", min_size=1, max_size=20)

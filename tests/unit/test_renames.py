@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from causeway.errors import ConfigError
 from causeway.filters import (
-    Renaming,
     TopicRules,
     Verdict,
     compile_patterns,
-    cycle_source,
     decide_topic,
 )
 from causeway.naming import ReplicationPolicy
@@ -128,8 +126,8 @@ def test_an_origin_is_one_indeed(rule: str, name: str) -> None:
 def test_a_pattern_without_an_answer_in_time_leaves_the_topic_out() -> None:
     policy = ReplicationPolicy(renames=parse(r"(?!x)(a|aa)+\. => x"))
     rules = TopicRules(
-        source_alias="A",
-        target_alias="B",
+        source="A",
+        target="B",
         policy=policy,
         topics=compile_patterns(".*"),
         topics_exclude=(),
@@ -155,8 +153,8 @@ FLOW_RULES = (
 )
 
 
-def flow(source: str, target: str, text: str, topics: str = ".*") -> Renaming:
-    return Renaming(
+def flow(source: str, target: str, text: str, topics: str = ".*") -> TopicRules:
+    return TopicRules(
         source=source,
         target=target,
         policy=ReplicationPolicy(source_alias=source, renames=parse(text)),
@@ -185,8 +183,8 @@ def test_no_topic_comes_back_to_a_cluster_that_it_was_on(
             if each.source != at:
                 continue
             rules = TopicRules(
-                source_alias=at,
-                target_alias=each.target,
+                source=at,
+                target=each.target,
                 policy=each.policy,
                 topics=each.topics,
                 topics_exclude=(),
@@ -205,15 +203,10 @@ def test_what_was_renamed_is_known_on_its_way_round() -> None:
     assert known("B.purchases.eu", "C", there) is None
 
 
-def known(name: str, at: str, there: Renaming) -> str | None:
+def known(name: str, at: str, there: TopicRules) -> str | None:
     """What A called `name` of cluster `at`, if it came from there."""
-    return cycle_source(
-        name,
-        source_alias=at,
-        target_alias="A",
-        policy=ReplicationPolicy(),
-        renaming=(there,),
-    )
+    rules = TopicRules(source=at, target="A", policy=ReplicationPolicy(), renaming=(there,))
+    return rules.cycle_source(name)
 
 
 def test_a_rule_claims_no_name_of_which_its_flow_mirrors_no_origin() -> None:

@@ -65,7 +65,6 @@ from causeway.config.settings import (
     TransformSettings,
     TreatmentSettings,
     directives_topic,
-    shared_values,
 )
 from causeway.config.transform_keys import (
     SECRET_FIELD,

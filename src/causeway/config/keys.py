@@ -180,7 +180,7 @@ class FlowKeys(FlowSwitch):
         "Timeout of each request that reads or changes topics, including the first contact with a"
         " cluster. A shorter `request.timeout.ms` wins.",
     )
-    transforms: str = key(
+    connect_transforms: str = key(
         "transforms", TEXT, "", "Must be empty: Connect's transforms cannot run here."
     )
     causeway_transforms: str = key(
@@ -211,7 +211,7 @@ class FlowKeys(FlowSwitch):
         " `causeway restart --adopt` acknowledges the loss (`stop`), or goes on and reports the"
         " number of lost records (`continue`).",
     )
-    sole_writer: bool | None = key(
+    declared_sole_writer: bool | None = key(
         "causeway.sole.writer",
         BOOL,
         None,

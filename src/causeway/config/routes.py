@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from causeway import filters
 from causeway.config.settings import LinkSettings
 from causeway.errors import ConfigError
+from causeway.filters import TopicRules
 from causeway.model import TopicPartition
-from causeway.naming import MAX_TOPIC_LENGTH, NoNameError, ReplicationPolicy, is_legal_name
+from causeway.naming import MAX_TOPIC_LENGTH, NoNameError, is_legal_name, is_topic_name
 
 MOST_PARTITIONS = 1000  # a number from records must not create too many partitions
 NOT_A_NAME = "its topic is no legal name"
@@ -29,49 +29,38 @@ class RouteError(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """Of one link; `source` and `target` are aliases. Can be pickled, unless it has `renaming` or
-    a custom policy; see `portable`."""
+    """Of one link. Can be pickled, unless `rules` have `renaming` or a custom policy; see
+    `portable`."""
 
-    source: str
-    target: str
-    policy: ReplicationPolicy
-    renaming: tuple[filters.Renaming, ...] = ()
+    rules: TopicRules
     asks_policy: bool = True
 
     @classmethod
     def of(cls, link: LinkSettings) -> Routes:
-        return cls(
-            source=link.source.alias,
-            target=link.target.alias,
-            policy=link.policy,
-            renaming=tuple(link.renaming),
-        )
+        return cls(rules=link.rules)
 
     def portable(self) -> Routes:
         """The routes for workers, without the parts that only the driver can check."""
-        own = self.policy.custom is not None
-        return replace(
-            self, policy=replace(self.policy, custom=None), renaming=(), asks_policy=not own
+        policy = self.rules.policy
+        rules = TopicRules(
+            source=self.rules.source,
+            target=self.rules.target,
+            policy=replace(policy, custom=None),
         )
+        return Routes(rules=rules, asks_policy=policy.custom is None)
 
     def target_of(self, name: str) -> str:
         """The name on the target of the topic `name` of the source. Raises RouteError."""
-        policy = self.policy
-        if not _is_name(name):
+        policy = self.rules.policy
+        if not is_topic_name(name):
             raise _refused(NOT_A_NAME)
         if not self.asks_policy:
             if policy.is_internal_topic(name):
                 raise _refused(INTERNAL)
             return name
         try:
-            found = policy.format_remote_topic(self.source, name)
-            original = filters.cycle_source(
-                name,
-                source_alias=self.source,
-                target_alias=self.target,
-                policy=policy,
-                renaming=self.renaming,
-            )
+            found = policy.format_remote_topic(self.rules.source, name)
+            original = self.rules.cycle_source(name)
             mirrors_own = any(map(policy.is_heartbeats_topic, (name, found)))
         except NoNameError:
             raise _refused(NO_NAME) from None
@@ -105,10 +94,6 @@ def most_partitions(own: int) -> int:
     """How many partitions a record of partition `own` may be routed to: MOST_PARTITIONS, or more if
     the source topic has more."""
     return max(MOST_PARTITIONS, own + 1)
-
-
-def _is_name(name: str) -> bool:
-    return is_legal_name(name) and len(name) <= MAX_TOPIC_LENGTH and name not in (".", "..")
 
 
 def _refused(cause: str) -> RouteError:

@@ -6,20 +6,18 @@ The names in brackets are the keys of a MirrorMaker 2 property file.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from causeway.config.client_keys import FetchSettings, SchemaKeys
 from causeway.config.clients import ClientSettings
-from causeway.config.keys import ControlSettings, FlowKeys, HeartbeatKeys, values_of
+from causeway.config.keys import ControlSettings, FlowKeys, HeartbeatKeys
 from causeway.config.process import RunSettings
 from causeway.config.rereading import Rereading
 from causeway.config.values import FrozenMap, Secret, TransformFormat, freeze
 from causeway.filters import (
-    Renaming,
     TopicDecision,
     TopicRules,
-    cycle_source,
     decide_topic,
     excludes,
     not_begun,
@@ -128,8 +126,8 @@ def directives_topic(source: str, target: str) -> str:
     return f"__causeway.{source}.{target}.directives"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSettings:
+@dataclass(frozen=True, kw_only=True)
+class LinkSettings(FlowKeys):
     """One flow `source->target`. Defaults are MirrorMaker 2's unless a comment differs."""
 
     source: ClientSettings  # reads the data and plans ([<source>.*, <source>.consumer.*])
@@ -137,25 +135,12 @@ class LinkSettings:
     source_admin: ClientSettings
     target_admin: ClientSettings
     policy: ReplicationPolicy
-    topics: tuple[Pattern, ...]
-    topics_exclude: tuple[Pattern, ...]
-    config_properties_exclude: tuple[Pattern, ...]
-    use_defaults_from: Literal["source", "target"] = FlowKeys.use_defaults_from
-    replication_factor: int = FlowKeys.replication_factor  # -1: the target broker's default
-    refresh_topics_enabled: bool = FlowKeys.refresh_topics_enabled
-    refresh_topics_interval_s: float = FlowKeys.refresh_topics_interval_s
-    sync_topic_configs_enabled: bool = FlowKeys.sync_topic_configs_enabled
-    sync_topic_configs_interval_s: float = FlowKeys.sync_topic_configs_interval_s
-    heartbeats_replication_enabled: bool = FlowKeys.heartbeats_replication_enabled
     fetch: FetchSettings = FetchSettings()
-    delivery: Literal["exactly-once", "at-least-once"] = FlowKeys.delivery
     # How source partitions map to target partitions. "by-key" (MirrorMaker 1): if the target topic
     # has another partition count, the key decides, as with Java's default partitioner.
     partitioning: Literal["same", "by-key"] = "same"
     # False where others may write to the target topics too (names are not ours alone).
     sole_writer: bool = True
-    # Whether a partition goes on without records that the source lost before they were mirrored.
-    on_data_loss: Literal["stop", "continue"] = FlowKeys.on_data_loss
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
     # The file pauses the records of this flow; directives cannot resume them.
     records_paused: bool = False
@@ -163,20 +148,13 @@ class LinkSettings:
     transforms: tuple[TransformSettings, ...] = ()
     treatments: tuple[TreatmentSettings, ...] = ()  # one after the other, before all else
     schemas: SchemaSettings | None = None
-    throttle_bytes_per_s: int | None = (
-        FlowKeys.throttle_bytes_per_s
-    )  # unless a directive says otherwise; None: no limit
-    geo: bool = FlowKeys.geo  # topics that people choose by directives are mirrored as well
-    way_back: bool = (
-        FlowKeys.way_back
-    )  # topics are mirrored only that a failback, or cutover, had begin
-    # These, by their names on the source. No file has them: control/geo_topics.py reads them from
-    # the link's directives.
+    # The topics of `geo` or `way_back`, by their names on the source. No file has them:
+    # control/geo_topics.py reads them from the link's directives.
     chosen: frozenset[str] = frozenset()
     # Dead-letter topics on the source, of all flows of the file. They are never mirrored.
     dead_letters: frozenset[str] = frozenset()
     # All flows of the file with `causeway.rename`. Their topics' names do not show their source.
-    renaming: tuple[Renaming, ...] = field(default=(), repr=False)
+    renaming: tuple[TopicRules, ...] = field(default=(), repr=False)
     # A renamed topic may go to an existing topic with records [causeway.sole.writer = false].
     joins: bool = False
     # Others may write to the target topics, but the file does not say so: records that are there
@@ -273,34 +251,32 @@ class LinkSettings:
         return self._decide(topic, () if self.way_back else self.chosen)
 
     def _decide(self, topic: str, chosen: Collection[str]) -> TopicDecision:
-        rules = TopicRules(
-            dead_letters=self.dead_letters,
-            source_alias=self.source.alias,
-            target_alias=self.target.alias,
+        return decide_topic(topic, self.rules, chosen)
+
+    @property
+    def rules(self) -> TopicRules:
+        return TopicRules(
+            source=self.source.alias,
+            target=self.target.alias,
             policy=self.policy,
             topics=self.topics,
             topics_exclude=self.topics_exclude,
+            geo=self.geo,
             heartbeats_replication_enabled=self.heartbeats_replication_enabled,
+            dead_letters=self.dead_letters,
             renaming=self.renaming,
         )
-        return decide_topic(topic, rules, chosen)
 
     def cycle_source(self, topic: str) -> str | None:
         """The name on the target of `topic` of the source, if the topic came from the target; else
         None. Decides by the name alone; a claim in the progress topic knows both names exactly.
         Raises NoNameError."""
-        return cycle_source(
-            topic,
-            source_alias=self.source.alias,
-            target_alias=self.target.alias,
-            policy=self.policy,
-            renaming=self.renaming,
-        )
+        return self.rules.cycle_source(topic)
 
     def upstream(self, name: str) -> str | None:
         """The source topic that this link mirrors to `name` of the target, if names show it."""
         by_rules = [
-            flow.origin(name)
+            flow.renamed_from(name)
             for flow in self.renaming
             if (flow.source, flow.target) == (self.source.alias, self.target.alias)
         ]
@@ -331,9 +307,3 @@ class Settings:
 
     def __post_init__(self) -> None:
         freeze(self, "spark")
-
-
-def shared_values(keys: FlowKeys) -> dict[str, Any]:
-    """The values of the fields that a LinkSettings has from these keys as they are."""
-    own = {each.name for each in fields(LinkSettings)} - {"transforms", "sole_writer"}
-    return {name: value for name, value in values_of(keys).items() if name in own}

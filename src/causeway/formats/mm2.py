@@ -27,7 +27,6 @@ from causeway.config import (
     SchemaKeys,
     Settings,
     read,
-    shared_values,
     values_of,
 )
 from causeway.config.reading import (
@@ -291,6 +290,7 @@ def _link(
     ]
     if len(known) < len(clients) or policy is None:
         return None
+    said = keys.declared_sole_writer
     link = LinkSettings(
         source=known[0],
         target=known[1],
@@ -299,16 +299,16 @@ def _link(
         policy=policy,
         fetch=fetch,
         # If names do not show their source, others may write to the same topics.
-        sole_writer=policy.tells_source(here) if keys.sole_writer is None else keys.sole_writer,
+        sole_writer=policy.tells_source(here) if said is None else said,
         records_paused=paused,
-        joins=keys.sole_writer is False,
-        stops_on_data=keys.sole_writer is None and not (treated or policy.tells_source(here)),
+        joins=said is False,
+        stops_on_data=said is None and not (treated or policy.tells_source(here)),
         control=control,
         transforms=found,
         treatments=(*treated, *translation(schemas, found, problems)),
         schemas=schemas,
         places={name: entry.place for name, entry in own.items()},
-        **shared_values(keys),
+        **values_of(keys),
     )
     if paused:  # as with MirrorMaker 2's source connector, which syncs topic configs as well
         link = replace(link, sync_topic_configs_enabled=False)

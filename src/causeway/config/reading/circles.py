@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from causeway import filters
 from causeway.config.entries import Entry, Problems
 from causeway.config.keys import PROVENANCE, ControlSettings
 from causeway.config.settings import LinkSettings
@@ -132,18 +131,7 @@ def _why_blind(link: LinkSettings) -> str:
 
 def with_renaming(links: list[LinkSettings]) -> list[LinkSettings]:
     """Each link with all flows that rename topics."""
-    renaming = tuple(
-        filters.Renaming(
-            source=link.source.alias,
-            target=link.target.alias,
-            policy=link.policy,
-            topics=link.topics,
-            topics_exclude=link.topics_exclude,
-            geo=link.geo,
-        )
-        for link in links
-        if link.policy.renames
-    )
+    renaming = tuple(link.rules for link in links if link.policy.renames)
     return [replace(link, renaming=renaming) for link in links] if renaming else links
 
 
