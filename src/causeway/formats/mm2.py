@@ -308,7 +308,8 @@ def _link(
         treatments=(*treated, *translation(schemas, found, problems)),
         schemas=schemas,
         places={name: entry.place for name, entry in own.items()},
-        **values_of(keys),
+        # `policy` and `transforms` have these; the text of the file may be a secret.
+        **values_of(keys) | {"policy_class": policy.class_name, "causeway_transforms": ""},
     )
     if paused:  # as with MirrorMaker 2's source connector, which syncs topic configs as well
         link = replace(link, sync_topic_configs_enabled=False)
