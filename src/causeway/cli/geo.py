@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from causeway.cli import geo_topics
 from causeway.cli.commands import command
 from causeway.cli.common import console, parse_timestamp, print_json, waiting
 from causeway.cli.geo_output import (
     NameArgument,
     NoWaitOption,
     SomeArgument,
+    TopicsArgument,
     description,
     destination_table,
     look,
@@ -24,7 +24,14 @@ from causeway.cli.geo_output import (
     show_overview,
     status_table,
 )
-from causeway.cli.options import JsonOption, ReasonOption, TimeoutOption
+from causeway.cli.options import (
+    JsonOption,
+    LagAboveOption,
+    ReasonOption,
+    TimeoutOption,
+    checked_once,
+    valued,
+)
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
 from causeway.errors import ConfigError, UnreachableError
 from causeway.geo import (
@@ -44,8 +51,9 @@ app = typer.Typer(
 destination_app = typer.Typer(
     name="destination", no_args_is_help=True, help="Clusters that topics are copied to."
 )
+topics_app = typer.Typer(name="topics", no_args_is_help=True, help="Topics that are copied.")
 app.add_typer(destination_app)
-app.add_typer(geo_topics.app)
+app.add_typer(topics_app)
 
 
 @app.callback(invoke_without_command=True)
@@ -53,34 +61,31 @@ def _geo(
     context: typer.Context,
     origin: Annotated[
         str | None,
-        typer.Option(
+        valued(
             "--origin",
-            metavar="NAME=host:port,…",
-            envvar="CAUSEWAY_GEO_ORIGIN",
-            help="The cluster whose topics are copied. Its name begins their names there. "
+            "NAME=host:port,…",
+            "The cluster whose topics are copied. Its name begins their names there. "
             "The first value is remembered.",
-            show_default=False,
+            envvar="CAUSEWAY_GEO_ORIGIN",
         ),
     ] = None,
     origin_config: Annotated[
         Path | None,
-        typer.Option(
+        valued(
             "--origin-config",
-            metavar="FILE",
+            "FILE",
+            "client.properties for the origin. Its path is remembered, not its content.",
             envvar="CAUSEWAY_GEO_ORIGIN_CONFIG",
-            help="client.properties for the origin. Its path is remembered, not its content.",
-            show_default=False,
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
+        valued(
             "--config",
-            metavar="FILE",
-            envvar=GEO_FILE_VARIABLE,
-            help="The file that remembers origin and destinations. "
+            "FILE",
+            "The file that remembers origin and destinations. "
             "Default: ~/.config/causeway/geo.json.",
-            show_default=False,
+            envvar=GEO_FILE_VARIABLE,
         ),
     ] = None,
 ) -> None:
@@ -105,22 +110,14 @@ def status(
             "or failed, else with 11 if a partition lags by more than --lag-above.",
         ),
     ] = False,
-    lag_above: Annotated[
-        int | None,
-        typer.Option(
-            "--lag-above", metavar="RECORDS", min=0, help="For --check.", show_default=False
-        ),
-    ] = None,
+    lag_above: LagAboveOption = None,
     watched: WatchOption = False,
     every: EveryOption = EVERY_S,
 ) -> int:
     """Show the status of each topic, from the clusters alone."""
     from causeway.geo import look_at, settings_of
 
-    if lag_above is not None and not check:
-        raise ConfigError("geo status", "--lag-above", "it works with --check only")
-    if watched and check:
-        raise ConfigError("geo status", "--check", "a check looks once", remedy="leave out --watch")
+    checked_once("geo status", check=check, lag_above=lag_above, watched=watched)
     if watched:
         found = settings_of(context.obj.only(name))
         return watch(
@@ -154,11 +151,10 @@ def run(
     context: typer.Context,
     more: Annotated[
         Path | None,
-        typer.Option(
+        valued(
             "--properties",
-            metavar="FILE",
-            help="A property file for this run: causeway.*, spark.*, and keys of all flows.",
-            show_default=False,
+            "FILE",
+            "A property file for this run: causeway.*, spark.*, and keys of all flows.",
         ),
     ] = None,
     until_caught_up: Annotated[
@@ -171,12 +167,11 @@ def run(
     ] = False,
     start: Annotated[
         str | None,
-        typer.Option(
+        valued(
             "--from",
-            metavar="TIMESTAMP",
-            help="Partitions that have stopped, or have no progress, begin at the first record "
+            "TIMESTAMP",
+            "Partitions that have stopped, or have no progress, begin at the first record "
             "of this time.",
-            show_default=False,
         ),
     ] = None,
     adopt: Annotated[
@@ -205,20 +200,14 @@ def run(
 def add_destination(
     context: typer.Context,
     name: NameArgument,
-    bootstrap: Annotated[
-        str,
-        typer.Option(
-            "--bootstrap", metavar="host:port,…", help="Some of its brokers.", show_default=False
-        ),
-    ] = "",
+    bootstrap: Annotated[str, valued("--bootstrap", "host:port,…", "Some of its brokers.")] = "",
     command_config: Annotated[
         Path | None,
-        typer.Option(
+        valued(
             "--command-config",
-            metavar="FILE",
-            help="client.properties for the cluster, which may also name the brokers. Its path is "
+            "FILE",
+            "client.properties for the cluster, which may also name the brokers. Its path is "
             "remembered, not its content.",
-            show_default=False,
         ),
     ] = None,
     reason: ReasonOption = None,
@@ -310,6 +299,82 @@ def remove_destination(
             raise
     change_geo_file(found.path, lambda now: now.without_destination(name))
     return say(done, as_json)
+
+
+def _change(action: str, until: str, meaning: str) -> None:
+    """Registers a command that changes chosen topics."""
+
+    def change(
+        context: typer.Context,
+        name: NameArgument,
+        topics: TopicsArgument,
+        reason: ReasonOption = None,
+        no_wait: NoWaitOption = False,
+        timeout: TimeoutOption = 30.0,
+        as_json: JsonOption = False,
+    ) -> int:
+        from causeway import geo
+
+        link = geo.link_to(context.obj, name)
+        with waiting() as told:
+            told(f"waiting until {until}")
+            wait_s = None if no_wait else timeout
+            done = getattr(geo, f"{action}_topics")(link, topics, reason=reason, wait_s=wait_s)
+        return say(done, as_json)
+
+    change.__doc__ = meaning
+    command(topics_app, f"geo topics {action}")(change)
+
+
+_change(
+    "add",
+    "the topics exist",
+    """Copy topics to a destination, from their first record on.
+
+    A topic that was copied before goes on at its position. All of the topics are added, or none.
+    """,
+)
+
+
+@command(topics_app, "geo topics list")
+def list_topics(
+    context: typer.Context, name: SomeArgument = None, as_json: JsonOption = False
+) -> int:
+    """List the chosen topics, with their status and who chose them."""
+    return look(context, name, as_json, status_table)
+
+
+@command(topics_app, "geo topics available")
+def available_topics(
+    context: typer.Context,
+    name: NameArgument,
+    match: Annotated[str, valued("--match", "TEXT", "Part of the name.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the topics of the origin that are not copied to a destination and can be."""
+    from causeway.geo import available_topics as available
+    from causeway.geo import link_to
+
+    found = available(link_to(context.obj, name), match)
+    if as_json:
+        print_json({"destination": name, "topics": list(found)})
+        return
+    out = console()
+    for each in found:
+        out.print(each)
+
+
+_change("pause", "they are paused", "Stop copying topics until they are resumed.")
+_change(
+    "resume",
+    "they go on",
+    "Continue paused topics at their positions: no record is lost or doubled.",
+)
+_change(
+    "remove",
+    "copying has ended",
+    "Stop copying topics. The copies on the destination stay, with their records.",
+)
 
 
 def _with_origin(found: GeoFile, origin: str | None, config: Path | None) -> GeoFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,8 @@ import typer
 
 from causeway.cli.common import console, grid, labelled, print_json, styled
 from causeway.cli.guard import warn
-from causeway.cli.words import count, duration, moment, number, printable
+from causeway.cli.options import argument
+from causeway.cli.words import count, driver_of, duration, moment, number, printable
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Render = Callable[[Sequence["Destination"]], "RenderableType"]
 _STYLES = {"stopped": "red", "failed": "red", "missing": "red", "paused": "yellow"}
+_NEVER = "no `causeway geo run` has run yet"
 _RESULTS = {"add": "added", "remove": "removed", "pause": "paused", "resume": "resumed"}
 _SAME = {
     "add": "was already added",
@@ -41,28 +42,11 @@ def _names(incomplete: str) -> list[str]:
     return [each.name for each in found if each.name.startswith(incomplete)]
 
 
-NameArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="DEST",
-        help="The destination's name.",
-        show_default=False,
-        autocompletion=_names,
-    ),
-]
+NameArgument = Annotated[str, argument("DEST", "The destination's name.", autocompletion=_names)]
 SomeArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[DEST]",
-        help="One destination. Default: all.",
-        show_default=False,
-        autocompletion=_names,
-    ),
+    str | None, argument("[DEST]", "One destination. Default: all.", autocompletion=_names)
 ]
-TopicsArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="TOPIC…", help="Names of topics on the origin.", show_default=False),
-]
+TopicsArgument = Annotated[list[str], argument("TOPIC…", "Names of topics on the origin.")]
 NoWaitOption = Annotated[
     bool, typer.Option("--no-wait", help="Do not wait until a running `causeway geo run` acts.")
 ]
@@ -181,7 +165,7 @@ def destination_table(seen: Sequence[Destination]) -> RenderableType:
     table = grid("destination", "bootstrap", "topics", "driver", "added")
     for each in seen:
         bootstrap = ",".join(f"{host}:{port}" for host, port in each.link.target.bootstrap)
-        said = str(each.error) if each.error is not None else driver_of(each)
+        said = str(each.error) if each.error is not None else driver_of(each.driver, _NEVER)
         many = "?" if each.error is not None else str(len(each.topics))
         by = "" if each.error else "no" if each.by is None else f"{each.by.by}"
         table.add_row(each.name, bootstrap, many, said, by)
@@ -205,7 +189,7 @@ def description(seen: Sequence[Destination]) -> RenderableType:
             labelled("link", f"{each.link.name}, directives in {each.link.directives_topic}")
         )
         lines.append(labelled("added", "no, or removed" if each.by is None else each.by.by))
-        lines.append(labelled("driver", driver_of(each).removeprefix("driver ")))
+        lines.append(labelled("driver", driver_of(each.driver, _NEVER).removeprefix("driver ")))
         lines += _notes(each)
         lines.append(labelled("topics", str(len(each.topics))))
         if each.topics:
@@ -225,7 +209,7 @@ def status_table(seen: Sequence[Destination]) -> RenderableType:
             error = printable(str(each.error))
             parts.append(Text.assemble((each.link.name, "bold"), " ", (error, "red")))
             continue
-        said = printable(f": {count(len(each.topics), 'topic')}; {driver_of(each)}")
+        said = printable(f": {count(len(each.topics), 'topic')}; {driver_of(each.driver, _NEVER)}")
         parts.append(Text.assemble((each.link.name, "bold"), said))
         parts += _notes(each)
         if each.topics:
@@ -270,13 +254,3 @@ def _reasons(topics: Sequence[ChosenTopicStatus]) -> Iterator[RenderableType]:
         for reason in one.reasons:
             if reason != "not begun":
                 yield labelled(one.state, f"{one.topic}: {reason}", _STYLES.get(one.state, ""))
-
-
-def driver_of(each: Destination) -> str:
-    """The driver of a destination, in words."""
-    if each.driver is None:
-        return "no `causeway geo run` has run yet"
-    seen = duration(max(0, time.time() * 1000 - each.driver.last_seen_ms))
-    if each.driver.running:
-        return f"driver {each.driver.owner} running, seen {seen} ago"
-    return f"no running driver, the last one ({each.driver.owner}) was seen {seen} ago"

@@ -31,6 +31,7 @@ from causeway.cli import (
 )
 from causeway.cli.commands import LazyGroup, command
 from causeway.cli.guard import guarded
+from causeway.cli.options import valued
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -76,12 +77,11 @@ def _root(
     ] = False,
     secrets: Annotated[
         str | None,
-        typer.Option(
+        valued(
             "--secrets",
-            metavar="DIR",
-            help="Directory with the Secrets of a KafkaMirrorMaker2 resource, one folder each."
+            "DIR",
+            "Directory with the Secrets of a KafkaMirrorMaker2 resource, one folder each."
             " Accepted at any position, or as CAUSEWAY_SECRETS.",
-            show_default=False,
         ),
     ] = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import permutations
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, ConfigError
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
 _SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
@@ -68,49 +68,53 @@ def _links(file: Path) -> Iterator[str]:
             yield name
 
 
+def valued(name: str, metavar: str, text: str, **more: Any) -> Any:
+    """An option with a value; `text`, its help, names the default if there is one."""
+    return typer.Option(name, metavar=metavar, help=text, show_default=False, **more)
+
+
+def argument(metavar: str, text: str, **more: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=text, show_default=False, **more)
+
+
 FileArgument = Annotated[
     Path,
-    typer.Argument(
-        metavar="FILE",
-        help="A MirrorMaker 2 property file, a causeway.yaml, or a KafkaMirrorMaker2 resource of"
+    argument(
+        "FILE",
+        "A MirrorMaker 2 property file, a causeway.yaml, or a KafkaMirrorMaker2 resource of"
         " Strimzi (its Secrets: --secrets DIR).",
-        show_default=False,
     ),
 ]
 ClustersOption = Annotated[
     list[str] | None,
-    typer.Option(
+    valued(
         "--clusters",
-        metavar="ALIAS,…",
-        help="Only the flows and heartbeats into these clusters, like MirrorMaker 2's --clusters.",
-        show_default=False,
+        "ALIAS,…",
+        "Only the flows and heartbeats into these clusters, like MirrorMaker 2's --clusters.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 LinkOption = Annotated[
     str | None,
-    typer.Option(
+    valued(
         "--link",
-        metavar="A->B",
-        help="Only this flow. Default: all flows of the file.",
-        show_default=False,
+        "A->B",
+        "Only this flow. Default: all flows of the file.",
         autocompletion=complete_link,
     ),
 ]
 TopicOption = Annotated[
     str | None,
-    typer.Option(
+    valued(
         "--topic",
-        metavar="TOPIC",
-        help="Only this topic, by its name on the source. Default: all topics of the flow.",
-        show_default=False,
+        "TOPIC",
+        "Only this topic, by its name on the source. Default: all topics of the flow.",
     ),
 ]
-ReasonOption = Annotated[
-    str | None,
-    typer.Option(
-        "--reason", metavar="TEXT", help="The reason, shown in the status.", show_default=False
-    ),
+ReasonOption = Annotated[str | None, valued("--reason", "TEXT", "The reason, shown in the status.")]
+LagAboveOption = Annotated[
+    int | None,
+    valued("--lag-above", "RECORDS", "The largest lag that --check accepts.", min=0),
 ]
 NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Do not wait until the driver acts.")]
 TimeoutOption = Annotated[
@@ -119,12 +123,11 @@ TimeoutOption = Annotated[
 ]
 StartOption = Annotated[
     str | None,
-    typer.Option(
+    valued(
         "--from",
-        metavar="TIMESTAMP",
-        help="Partitions without progress begin at the first record of this time or later "
+        "TIMESTAMP",
+        "Partitions without progress begin at the first record of this time or later "
         "(ISO 8601, UTC unless it names a zone, or ms since 1970).",
-        show_default=False,
     ),
 ]
 YesOption = Annotated[
@@ -134,3 +137,11 @@ YesOption = Annotated[
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Only show it, also with --yes (exit code 0).")
 ]
+
+
+def checked_once(command: str, *, check: bool, lag_above: int | None, watched: bool) -> None:
+    """Raises ConfigError for options of a status that do not go together."""
+    if lag_above is not None and not check:
+        raise ConfigError(command, "--lag-above", "it works with --check only")
+    if watched and check:
+        raise ConfigError(command, "--check", "a check looks once", remedy="leave out --watch")

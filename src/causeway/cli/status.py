@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -11,10 +10,24 @@ import typer
 
 from causeway.cli.common import console, labelled, load, print_json, styled, with_chosen
 from causeway.cli.directives import directive_lines
-from causeway.cli.options import FileArgument, JsonOption, LinkOption, TopicOption
+from causeway.cli.options import (
+    FileArgument,
+    JsonOption,
+    LagAboveOption,
+    LinkOption,
+    TopicOption,
+    checked_once,
+)
 from causeway.cli.watch import EVERY_S, EveryOption, WatchOption, watch
-from causeway.cli.words import count, duration, number, outcomes, printable, with_and_without
-from causeway.errors import ConfigError
+from causeway.cli.words import (
+    count,
+    driver_of,
+    duration,
+    number,
+    outcomes,
+    printable,
+    with_and_without,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,6 +36,7 @@ if TYPE_CHECKING:
 
 
 WIDE = 120  # characters; on a narrower screen, reasons follow the table
+_NEVER = "no driver has run this link yet"
 _OTHER_LINES = 8  # of a screen, without partitions
 _COLUMNS = ("topic", ">partition", ">source end", ">mirrored to", ">lag", ">lag in time", "state")
 _OMITTED = ("source end",)  # it is `mirrored to` plus `lag`
@@ -42,16 +56,7 @@ def command(
             "with 11 if a partition lags by more than --lag-above.",
         ),
     ] = False,
-    lag_above: Annotated[
-        int | None,
-        typer.Option(
-            "--lag-above",
-            metavar="RECORDS",
-            min=0,
-            help="The largest lag that --check accepts.",
-            show_default=False,
-        ),
-    ] = None,
+    lag_above: LagAboveOption = None,
     watched: WatchOption = False,
     every: EveryOption = EVERY_S,
 ) -> int:
@@ -62,10 +67,7 @@ def command(
     from causeway.status import as_json as status_json
     from causeway.status import unasked, verdict
 
-    if lag_above is not None and not check:
-        raise ConfigError("status", "--lag-above", "it works with --check only")
-    if watched and check:
-        raise ConfigError("status", "--check", "a check looks once", remedy="leave out --watch")
+    checked_once("status", check=check, lag_above=lag_above, watched=watched)
     # `status` is called often; `plan` and `run` report warnings about the file.
     settings = with_chosen(load(file, quiet=True))
     if watched:
@@ -130,8 +132,9 @@ def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
         )
         return
     topics = {one.topic for one in each.partitions}
-    counts = f"{count(len(topics), 'topic')}, {count(len(each.partitions), 'partition')}"
-    yield Text.assemble((each.name, "bold"), printable(f": {counts}; {driver_of(each)}"))
+    many = f"{count(len(topics), 'topic')}, {count(len(each.partitions), 'partition')}"
+    head = f": {many}; {driver_of(each.driver, _NEVER)}"
+    yield Text.assemble((each.name, "bold"), printable(head))
     if each.unavailable is not None:
         yield Text.assemble((SOURCE_UNAVAILABLE, "red"), " ", printable(each.unavailable))
     if each.partitions:
@@ -212,13 +215,3 @@ def _of(seen: int | None, held: int | None) -> str:
     if seen is None or not held:
         return number(seen)
     return f"{number(seen)} of {number(seen + held)}"
-
-
-def driver_of(each: LinkStatus) -> str:
-    """The driver of a link, in words."""
-    if each.driver is None:
-        return "no driver has run this link yet"
-    seen = duration(max(0, time.time() * 1000 - each.driver.last_seen_ms))
-    if each.driver.running:
-        return f"driver {each.driver.owner} running, seen {seen} ago"
-    return f"no running driver, the last one ({each.driver.owner}) was seen {seen} ago"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from causeway.link_topics import RuleCounts, Transformed
+    from causeway.status import DriverStatus
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 # JSON does not escape these characters. A terminal obeys the first ones. The others are
@@ -90,3 +92,13 @@ def outcomes(counts: Transformed) -> str:
     )
     counted = counts.without_spark or counts.through_spark  # an earlier version has no such counts
     return f"{text}; {counts.through_spark:,} through Spark" if counted else text
+
+
+def driver_of(driver: DriverStatus | None, never: str) -> str:
+    """Who leads, and when that was last seen; `never`: the text if no driver has run."""
+    if driver is None:
+        return never
+    seen = duration(max(0, time.time() * 1000 - driver.last_seen_ms))
+    if driver.running:
+        return f"driver {driver.owner} running, seen {seen} ago"
+    return f"no running driver, the last one ({driver.owner}) was seen {seen} ago"
