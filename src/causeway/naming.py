@@ -85,7 +85,8 @@ class ReplicationPolicy:
 
     `source_alias` is the flow's source cluster; the identity policy cannot read it from a name, so
     without it no topic has a source there. `unchanged` cannot be had by a class name: it is
-    MirrorMaker 1's, which knew neither heartbeats nor internal topics but Kafka's own.
+    MirrorMaker 1's, which knew neither heartbeats nor internal topics but Kafka's own. Raises
+    ConfigError for a separator that cannot be part of a topic name.
     """
 
     kind: Literal["default", "identity", "unchanged", "custom"] = "default"
@@ -97,41 +98,15 @@ class ReplicationPolicy:
     custom: CustomPolicy | None = field(default=None, compare=False, repr=False)
     class_name: str = ""  # of the custom one
 
-    @classmethod
-    def from_class(
-        cls,
-        class_name: str,
-        *,
-        separator: str = ".",
-        internal_separator_enabled: bool = True,
-        internal_topics: InternalTopics = "kafka-4",
-        source_alias: str | None = None,
-        renames: tuple[Rename, ...] = (),
-        custom: CustomPolicy | None = None,
-    ) -> ReplicationPolicy:
-        """The policy for the name of one of Kafka's two classes, with or without its package, or
-        `custom`, as which people know it by that name.
-
-        Raises ConfigError for a separator that cannot be part of a topic name.
-        """
-        if not is_legal_name(separator):
+    def __post_init__(self) -> None:
+        if not is_legal_name(self.separator):
             raise ConfigError(
                 "use replication.policy.separator",
-                repr(separator),
+                repr(self.separator),
                 "topic names can only hold letters, digits, '.', '_' and '-'",
                 remedy=f"for unchanged names: replication.policy.class={PACKAGE}"
                 "IdentityReplicationPolicy",
             )
-        return cls(
-            kind="custom" if custom is not None else KAFKAS[class_name.removeprefix(PACKAGE)],
-            separator=separator,
-            internal_separator_enabled=internal_separator_enabled,
-            internal_topics=internal_topics,
-            source_alias=source_alias,
-            renames=renames,
-            custom=custom,
-            class_name="" if custom is None else class_name,
-        )
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         """The name that `topic` of cluster `source_alias` gets on the target. Raises

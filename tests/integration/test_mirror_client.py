@@ -15,7 +15,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from causeway.config import FlowKeys
 from causeway.filters import excludes
 from causeway.java import find_java
-from causeway.naming import ReplicationPolicy
+from causeway.naming import KAFKAS, ReplicationPolicy
 from tests.harness.control import Truth
 from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka.jars import connect_classpath
@@ -139,8 +139,8 @@ def test_topics_are_internal_that_are_so_to_kafkas_own_policy(
     )
     topic_filter = mirror.DefaultTopicFilter()
     topic_filter.configure({})
-    ours = ReplicationPolicy.from_class(
-        f"{kind}ReplicationPolicy",
+    ours = ReplicationPolicy(
+        kind=KAFKAS[f"{kind}ReplicationPolicy"],
         separator=separator,
         internal_separator_enabled=everywhere,
         source_alias="A",

@@ -110,16 +110,10 @@ def test_heartbeats_over_several_hops() -> None:
     assert not IDENTITY.is_heartbeats_topic("myheartbeats")
 
 
-def test_policies_by_class_name() -> None:
-    package = "org.apache.kafka.connect.mirror."
-    assert ReplicationPolicy.from_class(package + "DefaultReplicationPolicy").kind == "default"
-    assert ReplicationPolicy.from_class("IdentityReplicationPolicy").kind == "identity"
-
-
 @pytest.mark.parametrize("separator", ["", ":", " ", "->"])
 def test_separators_that_topics_cannot_hold_are_refused(separator: str) -> None:
     with pytest.raises(ConfigError, match=r"replication\.policy\.separator"):
-        ReplicationPolicy.from_class("DefaultReplicationPolicy", separator=separator)
+        ReplicationPolicy(separator=separator)
 
 
 @given(alias=aliases, topic=topics)

@@ -143,7 +143,7 @@ def diff(
 
 
 def _show_comparison(out: Output, found: Comparison, *, every: bool) -> None:
-    from causeway.mm2_diff import KeyEffect
+    from causeway.config.reading import KeyEffect
 
     acting = found.of(KeyEffect.ACTS)
     rest = [

@@ -56,10 +56,11 @@ def complete_link(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _links(file: Path) -> Iterator[str]:
+    from causeway.config import Problems
     from causeway.filters import split_list
     from causeway.formats import read_entries
 
-    entries = read_entries(file)
+    entries = read_entries(file, Problems(str(file))).entries
     aliases = split_list(entries["clusters"].value) if "clusters" in entries else ()
     for source, target in permutations(aliases, 2):
         name = f"{source}->{target}"

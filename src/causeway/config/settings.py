@@ -14,6 +14,7 @@ from causeway.config.clients import ClientSettings
 from causeway.config.keys import ControlSettings, FlowKeys, HeartbeatKeys
 from causeway.config.process import RunSettings
 from causeway.config.rereading import Rereading
+from causeway.config.transform_keys import TransformKeys
 from causeway.config.values import FrozenMap, Secret, TransformFormat, freeze
 from causeway.filters import (
     TopicDecision,
@@ -23,7 +24,6 @@ from causeway.filters import (
     not_begun,
 )
 from causeway.naming import HEARTBEATS, PolicyFailedError, ReplicationPolicy
-from causeway.patterns import Pattern
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,29 +74,21 @@ class SchemaSettings(SchemaKeys):
     target: RegistrySettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransformSettings:
+@dataclass(frozen=True, kw_only=True)
+class TransformSettings(TransformKeys):
     """[A->B.causeway.transform.NAME.*] How the records of some topics are transformed.
 
-    One of `sql`, `python`, `rules` is set. `secrets` are the values of `${...}`: they reach a
-    transform as fields of the column `secrets`, never as text of a query. `dead_letters`: topic on
-    the source cluster; None: a refused record stops its partition. `place` is the key and line of
-    the text, for errors."""
+    One of `sql`, `python`, `rules` is set, also if the text is in a file. `secrets` are the values
+    of `${...}`: they reach a transform as fields of the column `secrets`, never as text of a query.
+    `dead_letters`: topic on the source cluster; None: a refused record stops its partition. `place`
+    is the key and line of the text, for errors."""
 
     name: str
-    topics: tuple[Pattern, ...]
-    sql: str | None = None  # a SELECT over the view `records`
-    python: str | None = None  # `module:function`, DataFrame to DataFrame
-    rules: str | None = None  # see causeway.transform.rules
     place: str = ""
-    key_format: TransformFormat = "binary"
     value_format: TransformFormat = "binary"
-    key_schema: str | None = None  # Spark DDL
-    value_schema: str | None = None
     registry: RegistrySettings | None = None
     secrets: Mapping[str, Secret] = field(default_factory=FrozenMap)
     dead_letters: str | None = None
-    lanes: int = 1  # how many lanes share its partitions
 
     def __post_init__(self) -> None:
         freeze(self, "secrets")

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from causeway import filters
 from causeway.config import Entry
-from causeway.config.reading import ALIASES, OFFSETS_TOPIC, Effect, audit_key, is_worker_key
+from causeway.config.reading import ALIASES, OFFSETS_TOPIC, KeyEffect, audit_key, is_worker_key
 from causeway.errors import ConfigError, OtherFormError
 from causeway.formats.properties import to_properties
 from causeway.naming import PACKAGE, is_legal_name
@@ -265,8 +265,10 @@ class _EntryWriter:
                 continue
             if acting(key) != kind:
                 continue
-            meaningless = audit_key(f"{flow}.{key}", flow.split("->")).effect is Effect.MEANINGLESS
-            if meaningless or (is_worker_key(key) and not key.startswith(_OF_CLIENTS)):
+            effect = audit_key(f"{flow}.{key}", flow.split("->")).effect
+            if effect is KeyEffect.MEANINGLESS or (
+                is_worker_key(key) and not key.startswith(_OF_CLIENTS)
+            ):
                 self._left_out[key] = None
             else:
                 self._add(f"{flow}.{key}", value)

@@ -6,7 +6,6 @@ comments before the first key are kept.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
@@ -17,15 +16,12 @@ from causeway.config import TRANSFORMS, Entry, Problems, is_transform_key, key_i
 from causeway.config.reading import parse_jaas, split_key
 from causeway.errors import ConfigError
 from causeway.formats.causeway_yaml import forms, shape
-from causeway.formats.causeway_yaml.document import Fields, parse, read_document
-from causeway.formats.causeway_yaml.read import read_entries
+from causeway.formats.causeway_yaml.document import Fields, parse
+from causeway.formats.causeway_yaml.read import read_entries as yaml_entries
 from causeway.formats.causeway_yaml.write import said, to_yaml
-from causeway.formats.connectors import read_connectors
-from causeway.formats.loading import Form, default_form, is_resource, is_yaml
-from causeway.formats.logins import JAAS, with_login_modules, without_login_parts
-from causeway.formats.properties import parse_properties, read_properties, to_properties
-from causeway.formats.strimzi.read import read_resource
-from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE, Secrets
+from causeway.formats.loading import Form, default_form, read_entries
+from causeway.formats.logins import JAAS, with_login_modules
+from causeway.formats.properties import parse_properties, to_properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,63 +36,32 @@ class Converted:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """`form`: None for a form that is read only (Strimzi's resource, connectors of Connect)."""
-
-    entries: Mapping[str, Entry]
-    form: Form | None = None
-    notes: tuple[str, ...] = ()
-    comments: tuple[str, ...] = ()
-
-
 def convert(path: Path, to: Form | None = None) -> Converted:
     """The file at `path` in form `to`. Raises ConfigError if the file cannot be read, and if the
     new file would not have the same settings."""
     problems = Problems(str(path))
-    found = _read(path, problems)
+    found = read_entries(path, problems)
+    problems.raise_if_any()
     to = to or default_form(path)
     if to is found.form:
         raise ConfigError("convert", str(path), "it has that form already")
-    entries, notes = found.entries, found.notes
+    entries = found.entries
+    comments = () if path.suffix.lower() == ".json" else _comments(path)
     carried: tuple[str, ...] = ()
     if to is Form.PROPERTIES:
-        text = to_properties(entries, comments=found.comments)
+        text = to_properties(entries, comments=comments)
         _check(path, entries, parse_properties(path, text.encode()).entries)
     else:
-        text = to_yaml(entries, comments=found.comments)
+        text = to_yaml(entries, comments=comments)
         document = parse(text, str(path), problems)
-        back = without_login_parts(read_entries(document, problems), problems)
+        back = with_login_modules(yaml_entries(document, problems), problems, resolved=False)
         beside = document.values.get("properties")
         carried = tuple(beside.values) if isinstance(beside, Fields) else ()
         problems.raise_if_any()
         _check(path, entries, back)
     named = (key for key in entries if key.endswith((".sql.file", ".rules.file")))
     files = tuple(key for key in named if not Path(entries[key].value.strip()).is_absolute())
-    return Converted(text=text, carried=carried, files=files, notes=notes)
-
-
-def _read(path: Path, problems: Problems) -> _Read:
-    if not is_yaml(path):
-        entries = dict(read_properties(path).entries)
-        return _Read(form=Form.PROPERTIES, entries=entries, comments=_comments(path))
-    if (connectors := read_connectors(path)) is not None:
-        return _Read(entries=connectors.entries, notes=connectors.notes)
-    document = read_document(path, problems)
-    if not is_resource(document):
-        entries = without_login_parts(read_entries(document, problems), problems)
-        problems.raise_if_any()
-        return _Read(form=Form.CAUSEWAY, entries=entries, comments=_comments(path))
-    where = os.environ.get(VARIABLE)
-    directory = Path(where) if where else Path(MOUNTED)
-    secrets = Secrets(directory=directory, problems=problems, unseen=not where)
-    resource = read_resource(document, problems, secrets, carry=True)
-    settled = with_login_modules(resource.entries, problems, resolved=False)
-    problems.raise_if_any()
-    notes = resource.warnings
-    if not where and any(f"${{dir:{MOUNTED}/" in each.value for each in settled.values()):
-        notes += (f"Secrets are looked for in {MOUNTED}: --secrets DIR names another place",)
-    return _Read(entries=settled, notes=notes, comments=_comments(path))
+    return Converted(text=text, carried=carried, files=files, notes=found.notes)
 
 
 def _comments(path: Path) -> tuple[str, ...]:

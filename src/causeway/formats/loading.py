@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,29 +65,42 @@ def _load(path: Path, environment: Mapping[str, str] | None) -> Settings:
     return settings_of(path, document, problems, environment=environment)
 
 
-def read_entries(path: Path) -> Mapping[str, Entry]:
-    """The entries of a file of any form, with unresolved references and unchecked values. The
-    contents of a resource's Secrets are left out. Raises ConfigError if there are no entries."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntries:
+    """`form`: None for a form that is read only (Strimzi's resource, connectors of Connect).
+    `notes`: for people, about settings that a property file does not have, or needs besides."""
+
+    entries: Mapping[str, Entry]
+    form: Form | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_entries(path: Path, problems: Problems) -> FileEntries:
+    """The entries of a file of any form, with unresolved references. Raises ConfigError if the file
+    cannot be read; other problems go to `problems`."""
     if not is_yaml(path):
         from causeway.formats.properties import read_properties
 
-        return read_properties(path).entries
+        return FileEntries(form=Form.PROPERTIES, entries=read_properties(path).entries)
     from causeway.formats.causeway_yaml import read
     from causeway.formats.causeway_yaml.document import read_document
     from causeway.formats.connectors import read_connectors
+    from causeway.formats.logins import with_login_modules
     from causeway.formats.strimzi.read import read_resource
-    from causeway.formats.strimzi.secrets import Secrets
+    from causeway.formats.strimzi.secrets import MOUNTED, VARIABLE, Secrets
 
     if (connectors := read_connectors(path)) is not None:
-        return connectors.entries
-    problems = Problems(str(path))
+        return FileEntries(entries=connectors.entries, notes=connectors.notes)
     document = read_document(path, problems)
-    entries: Mapping[str, Entry]
-    if is_resource(document):
-        secrets = Secrets(directory=None, problems=Problems(str(path)))
-        entries = read_resource(document, problems, secrets, carry=True).entries
-    else:
-        entries = read.read_entries(document, problems)
-    if not entries:
-        problems.raise_if_any()
-    return entries
+    if not is_resource(document):
+        found = read.read_entries(document, problems)
+        settled = with_login_modules(found, problems, resolved=False)
+        return FileEntries(form=Form.CAUSEWAY, entries=settled)
+    where = os.environ.get(VARIABLE)
+    secrets = Secrets(directory=Path(where or MOUNTED), problems=problems, unseen=not where)
+    resource = read_resource(document, problems, secrets, carry=True)
+    settled = with_login_modules(resource.entries, problems, resolved=False)
+    notes = resource.warnings
+    if not where and any(f"${{dir:{MOUNTED}/" in each.value for each in settled.values()):
+        notes += (f"Secrets are looked for in {MOUNTED}: --secrets DIR names another place",)
+    return FileEntries(entries=settled, notes=notes)

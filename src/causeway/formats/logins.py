@@ -1,8 +1,8 @@
 """Login modules of Kafka's clients, put together from their options when these are known.
 
 causeway.yaml has `username` and `password`, a resource of Strimzi has the options of each module.
-Between reading and `settle`, entries hold the options under keys that no file has:
-`A.sasl.jaas.config/username` and `A.sasl.jaas.config/MODULE/option`.
+Between reading and `with_login_modules`, entries hold the options under keys that no file has:
+`A.sasl.jaas.config/MODULE/option`.
 """
 
 from __future__ import annotations
@@ -26,46 +26,30 @@ _MODULES = {
 }
 _REFERENCE = re.compile(r"(\$\{[^}]*\})")
 MECHANISM, JAAS = "sasl.mechanism", "sasl.jaas.config"
-# Keys that no file has: between reading and `without_login_parts`.
+# Of causeway.yaml, until the mechanism is known.
 USER, PASSWORD = f"{JAAS}/username", f"{JAAS}/password"
 
 
-def add_login(entries: dict[str, Entry], prefix: str, path: str, problems: Problems) -> None:
-    """Adds `sasl.jaas.config`, made of the user name and the password, to `entries`."""
-    user, word = entries.get(prefix + USER), entries.get(prefix + PASSWORD)
+def name_module(entries: dict[str, Entry], prefix: str, path: str, problems: Problems) -> None:
+    """Makes the user name and the password in `entries` options of the mechanism's login module."""
+    user, word = entries.pop(prefix + USER, None), entries.pop(prefix + PASSWORD, None)
     if user is None and word is None:
-        return
-    if user is None or word is None:
-        problems.add(f"{path}: username and password go together")
-        return
-    if prefix + JAAS in entries:
-        problems.add(f"{entries[prefix + JAAS].place} and {user.place} say the same twice")
         return
     mechanism = entries.get(prefix + MECHANISM)
     module = _MODULES.get(mechanism.value.strip().upper()) if mechanism else None
-    if module is None:
+    if user is None or word is None:
+        problems.add(f"{path}: username and password go together")
+    elif prefix + JAAS in entries:
+        problems.add(f"{entries[prefix + JAAS].place} and {user.place} say the same twice")
+    elif module is None:
         problems.add(
             f"{user.place} needs a mechanism ({', '.join(_MODULES)}); for other mechanisms write"
             " jaas-config"
         )
-        return
-    text = _login_module(module, user.value, word.value)
-    entries[prefix + JAAS] = replace(word, key=prefix + JAAS, value=text)
-
-
-def without_login_parts(entries: Mapping[str, Entry], problems: Problems) -> dict[str, Entry]:
-    """`entries` without the parts of logins. Values from outside are between quotes in the login
-    module now, and must not end the quotes."""
-    settled = {}
-    for key, entry in entries.items():
-        if not key.endswith((USER, PASSWORD)):
-            settled[key] = entry
-        elif entry.resolved and re.search(r'["\\\n]', entry.value):
-            problems.add(
-                f"{entry.place} has a quote, a backslash or a line end in it: write jaas-config"
-                " instead, and escape them as Kafka's clients need it"
-            )
-    return settled
+    else:
+        for name, entry in (("username", user), ("password", word)):
+            key = f"{prefix}{JAAS}/{module}/{name}"
+            entries[key] = replace(entry, key=key)
 
 
 def login_parts(text: str, mechanism: str) -> tuple[str, str] | None:

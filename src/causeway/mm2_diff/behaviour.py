@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from causeway.config import OF_FLOWS, OLD_NAMES, Entries
 from causeway.config.reading import (
@@ -16,16 +16,15 @@ from causeway.config.reading import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BehaviourDifference:
+class BehaviourDifference(NamedTuple):
     """`key`: what to set for MirrorMaker 2's behaviour, or what else to do; empty if nothing can be
-    set."""
+    set. `flows`: those with this difference."""
 
     what: str
-    flows: tuple[str, ...]
     mirror_maker: str
     causeway: str
     key: str = ""
+    flows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,23 +67,12 @@ def flows(entries: Entries, aliases: tuple[str, ...]) -> tuple[EnabledFlow, ...]
 
 def differences(entries: Entries, aliases: tuple[str, ...]) -> tuple[BehaviourDifference, ...]:
     """The most important difference first; flows with the same difference share an item."""
-    found: dict[tuple[str, str, str, str], list[str]] = {}
+    found: dict[BehaviourDifference, list[str]] = {}
     for judge in _ALL:
         for flow in flows(entries, aliases):
             for one in judge(flow, entries):
-                found.setdefault((one.what, one.mirror_maker, one.causeway, one.key), []).append(
-                    flow.name
-                )
-    return tuple(
-        BehaviourDifference(
-            what=what, flows=tuple(names), mirror_maker=theirs, causeway=ours, key=key
-        )
-        for (what, theirs, ours, key), names in found.items()
-    )
-
-
-def _one(what: str, theirs: str, ours: str, key: str = "") -> BehaviourDifference:
-    return BehaviourDifference(what=what, flows=(), mirror_maker=theirs, causeway=ours, key=key)
+                found.setdefault(one, []).append(flow.name)
+    return tuple(one._replace(flows=tuple(names)) for one, names in found.items())
 
 
 def _delivery(flow: EnabledFlow, entries: Entries) -> Iterator[BehaviourDifference]:
@@ -97,19 +85,19 @@ def _delivery(flow: EnabledFlow, entries: Entries) -> Iterator[BehaviourDifferen
     if flow.says("causeway.delivery") == "at-least-once":
         return
     ours = "exactly once, for every reader, without transactions"
-    yield _one("delivery", theirs, ours)
+    yield BehaviourDifference("delivery", theirs, ours)
 
 
 def _names(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     if flow.says("causeway.rename"):
-        yield _one(
+        yield BehaviourDifference(
             "topics that causeway.rename matches",
             "go by the replication policy's name",
             "go by the rule's name",
             f"leave {flow.name}.causeway.rename out",
         )
     if ":" in flow.says("replication.policy.class"):
-        yield _one(
+        yield BehaviourDifference(
             "a replication policy in Python",
             "does not start: there is no such Java class",
             "names topics by it",
@@ -120,7 +108,7 @@ def _names(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
 def _isolation(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     if "isolation.level" in flow.reader:
         return
-    yield _one(
+    yield BehaviourDifference(
         "transactions of the source",
         "read_uncommitted: copies what is open, and what is rolled back later",
         "read_committed: leaves rolled-back records out, waits for open transactions",
@@ -129,7 +117,7 @@ def _isolation(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
 
 
 def _trouble(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
-    yield _one(
+    yield BehaviourDifference(
         "source truncated, or deleted and recreated",
         "goes on: skips records or copies them again, in silence",
         "stops that partition with a reason, the others go on",
@@ -140,14 +128,14 @@ def _trouble(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     identity = policy is not None and policy.value.strip().endswith("IdentityReplicationPolicy")
     sole = flow.says("causeway.sole.writer").lower()
     if identity and not sole:
-        yield _one(
+        yield BehaviourDifference(
             "a mirror that finds records, and no positions, at its first start",
             "copies the whole source in addition",
             "stops, and asks",
             "causeway run --adopt or --from; or causeway.sole.writer = false if others wrote them",
         )
     if sole == "true" or (not sole and not identity):
-        yield _one(
+        yield BehaviourDifference(
             "others write to a mirrored topic",
             "continues",
             "stops that partition",
@@ -160,26 +148,26 @@ def _groups(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     synced = flow.is_on("sync.group.offsets.enabled", False)
     if not checkpoints and not synced:
         return
-    yield _one(
+    yield BehaviourDifference(
         "offsets of groups",
         "translated roughly: a group reads again after a failover, the more the further behind",
         "translated exactly, also far behind; checkpoints have the same format",
     )
     if synced and not checkpoints:
-        yield _one(
+        yield BehaviourDifference(
             "groups synced without checkpoints",
             "no group is synced where emit.checkpoints.enabled = false",
             "synced all the same",
             f"{flow.name}.sync.group.offsets.enabled = false",
         )
     if not flow.is_on("emit.offset-syncs.enabled", True) and checkpoints:
-        yield _one(
+        yield BehaviourDifference(
             "checkpoints without offset syncs",
             "no checkpoints where emit.offset-syncs.enabled = false",
             "checkpoints are written: they need no offset syncs",
             f"{flow.name}.emit.checkpoints.enabled = false",
         )
-    yield _one(
+    yield BehaviourDifference(
         "new groups",
         "looked for every refresh.groups.interval.seconds",
         "looked for at every checkpoint"
@@ -196,7 +184,7 @@ def _offset_syncs(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference
     where = f"mm2-offset-syncs.{other}.internal on {cluster}"
     lag = flow.says("offset.lag.max", "100")
     often = f"{lag} records" if lag.isdecimal() else "offset.lag.max records"
-    yield _one(
+    yield BehaviourDifference(
         "offset syncs",
         f"{where}: one each {often} and at each gap",
         f"{where}: the same, at most one a second and partition",
@@ -206,7 +194,7 @@ def _offset_syncs(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference
 def _reset(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     entry = flow.reader.get("auto.offset.reset")
     if entry is not None and entry.value.strip().lower() == "latest":
-        yield _one(
+        yield BehaviourDifference(
             "topics that come while it runs",
             "begin at their end by then: first records may be left out",
             "begin at their first record, though auto.offset.reset = latest",
@@ -216,7 +204,7 @@ def _reset(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
 def _internal(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     if flow.says("causeway.internal.topics"):
         return
-    yield _one(
+    yield BehaviourDifference(
         "topics called x.internal",
         "Kafka 3's leaves them out, Kafka 4's mirrors them",
         "mirrored, as Kafka 4's does",
@@ -234,8 +222,8 @@ def _own_topics(flow: EnabledFlow, entries: Entries) -> Iterator[BehaviourDiffer
     slug = f"{source}.{target}"
     ours = f"__causeway.{slug}.progress; .directives after the first pause or throttle"
     kept = flow.says("causeway.mirror.maker.offsets", "true").lower() == "true"
-    yield _one(f"its own topics on {target}", theirs, ours)
-    yield _one(
+    yield BehaviourDifference(f"its own topics on {target}", theirs, ours)
+    yield BehaviourDifference(
         "positions",
         positions,
         "continues from there at the first start, and keeps them written for a return"
@@ -245,7 +233,7 @@ def _own_topics(flow: EnabledFlow, entries: Entries) -> Iterator[BehaviourDiffer
 
 
 def _limits(_: EnabledFlow, __: Entries) -> Iterator[BehaviourDifference]:
-    yield _one(
+    yield BehaviourDifference(
         "limits of mirrors (size, times, codec)",
         "as topic configs say: a record that does not fit stops or is skipped",
         "what the records need, also where configs are not synced",
@@ -255,11 +243,12 @@ def _limits(_: EnabledFlow, __: Entries) -> Iterator[BehaviourDifference]:
 def _old_names(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     for old, new in OLD_NAMES.items():
         if old in flow.own and new not in flow.own:
-            yield _one(old, "ignored by Kafka 4's, without a warning", f"read as {new}", new)
+            theirs = "ignored by Kafka 4's, without a warning"
+            yield BehaviourDifference(old, theirs, f"read as {new}", new)
 
 
 def _process(_: EnabledFlow, entries: Entries) -> Iterator[BehaviourDifference]:
-    yield _one(
+    yield BehaviourDifference(
         "more processes",
         "share the tasks, and move them at each change",
         "one leads a flow, others wait to take over; Spark's cores share the work",
@@ -268,13 +257,13 @@ def _process(_: EnabledFlow, entries: Entries) -> Iterator[BehaviourDifference]:
     said = entries["causeway.http.port"].value.strip() if "causeway.http.port" in entries else ""
     if said != "-1":
         port = said if said.isdecimal() else "8490"
-        yield _one(
+        yield BehaviourDifference(
             "opens a port",
             "none, or Connect's internal REST",
             f"{port} on 127.0.0.1: page, API, metrics, Connect's paths for scripts",
             "causeway.http.port = -1",
         )
-    yield _one(
+    yield BehaviourDifference(
         "metrics",
         "JMX beans",
         "Prometheus at /metrics, with the names that dashboards have",

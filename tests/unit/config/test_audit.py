@@ -14,7 +14,7 @@ from causeway.config import (
     RunSettings,
     WebhookSettings,
 )
-from causeway.config.reading import Effect, audit_key, key_warnings, known, split_key
+from causeway.config.reading import KeyEffect, audit_key, key_warnings, known, split_key
 
 ALIASES = ("A", "B", "us.east", "us")
 
@@ -40,57 +40,57 @@ def test_prefixes(key: str, split: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("key", "effect"),
     [
-        ("clusters", Effect.ACTED_ON),
-        ("config.providers.env.class", Effect.ACTED_ON),
-        ("spark.anything", Effect.ACTED_ON),
-        ("causeway.lanes", Effect.ACTED_ON),
-        ("A->B.causeway.delivery", Effect.ACTED_ON),
-        ("groups.blacklist", Effect.ACTED_ON),
-        ("A->B.emit.heartbeats.enabled", Effect.ACTED_ON),
-        ("A.emit.checkpoints.enabled", Effect.MISPLACED),
-        ("A->B.tasks.max", Effect.MEANINGLESS),
-        ("A->B.causeway.lanes", Effect.MISPLACED),
-        ("ssl.truststore.location", Effect.ACTED_ON),
-        ("A.admin.request.timeout.ms", Effect.ACTED_ON),
-        ("A->B.source.cluster.bootstrap.servers", Effect.ACTED_ON),
-        ("A->B.source.producer.client.id", Effect.NOT_YET),
-        ("A->B.target.producer.client.id", Effect.ACTED_ON),
-        ("A->B.producer.override.client.id", Effect.ACTED_ON),
-        ("producer.override.request.timeout.ms", Effect.ACTED_ON),
-        ("A->B.producer.override.compression.type", Effect.NOT_YET),
-        ("A->B.producer.override.compresion.type", Effect.UNKNOWN),
-        ("B.producer.override.client.id", Effect.MISPLACED),
-        ("A->B.consumer.override.client.id", Effect.MISPLACED),
-        ("A.sasl.kerberos.service.name", Effect.NOT_YET),
-        ("A.producer.compression.type", Effect.NOT_YET),
-        ("A.group.id", Effect.MEANINGLESS),
-        ("A.admin.listeners", Effect.MEANINGLESS),
-        ("A.offset.storage.topic", Effect.ACTED_ON),
-        ("A.offset.storage.replication.factor", Effect.ACTED_ON),
-        ("key.converter.plugin.version", Effect.MEANINGLESS),
-        ("use.incremental.alter.configs", Effect.MEANINGLESS),
-        ("metric.names.formats", Effect.MEANINGLESS),
-        ("forwarding.admin.class", Effect.NOT_YET),
-        ("A.fetch.max.bytes", Effect.MISPLACED),
-        ("B.producer.max.request.size", Effect.ACTED_ON),
-        ("A->B.producer.max.request.size", Effect.ACTED_ON),
-        ("A->B.producer.override.max.request.size", Effect.ACTED_ON),
-        ("A.consumer.max.request.size", Effect.UNKNOWN),
-        ("compression.type", Effect.MISPLACED),
-        ("A.topics", Effect.MISPLACED),
-        ("A.consumer.fetch.max.byte", Effect.UNKNOWN),
-        ("A->B.consumer.no.such", Effect.UNKNOWN),
-        ("something", Effect.UNKNOWN),
+        ("clusters", KeyEffect.ACTS),
+        ("config.providers.env.class", KeyEffect.ACTS),
+        ("spark.anything", KeyEffect.ACTS),
+        ("causeway.lanes", KeyEffect.ACTS),
+        ("A->B.causeway.delivery", KeyEffect.ACTS),
+        ("groups.blacklist", KeyEffect.ACTS),
+        ("A->B.emit.heartbeats.enabled", KeyEffect.ACTS),
+        ("A.emit.checkpoints.enabled", KeyEffect.MISPLACED),
+        ("A->B.tasks.max", KeyEffect.MEANINGLESS),
+        ("A->B.causeway.lanes", KeyEffect.MISPLACED),
+        ("ssl.truststore.location", KeyEffect.ACTS),
+        ("A.admin.request.timeout.ms", KeyEffect.ACTS),
+        ("A->B.source.cluster.bootstrap.servers", KeyEffect.ACTS),
+        ("A->B.source.producer.client.id", KeyEffect.NOT_YET),
+        ("A->B.target.producer.client.id", KeyEffect.ACTS),
+        ("A->B.producer.override.client.id", KeyEffect.ACTS),
+        ("producer.override.request.timeout.ms", KeyEffect.ACTS),
+        ("A->B.producer.override.compression.type", KeyEffect.NOT_YET),
+        ("A->B.producer.override.compresion.type", KeyEffect.UNKNOWN),
+        ("B.producer.override.client.id", KeyEffect.MISPLACED),
+        ("A->B.consumer.override.client.id", KeyEffect.MISPLACED),
+        ("A.sasl.kerberos.service.name", KeyEffect.NOT_YET),
+        ("A.producer.compression.type", KeyEffect.NOT_YET),
+        ("A.group.id", KeyEffect.MEANINGLESS),
+        ("A.admin.listeners", KeyEffect.MEANINGLESS),
+        ("A.offset.storage.topic", KeyEffect.ACTS),
+        ("A.offset.storage.replication.factor", KeyEffect.ACTS),
+        ("key.converter.plugin.version", KeyEffect.MEANINGLESS),
+        ("use.incremental.alter.configs", KeyEffect.MEANINGLESS),
+        ("metric.names.formats", KeyEffect.MEANINGLESS),
+        ("forwarding.admin.class", KeyEffect.NOT_YET),
+        ("A.fetch.max.bytes", KeyEffect.MISPLACED),
+        ("B.producer.max.request.size", KeyEffect.ACTS),
+        ("A->B.producer.max.request.size", KeyEffect.ACTS),
+        ("A->B.producer.override.max.request.size", KeyEffect.ACTS),
+        ("A.consumer.max.request.size", KeyEffect.UNKNOWN),
+        ("compression.type", KeyEffect.MISPLACED),
+        ("A.topics", KeyEffect.MISPLACED),
+        ("A.consumer.fetch.max.byte", KeyEffect.UNKNOWN),
+        ("A->B.consumer.no.such", KeyEffect.UNKNOWN),
+        ("something", KeyEffect.UNKNOWN),
     ],
 )
-def test_effects(key: str, effect: Effect) -> None:
+def test_effects(key: str, effect: KeyEffect) -> None:
     assert audit_key(key, ALIASES).effect is effect
 
 
 @pytest.mark.parametrize("name", sorted(known.CLUSTER_KEYS | known.FLOW))
 def test_what_kafka_knows_is_never_unknown(name: str) -> None:
     for key in (name, f"A->B.{name}"):
-        known_to_us = (Effect.ACTED_ON, Effect.MEANINGLESS, Effect.NOT_YET)
+        known_to_us = (KeyEffect.ACTS, KeyEffect.MEANINGLESS, KeyEffect.NOT_YET)
         assert audit_key(key, ALIASES).effect in known_to_us
 
 

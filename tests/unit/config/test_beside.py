@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from causeway.config.reading import KeyEffect
 from causeway.errors import ConfigError
-from causeway.mm2_diff import Comparison, KeyEffect, compare
+from causeway.mm2_diff import Comparison, compare
 
 PLAIN = """\
 clusters = A, B, C
@@ -170,3 +171,13 @@ def test_what_is_none_of_these_forms(tmp_path: Path) -> None:
         compare(file)
     with pytest.raises(ConfigError, match="there is no such file"):
         compare(tmp_path / "none.properties")
+
+
+def test_a_login_of_causeway_yaml_is_no_unknown_key(tmp_path: Path) -> None:
+    path = tmp_path / "causeway.yaml"
+    path.write_text(
+        "clusters:\n  A:\n    bootstrap: a:1\n    security: {protocol: SASL_SSL, sasl: {mechanism:"
+        " PLAIN, username: u, password: w}}\n  B: {bootstrap: b:1}\nlinks: [{from: A, to: B}]\n"
+    )
+    found = compare(path)
+    assert found.of(KeyEffect.UNKNOWN) == ()

@@ -1,7 +1,7 @@
 """Makes settings from the entries of a file, and reports every problem with its key and line."""
 
 from causeway.config.reading.audit import (
-    Effect,
+    KeyEffect,
     audit_key,
     client_key_warnings,
     is_done_anyway,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import Enum, auto
+from enum import StrEnum
+from typing import NamedTuple
 
 from causeway.config.client_keys import (
     OF_REGISTRIES,
@@ -46,26 +46,28 @@ _ROLE = {
 }
 
 
-class Effect(Enum):
-    ACTED_ON = auto()
-    MEANINGLESS = auto()  # about how Connect works
-    NOT_YET = auto()  # known to MirrorMaker 2, Connect or Kafka's clients
-    MISPLACED = auto()  # has an effect only in another place
-    UNKNOWN = auto()
+class KeyEffect(StrEnum):
+    """What Causeway does with a key, the most important effect first."""
+
+    REFUSED = "refused"
+    MISPLACED = "misplaced"  # has an effect only in another place
+    UNKNOWN = "unknown"  # to MirrorMaker 2, Connect and Kafka's clients as well
+    NOT_YET = "not acted on"
+    MEANINGLESS = "without meaning"  # about how Connect works
+    AGREED = "done anyway"  # its value says what Causeway does without it
+    OURS = "Causeway's own"  # MirrorMaker 2 passes it over
+    ACTS = "acts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """`hint` says where a misplaced key belongs, or which key an unknown one may mean."""
 
-    effect: Effect
+    effect: KeyEffect
     hint: str = ""
 
 
-_FINE = Finding(effect=Effect.ACTED_ON)
-_NOT_YET = Finding(effect=Effect.NOT_YET)
-_MEANINGLESS = Finding(effect=Effect.MEANINGLESS)
-_IN_PRODUCER_FILE = Finding(effect=Effect.MISPLACED, hint="write it in the producer's file")
+_FINE, _NOT_YET = Finding(KeyEffect.ACTS), Finding(KeyEffect.NOT_YET)
+_IN_PRODUCER_FILE = Finding(KeyEffect.MISPLACED, "write it in the producer's file")
 _LIKE_A_KEY = re.compile(r"([\w.-]+->)?[\w-]+(\.[a-z]+([_-][a-z]+)*)+", re.ASCII)
 _MM1_FLOW = frozenset(
     {"causeway.delivery", "causeway.on.data.loss", "causeway.throttle.bytes.per.second", TRANSFORMS}
@@ -107,7 +109,7 @@ def key_warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[s
     remarks = [
         _place(entry, finding)
         for entry, finding in findings
-        if entry.remark and finding.effect is Effect.ACTED_ON and not is_transform_key(entry.key)
+        if entry.remark and finding.effect is KeyEffect.ACTS and not is_transform_key(entry.key)
     ]
     text = f"# does not end a value, so it is part of the value here: {', '.join(remarks)}"
     return [*([text] if remarks else []), *_lines(findings)]
@@ -137,26 +139,25 @@ def _of_client_file(name: str, role: str) -> Finding:
 
 
 def _lines(findings: Iterable[tuple[Entry, Finding]]) -> list[str]:
-    places: dict[Effect, list[str]] = {effect: [] for effect in Effect}
-    for entry, finding in findings:
-        without_effect = finding.effect in (Effect.NOT_YET, Effect.MEANINGLESS)
-        if without_effect and is_done_anyway(entry.key, entry.value):
-            continue
-        hint = f" ({finding.hint})" if finding.hint else ""
-        places[finding.effect].append(f"{_place(entry, finding)}{hint}")
+    places: dict[KeyEffect, list[str]] = {}
+    for entry, (effect, hint) in findings:
+        without_effect = effect in (KeyEffect.NOT_YET, KeyEffect.MEANINGLESS)
+        if not (without_effect and is_done_anyway(entry.key, entry.value)):
+            shown = _place(entry, Finding(effect, hint)) + (f" ({hint})" if hint else "")
+            places.setdefault(effect, []).append(shown)
     texts = {
-        Effect.MEANINGLESS: "without meaning here, because they are about Connect",
-        Effect.NOT_YET: "not acted on in this version",
-        Effect.MISPLACED: "without effect in this place",
-        Effect.UNKNOWN: "unknown keys",
+        KeyEffect.MEANINGLESS: "without meaning here, because they are about Connect",
+        KeyEffect.NOT_YET: "not acted on in this version",
+        KeyEffect.MISPLACED: "without effect in this place",
+        KeyEffect.UNKNOWN: "unknown keys",
     }
-    return [f"{text}: {', '.join(places[kind])}" for kind, text in texts.items() if places[kind]]
+    return [f"{text}: {', '.join(places[kind])}" for kind, text in texts.items() if kind in places]
 
 
 def _place(entry: Entry, finding: Finding) -> str:
     """A secret that was written on several lines without backslashes leaves pieces of the secret
     as keys. So only text that looks like a key, or nearly is one, is shown."""
-    unknown = finding.effect is Effect.UNKNOWN
+    unknown = finding.effect is KeyEffect.UNKNOWN
     if unknown and not finding.hint and not _LIKE_A_KEY.fullmatch(entry.key):
         return f"the key in line {entry.line}" if entry.line else "a hidden key"
     return entry.place
@@ -171,24 +172,17 @@ def is_done_anyway(name: str, value: str) -> bool:
 def _top_level(name: str, aliases: Iterable[str]) -> Finding:
     if name in _TOP_FINE or name.startswith(("spark.", "config.providers.")):
         return _FINE
-    if name == OFFSETS_TOPIC:
-        return _FINE
     if name.startswith(TRANSFORM_FAMILY):
         return _of_transform(name, "")
     if name in known.FLOW or name in CLUSTER_KEYS or is_worker_key(name):
         return _of_connect(name)
-    if name in OF_REGISTRIES:
-        return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
     if override := _of_override(name, ""):
         return override
     role, _, rest = name.partition(".")
-    if rest in ROLE_KEYS.get(role, ()):
-        return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
-    for role, names in ROLE_KEYS.items():
-        if name in names:
-            return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{role}.{name}")
+    if name in OF_REGISTRIES or rest in ROLE_KEYS.get(role, ()):
+        return _misplaced(f"CLUSTER.{name}")
     with_alias = {f"{alias}.{word}" for alias in aliases for word in SECURITY}
-    return _unknown(name, _TOP_FINE | known.FLOW | with_alias)
+    return _of_clients(name, "CLUSTER") or _unknown(name, _TOP_FINE | known.FLOW | with_alias)
 
 
 def _of_cluster(name: str, alias: str) -> Finding:
@@ -198,18 +192,23 @@ def _of_cluster(name: str, alias: str) -> Finding:
         return _of_connect(name)
     role, _, rest = name.partition(".")
     if rest.startswith("override.") and role in ROLE_KEYS:
-        hint = f"write it as {alias}.{role}.{rest.removeprefix('override.')}"
-        return Finding(effect=Effect.MISPLACED, hint=hint)
+        return _misplaced(f"{alias}.{role}.{rest.removeprefix('override.')}")
     if role in ROLE_KEYS:
         return _of_role(role, rest, f"{alias}.{role}.")
     if name in _OF_FLOWS | known.FLOW or name.startswith(TRANSFORM_FAMILY):
-        return Finding(
-            effect=Effect.MISPLACED, hint=f"write it as {name}, or for a flow as A->B.{name}"
-        )
-    for role, names in ROLE_KEYS.items():
-        if name in names:
-            return Finding(effect=Effect.MISPLACED, hint=f"write it as {alias}.{role}.{name}")
-    return _unknown(name, CLUSTER_KEYS | OF_REGISTRIES | _WORDS_WITH_ROLE, f"{alias}.")
+        return _misplaced(f"{name}, or for a flow as A->B.{name}")
+    words = CLUSTER_KEYS | OF_REGISTRIES | _WORDS_WITH_ROLE
+    return _of_clients(name, alias) or _unknown(name, words, f"{alias}.")
+
+
+def _of_clients(name: str, alias: str) -> Finding | None:
+    """Of a client's key without a role; None for other keys."""
+    role = next((role for role, names in ROLE_KEYS.items() if name in names), None)
+    return _misplaced(f"{alias}.{role}.{name}") if role else None
+
+
+def _misplaced(place: str) -> Finding:
+    return Finding(KeyEffect.MISPLACED, f"write it as {place}")
 
 
 def _of_flow(name: str, flow: str) -> Finding:
@@ -220,9 +219,9 @@ def _of_flow(name: str, flow: str) -> Finding:
     if name in known.FLOW:
         return _of_connect(name)
     if name == OFFSETS_TOPIC:
-        return Finding(effect=Effect.MISPLACED, hint=f"write it as TARGET.{name}")
+        return _misplaced(f"TARGET.{name}")
     if name in _RUN:
-        return Finding(effect=Effect.MISPLACED, hint=f"it is for all flows: write it as {name}")
+        return Finding(KeyEffect.MISPLACED, f"it is for all flows: write it as {name}")
     if override := _of_override(name, f"{flow}."):
         return override
     side = next((side for side in ("source.", "target.") if name.startswith(side)), "")
@@ -237,7 +236,7 @@ def _of_flow(name: str, flow: str) -> Finding:
     if is_worker_key(name) or name in CLUSTER_KEYS:
         return _of_connect(name)
     if name in OF_REGISTRIES:
-        return Finding(effect=Effect.MISPLACED, hint=f"write it as CLUSTER.{name}")
+        return _misplaced(f"CLUSTER.{name}")
     return _unknown(name, _OF_FLOWS | known.FLOW | _WORDS_WITH_ROLE, f"{flow}.")
 
 
@@ -246,9 +245,7 @@ def _of_transform(name: str, prefix: str) -> Finding:
     if key in TRANSFORM_NAMES or key.removeprefix(SECRET_FIELD) not in ("", key):
         return _FINE
     if not transform or not key:
-        return Finding(
-            effect=Effect.UNKNOWN, hint=f"write it as {prefix}{TRANSFORM_FAMILY}NAME.KEY"
-        )
+        return Finding(KeyEffect.UNKNOWN, f"write it as {prefix}{TRANSFORM_FAMILY}NAME.KEY")
     return _unknown(key, TRANSFORM_NAMES, f"{prefix}{TRANSFORM_FAMILY}{transform}.")
 
 
@@ -269,19 +266,19 @@ def _of_override(name: str, prefix: str) -> Finding | None:
         return None
     if f"{role}{dot}" == OVERRIDE:
         return _of_role(role, rest, f"{prefix}{OVERRIDE}")
-    return Finding(effect=Effect.MISPLACED, hint=f"write it as {prefix or 'A->B.'}{role}.{rest}")
+    return _misplaced(f"{prefix or 'A->B.'}{role}.{rest}")
 
 
 def _of_connect(name: str) -> Finding:
     if name in known.MOOT:
         return _FINE
-    return _MEANINGLESS if known.is_connects_own(name) else _NOT_YET
+    return Finding(KeyEffect.MEANINGLESS) if known.is_connects_own(name) else _NOT_YET
 
 
 def _unknown(name: str, words: Iterable[str], prefix: str = "") -> Finding:
     near = difflib.get_close_matches(name, sorted(words), n=1, cutoff=0.8)
-    return Finding(effect=Effect.UNKNOWN, hint=f"did you mean {prefix}{near[0]}?" if near else "")
+    return Finding(KeyEffect.UNKNOWN, f"did you mean {prefix}{near[0]}?" if near else "")
 
 
-_TOP_FINE = _RUN | _OF_FLOWS | frozenset(SECURITY) | {"clusters", "config.providers"}
+_TOP_FINE = _RUN | _OF_FLOWS | {*SECURITY, "clusters", "config.providers", OFFSETS_TOPIC}
 _WORDS_WITH_ROLE = frozenset(f"{role}.{name}" for role, names in _ROLE.items() for name in names)

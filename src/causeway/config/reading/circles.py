@@ -8,15 +8,16 @@ nothing about the other cluster's own records in the other log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 
 from causeway.config.entries import Entry, Problems
 from causeway.config.keys import PROVENANCE, ControlSettings
 from causeway.config.settings import LinkSettings
 from causeway.patterns import Pattern
 
-_CONFIGS, _ACLS = "sync.topic.configs.enabled", "sync.topic.acls.enabled"
 _MAYBE_NONE = "?*{"  # the character before it may be absent
 _PLAIN = frozenset("-_")
 
@@ -142,10 +143,10 @@ def _way_back(
     alias of a cluster; other flows may use another alias for the same brokers and other topics."""
     links = [each for each in links if may_share(link, each)]
     blind = [each for each in links if _why_blind(each)]
-    direct = (link.target.alias, link.source.alias)
-    return _shortest_way(links, {alias: alias for alias in clusters}, *direct) or _shortest_way(
-        blind, clusters, *direct
-    )
+    source, target = link.source.alias, link.target.alias
+    return _ways_from(links, target).get(source) or _ways_from(
+        blind, clusters[target], clusters
+    ).get(clusters[source])
 
 
 def _long_way(links: list[LinkSettings], link: LinkSettings) -> list[str] | None:
@@ -153,30 +154,23 @@ def _long_way(links: list[LinkSettings], link: LinkSettings) -> list[str] | None
     back directly is recognised by its name."""
     direct = (link.target.alias, link.source.alias)
     others = [each for each in links if (each.source.alias, each.target.alias) != direct]
-    return _shortest_way(
-        others, {alias: alias for each in links for alias in _aliases(each)}, *direct
-    )
+    return _ways_from(others, link.target.alias).get(link.source.alias)
 
 
-def _aliases(link: LinkSettings) -> tuple[str, str]:
-    return link.source.alias, link.target.alias
-
-
-def _shortest_way(
-    links: list[LinkSettings], clusters: dict[str, str], start: str, end: str
-) -> list[str] | None:
-    """The shortest way from `start` to `end` along the flows, by their names."""
-    ways: list[tuple[str, list[str]]] = [(clusters[start], [])]
-    seen = {clusters[start]}
-    for at, names in ways:
-        if at == clusters[end]:
-            return names
+def _ways_from(
+    links: Sequence[LinkSettings], start: str, clusters: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, list[str]]:
+    """The shortest way from `start` to each cluster that the flows reach, by the flows' names.
+    `clusters`: their names by alias, if a cluster may have several aliases."""
+    ways: dict[str, list[str]] = {start: []}
+    waiting = [start]
+    for at in waiting:  # it grows meanwhile
         for link in links:
-            there = clusters[link.target.alias]
-            if clusters[link.source.alias] == at and there not in seen:
-                seen.add(there)
-                ways.append((there, [*names, link.name]))
-    return None
+            source, there = (clusters.get(a, a) for a in (link.source.alias, link.target.alias))
+            if source == at and there not in ways:
+                ways[there] = [*ways[at], link.name]
+                waiting.append(there)
+    return ways
 
 
 def control_without_groups(
@@ -211,21 +205,11 @@ def circles(links: Sequence[LinkSettings]) -> list[list[LinkSettings]]:
     for link in links:
         here = link.source.alias
         along = [each for each in links if may_share(link, each)]
-        if here in _reached(along, link.target.alias):
-            reached = _reached(along, here)
-            together = frozenset(one for one in reached if here in _reached(along, one))
+        if here in _ways_from(along, link.target.alias):
+            reached = _ways_from(along, here)
+            together = frozenset(one for one in reached if here in _ways_from(along, one))
             found.setdefault(together, []).append(link)
     return list(found.values())
-
-
-def _reached(links: Sequence[LinkSettings], start: str) -> set[str]:
-    reached, waiting = {start}, [start]
-    while waiting:
-        at = waiting.pop()
-        new = {link.target.alias for link in links if link.source.alias == at} - reached
-        reached |= new
-        waiting += new
-    return reached
 
 
 def are_told_apart(circle: Sequence[LinkSettings]) -> bool:
@@ -276,10 +260,10 @@ def without_loops(links: Sequence[LinkSettings]) -> tuple[list[LinkSettings], li
     mingled = [link.name for link in links if link.mingles]
     notes = [f"{name} syncs no consumer groups: both clusters write its topics" for name in mingled]
     for circle in circles([link for link in links if link.mingles]):
-        for key, what in ((_CONFIGS, "topic configs"), (_ACLS, "ACLs")):
-            kept, off = _without_circles([link for link in circle if _has(link, key)])
+        for key, what, has, without in _SYNCED:
+            kept, off = _without_circles([link for link in circle if has(link)])
             for link in off:
-                settled[link.name] = _without(settled[link.name], key)
+                settled[link.name] = without(settled[link.name])
             if off:
                 names = ", ".join(link.name for link in off)
                 follow = ", ".join(link.name for link in kept)
@@ -298,20 +282,27 @@ def _without_circles(
     off: list[LinkSettings] = []
     for link in links:
         along = [each for each in kept if may_share(link, each)]
-        goes_round = link.source.alias in _reached(along, link.target.alias)
+        goes_round = link.source.alias in _ways_from(along, link.target.alias)
         (off if goes_round else kept).append(link)
     return kept, off
 
 
-def _has(link: LinkSettings, key: str) -> bool:
-    control = link.control
-    return link.sync_topic_configs_enabled if key == _CONFIGS else control.sync_topic_acls_enabled
-
-
-def _without(link: LinkSettings, key: str) -> LinkSettings:
-    if key == _CONFIGS:
-        return replace(link, sync_topic_configs_enabled=False)
-    return replace(link, control=replace(link.control, sync_topic_acls_enabled=False))
+_SYNCED: tuple[
+    tuple[str, str, Callable[[LinkSettings], bool], Callable[..., LinkSettings]], ...
+] = (
+    (
+        "sync.topic.configs.enabled",
+        "topic configs",
+        lambda link: link.sync_topic_configs_enabled,
+        partial(replace, sync_topic_configs_enabled=False),
+    ),
+    (
+        "sync.topic.acls.enabled",
+        "ACLs",
+        lambda link: link.control.sync_topic_acls_enabled,
+        lambda link: replace(link, control=replace(link.control, sync_topic_acls_enabled=False)),
+    ),
+)
 
 
 def may_share(one: LinkSettings, other: LinkSettings) -> bool:

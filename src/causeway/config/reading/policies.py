@@ -114,14 +114,15 @@ def replication_policy(
             custom = load_policy(class_name.strip(), config)
             if named is not None and named.secret:
                 class_name = "the policy"
-        policy = ReplicationPolicy.from_class(
-            class_name,
+        policy = ReplicationPolicy(
+            kind=KAFKAS.get(class_name.removeprefix(PACKAGE), "custom"),
             separator=keys.policy_separator,
             internal_separator_enabled=keys.policy_internal_separator,
             internal_topics=keys.internal_topics,
             source_alias=source,
             renames=renames.parse(keys.rename),
             custom=custom,
+            class_name="" if custom is None else class_name,
         )
         policy.tells_source(source)  # which asks it for names, as all will
     except ConfigError as error:

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from causeway import filters
 from causeway.config.entries import Entries, Entry, Problems, read
+from causeway.config.keys import values_of
 from causeway.config.reading.schemas import read_registry
 from causeway.config.settings import LinkSettings, RegistrySettings, TransformSettings
 from causeway.config.transform_keys import (
@@ -185,21 +185,14 @@ class _TransformReader:
         missing = any(entry.missing for entry in self.entries.values())
         if len(self.problems.lines) > before or missing or text is None:
             return None
+        texts = {**dict.fromkeys(("sql", "sql_file", "python", "rules", "rules_file")), kind: text}
         return TransformSettings(
+            **values_of(keys) | texts | {"value_format": value_format},
             name=self.name,
-            topics=keys.topics,
-            sql=text if kind == "sql" else None,
-            python=text if kind == "python" else None,
-            rules=text if kind == "rules" else None,
             place=place,
-            key_format=keys.key_format,
-            value_format=value_format,
-            key_schema=keys.key_schema,
-            value_schema=keys.value_schema,
             registry=registry,
             secrets=secrets,
             dead_letters=dead_letters,
-            lanes=keys.lanes,
         )
 
     def _add(self, place: str, cause: str) -> None:
@@ -229,8 +222,7 @@ class _TransformReader:
             return "", None, ""
         (entry,) = given
         key = next(name for name in TEXT_KEYS if self.entries.get(name) is entry)
-        kind: Literal["sql", "python", "rules"]
-        kind = next(kind for kind in ("sql", "python", "rules") if key.startswith(kind))
+        kind = key.removesuffix(".file")
         if entry.missing:
             return kind, None, entry.place
         text: str | None = entry.value

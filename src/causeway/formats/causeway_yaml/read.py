@@ -22,7 +22,7 @@ from causeway.formats.causeway_yaml.document import (
     YamlPlace,
 )
 from causeway.formats.causeway_yaml.shape import KafkaKeys, Leaf, Section, TransformList
-from causeway.formats.logins import USER, add_login, without_login_parts
+from causeway.formats.logins import USER, name_module, with_login_modules
 from causeway.formats.properties import resolve
 
 TOP = ("clusters", "defaults", "links", "transforms", "run", "spark", "properties")
@@ -39,7 +39,7 @@ def settings_of(
             problems.add("it names no links: write links: with from: and to: of each")
         problems.raise_if_any()  # nothing else can be judged
     resolved = resolve(entries, os.environ if environment is None else environment, problems)
-    settled = without_login_parts(resolved, problems)
+    settled = with_login_modules(resolved, problems, resolved=True)
     return mm2.settings_of(PropertyFile(path=path, entries=settled), problems)
 
 
@@ -173,7 +173,7 @@ class _DocumentReader(ValueReader):
                 case Leaf() as leaf:
                     self._leaf(leaf, each, here, prefix)
         if any(isinstance(part, Leaf) and part.key == USER for part in section.parts.values()):
-            add_login(self.entries, prefix, path, self.problems)
+            name_module(self.entries, prefix, path, self.problems)
 
     def _leaf(self, leaf: Leaf, value: Value, path: str, prefix: str) -> None:
         given: str | list[str]

@@ -53,8 +53,7 @@ A link that is listed runs, unless it says `enabled: false`.
 have a unit (`500ms`, `10s`, `5m`, `2h`, `7d`), sizes may have one (`64MiB`, `1GB`; else bytes). A
 list may be one text with commas, as in a property file; patterns are the same, so a comma ends one.
 A value may come from elsewhere: `${env:VAR}`, `${file:/path:key}`, `${dir:/path:file}`; it counts
-in the unit of the property file's key. Write it in quotes inside `{...}`. A password from
-elsewhere that has a quote or a backslash in it has to be written as `jaas-config`.
+in the unit of the property file's key. Write it in quotes inside `{...}`.
 
 **Safety.** No tag (`!...`) is followed, a key set twice is refused, and so is one that is unknown.
 All errors are reported at once, with line and column. Parts can be shared by YAML's anchors and
