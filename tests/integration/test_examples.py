@@ -262,7 +262,7 @@ def in_a_circle(file: Path) -> set[Place]:
     return {
         (each.link.source.alias, topic.topic)
         for each in plan(load(file)).links
-        for topic in each.topics.left_out
+        for topic in each.left_out
         if topic.code == Verdict.CYCLE
     }
 

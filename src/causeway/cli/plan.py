@@ -63,14 +63,13 @@ def _show(out: Output, each: LinkPlan) -> None:
             Text.assemble((each.link.name, "bold"), ": ", ("unknown", "red"), f" {each.error}")
         )
         return
-    topics = each.topics
     is_internal = each.link.policy.is_internal_topic
-    left_out = [left for left in topics.left_out if not is_internal(left.topic)]
-    internal = len(topics.left_out) - len(left_out)
-    partitions = sum(topic.partitions for topic in topics.mirrored)
+    left_out = [left for left in each.left_out if not is_internal(left.topic)]
+    internal = len(each.left_out) - len(left_out)
+    partitions = sum(topic.partitions for topic in each.mirrored)
     out.print(
         styled(each.link.name, "bold"),
-        f": {count(len(topics.mirrored), 'topic')} with "
+        f": {count(len(each.mirrored), 'topic')} with "
         f"{count(partitions, 'partition')} would be mirrored, "
         f"{count(len(left_out), 'topic')} left out, "
         f"{count(len(each.problems), 'problem')}",
@@ -78,13 +77,13 @@ def _show(out: Output, each: LinkPlan) -> None:
     )
     changes = _changes(each)
     starts: defaultdict[str, list[Start]] = defaultdict(list)
-    for start in each.starts.partitions:
+    for start in each.starts:
         starts[start.topic].append(start)
     treated_by = {topic: one.settings for one in each.transforms for topic in one.topics}
-    if topics.mirrored:
+    if each.mirrored:
         records = ["records"] if each.transforms else []
         table = grid("topic", "mirrored as", *records, ">partitions", "from", "on the target")
-        for topic in topics.mirrored:
+        for topic in each.mirrored:
             table.add_row(
                 topic.source,
                 topic.target,
@@ -94,7 +93,7 @@ def _show(out: Output, each: LinkPlan) -> None:
                 "; ".join(changes[topic.target]) or "nothing to change",
             )
         out.print(table)
-    for topic in topics.mirrored:
+    for topic in each.mirrored:
         for note in topic.notes:
             out.print(f"{topic.target}: {note}")
     for step in each.link.treatments:
@@ -108,7 +107,7 @@ def _show(out: Output, each: LinkPlan) -> None:
         out.print(f"and {more} more whose transform or treatment changed (--json lists them)")
     for name, why in _reasons(each):
         out.print(f"{name}: {why}")
-    if not (topics.mirrored or topics.left_out or each.problems):
+    if not (each.mirrored or each.left_out or each.problems):
         out.print(f"{each.link.source.alias} shows no topics: it has none, or an ACL hides them")
     if each.internal_in_kafka_3:
         out.print(
@@ -126,7 +125,7 @@ def _show(out: Output, each: LinkPlan) -> None:
             f"{count(internal, 'internal topic')} of Kafka, Connect and mirrors left out "
             "(--json lists them)"
         )
-    for subject in each.schemas.subjects:
+    for subject in each.subjects:
         for change in subject.changes:
             out.print(f"schema subject {subject.pair.target}: {change}")
     for acl in each.acls.creates:
@@ -143,18 +142,18 @@ def _treated(transform: TransformSettings | None) -> str:
 
 def _show_transform(out: Output, planned: TransformPlan) -> None:
     """Prints a transform with its query."""
-    settings, checked = planned.settings, planned.checked
+    settings = planned.settings
     if not planned.topics:
         out.print(styled("note", "yellow"), f"transform {settings.name} matches no mirrored topic")
-    makes = f"replaces {', '.join(checked.replaces)}" if checked.replaces else "only drops"
-    way = "plain records need no Spark" if checked.without_spark else "all records need Spark"
+    makes = f"replaces {', '.join(planned.replaces)}" if planned.replaces else "only drops"
+    way = "plain records need no Spark" if planned.without_spark else "all records need Spark"
     refused = settings.dead_letters or "its partition stops"
     out.print(
         styled(f"transform {settings.name}", "bold"),
         f" ({settings.kind}): {makes}; {way}; a record that cannot be transformed: {refused}",
         sep="",
     )
-    for line in (checked.sql or settings.python or "").strip().splitlines():
+    for line in (planned.sql or settings.python or "").strip().splitlines():
         out.print(f"  {line}")
 
 
@@ -207,12 +206,12 @@ def _starts(starts: Sequence[Start]) -> str:
 
 def _reasons(each: LinkPlan) -> Iterator[tuple[str, str]]:
     """The reasons for configs of a mirror that its source may not have."""
-    from causeway.control import GrowTopic, topic_configs
+    from causeway.control import AlterTopicConfigs, CreateTopic, topic_configs
 
     shown = {
         name
-        for change in each.topics.changes
-        if not isinstance(change, GrowTopic)
+        for change in each.changes
+        if isinstance(change, CreateTopic | AlterTopicConfigs)
         for name, _ in change.configs
     }
     for name in topic_configs.LIMIT_NAMES:
@@ -225,7 +224,7 @@ def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
     from causeway.control import AlterTopicConfigs, CreateTopic, GrowTopic, SyncConfigs
 
     words: defaultdict[str, list[str]] = defaultdict(list)
-    for change in (*each.topics.changes, *each.configs.changes):
+    for change in each.changes:
         match change:
             case CreateTopic():
                 copies = (

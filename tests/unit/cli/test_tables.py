@@ -14,7 +14,7 @@ from causeway.errors import CausewayError
 from causeway.filters import compile_patterns
 from causeway.link_topics import RuleCounts, TaskRecord, Transformed
 from causeway.model import TopicPartition
-from causeway.operate.plan import CheckedTransform, TransformPlan
+from causeway.operate.plan import TransformPlan
 from causeway.operate.try_transform import Content, Decoded, Trial, TrialOutcome, Tried, as_json
 from causeway.status import LinkStatus, PartitionStatus, TransformStatus
 from tests.builders.plans import planned
@@ -129,13 +129,11 @@ def test_a_plan_says_by_what_records_are_treated(capsys: pytest.CaptureFixture[s
                 TransformPlan(
                     settings=pii,
                     topics=("orders",),
-                    checked=CheckedTransform(
-                        sql="SELECT value\nFROM records", replaces=("value",), without_spark=True
-                    ),
+                    sql="SELECT value\nFROM records",
+                    replaces=("value",),
+                    without_spark=True,
                 ),
-                TransformPlan(
-                    settings=idle, topics=(), checked=CheckedTransform(sql=None, replaces=())
-                ),
+                TransformPlan(settings=idle),
             ),
             changed=changed,
         ),

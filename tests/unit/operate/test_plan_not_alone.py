@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from causeway.control import AclPlan, ConfigPlan, TopicPlan
 from causeway.formats import load
-from causeway.operate.plan import LinkPlan, Starts
+from causeway.operate.plan import LinkPlan
 from causeway.operate.plan.conflicts import with_other_writers
 from tests.builders.records import TOPIC
 
@@ -29,19 +28,10 @@ def problems(tmp_path: Path, more: str = "") -> dict[str, list[str]]:
     planned = [
         LinkPlan(
             link=link,
-            topics=TopicPlan(
-                mirrored=tuple(
-                    replace(TOPIC, source=name, target=str(link.decide_topic(name).target_name))
-                    for name in ("orders", "pay")
-                ),
-                left_out=(),
-                changes=(),
-                problems=(),
+            mirrored=tuple(
+                replace(TOPIC, source=name, target=str(link.decide_topic(name).target_name))
+                for name in ("orders", "pay")
             ),
-            starts=Starts(),
-            configs=ConfigPlan(changes=(), problems=()),
-            acls=AclPlan(),
-            new_progress_topic=None,
         )
         for link in load(path).links
     ]

@@ -11,7 +11,6 @@ from causeway.cli.common import console
 from causeway.config import SchemaSettings
 from causeway.control import MirroredTopic
 from causeway.operate.plan import Plan, as_json
-from causeway.operate.plan.link_plan import SchemaPlan
 from causeway.operate.plan.planning import _plan_schemas
 from tests.builders.plans import planned
 from tests.builders.settings import link
@@ -29,7 +28,7 @@ TOPIC = MirroredTopic(
 
 
 def test_without_registries_nothing_is_said() -> None:
-    assert _plan_schemas(link(), [TOPIC]) == SchemaPlan()
+    assert _plan_schemas(link(), [TOPIC]) == ((), ())
 
 
 def test_what_would_be_done_and_what_clashes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,12 +38,12 @@ def test_what_would_be_done_and_what_clashes(capsys: pytest.CaptureFixture[str])
         target.register("A.orders-key", "other")
         settings = SchemaSettings(mode="copy", source=source.settings, target=target.settings)
         before = len(target.ids("A.orders-value"))
-        found = _plan_schemas(replace(link(), schemas=settings), [TOPIC])
+        subjects, problems = _plan_schemas(replace(link(), schemas=settings), [TOPIC])
         assert len(target.ids("A.orders-value")) == before
         assert not [line for line in target.asked if not line.startswith("GET ")]
         source.down = True
-        silent = _plan_schemas(replace(link(), schemas=settings), [TOPIC])
-    whole = replace(planned(), schemas=found)
+        _, silent = _plan_schemas(replace(link(), schemas=settings), [TOPIC])
+    whole = planned(subjects=subjects, problems=problems)
     key, value = as_json(Plan(links=(whole,), own=()))["links"][0]["schemas"]
     assert value == {
         "subject": "orders-value",
@@ -58,5 +57,5 @@ def test_what_would_be_done_and_what_clashes(capsys: pytest.CaptureFixture[str])
     ]
     shown._show(console(), whole)
     assert "A.orders-value: register version 1 with id 40" in capsys.readouterr().out
-    (problem,) = silent.problems
+    (problem,) = silent
     assert "HTTP 503" in str(problem.error)

@@ -8,7 +8,7 @@ from causeway.config import TransformSettings
 from causeway.errors import ConfigError
 from causeway.filters import compile_patterns
 from causeway.link_topics import ProgressContents, Transformed, TransformRecord
-from causeway.operate.plan import CheckedTransform, transforms
+from causeway.operate.plan import TransformPlan, transforms
 from causeway.status import LinkStatus, as_json
 from causeway.status.judging import transform_statuses
 from tests.builders.settings import link
@@ -21,18 +21,20 @@ PII = TransformSettings(
 )
 REST = TransformSettings(name="rest", topics=compile_patterns(".*"), sql="SELECT * FROM records")
 LINK = replace(link(), transforms=(PII, REST))
-CHECKED = CheckedTransform(sql="SELECT 1", replaces=("value",))
 
 
 def test_a_topic_is_treated_by_the_first_that_matches_it() -> None:
-    checks = {(LINK.name, name): CHECKED for name in ("pii", "rest")}
+    checks = {
+        (LINK.name, each.name): TransformPlan(settings=each, sql="SELECT 1", replaces=("value",))
+        for each in (PII, REST)
+    }
 
     first, second = transforms.plan(LINK, checks, ["customers", "x", "orders"])
 
     assert (first.settings.name, first.topics) == ("pii", ("customers", "orders"))
     assert (second.settings.name, second.topics) == ("rest", ("x",))
-    assert transforms.as_json(first)["sql"] == "SELECT 1"
-    assert not transforms.as_json(first)["plain_records_without_spark"]
+    assert first.as_json()["sql"] == "SELECT 1"
+    assert not first.as_json()["plain_records_without_spark"]
 
 
 def test_what_the_progress_topic_says_of_them() -> None:

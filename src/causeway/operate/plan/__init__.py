@@ -11,5 +11,5 @@ link_plan.py        the plan of a link, and its JSON
 from causeway.operate.plan.internal_topics import OwnTopic
 from causeway.operate.plan.link_plan import LinkPlan, Plan, as_json
 from causeway.operate.plan.planning import plan
-from causeway.operate.plan.starts import How, Start, Starts
-from causeway.operate.plan.transforms import CheckedTransform, TransformPlan
+from causeway.operate.plan.starts import How, Start
+from causeway.operate.plan.transforms import TransformPlan

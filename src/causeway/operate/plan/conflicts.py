@@ -74,7 +74,7 @@ def with_other_writers(links: Sequence[LinkPlan]) -> tuple[LinkPlan, ...]:
     writer stops the partition. A link that commits offsets of groups gets a note."""
     writers: defaultdict[tuple[object, str], list[tuple[str, str]]] = defaultdict(list)
     for each in links:
-        for topic in each.topics.mirrored:
+        for topic in each.mirrored:
             place = each.link.target.bootstrap, topic.target
             writers[place].append((each.link.name, topic.source))
     return tuple(_with_others(each, writers) for each in links)
@@ -84,8 +84,8 @@ def _with_others(
     each: LinkPlan, writers: Mapping[tuple[object, str], Sequence[tuple[str, str]]]
 ) -> LinkPlan:
     link = each.link
-    problems, notes = list(each.topics.problems), list(each.starts.notes)
-    for topic in each.topics.mirrored:
+    problems, notes = list(each.problems), list(each.notes)
+    for topic in each.mirrored:
         others = [
             (name, source)
             for name, source in writers[link.target.bootstrap, topic.target]
@@ -98,11 +98,7 @@ def _with_others(
             notes.append(
                 f"{topic.target} on {link.target.alias} is also written by {names}: {GROUP_RULE}"
             )
-    return replace(
-        each,
-        topics=replace(each.topics, problems=tuple(problems)),
-        starts=replace(each.starts, notes=tuple(notes)),
-    )
+    return replace(each, problems=tuple(problems), notes=tuple(notes))
 
 
 def _shared(

@@ -104,31 +104,19 @@ def _mirrors(each: _Wanted, settings: Settings) -> Iterator[_Wanted]:
 
 
 def _asked(each: _Wanted, connect: Connect, silent: CausewayError | None) -> OwnTopic:
-    there: bool | None = None
-    error: CausewayError | None = None
-    change: str | None = None
-    problem: CausewayError | None = None
+    own = OwnTopic(cluster=each.client.alias, topic=each.topic, purpose=each.purpose, there=None)
+    if silent is not None:
+        return replace(own, error=silent)
     try:
-        if silent is not None:
-            raise silent
         found = connect(each.client).metadata([each.topic]).topics.get(each.topic)
         if found is not None and isinstance(found.error, AuthorizationError):
-            error = found.error
-        else:
-            there = found is not None and bool(found.partitions)
-        if there and each.compacted:
+            return replace(own, error=found.error)
+        own = replace(own, there=found is not None and bool(found.partitions))
+        if own.there and each.compacted:
             log = TopicLog(connect(each.client), each.topic)
-            problem = log.split(each.partitions)
+            own = replace(own, problem=log.split(each.partitions))
             if (policy := log.wrong_policy()) is not None:
-                change = f"set cleanup.policy to compact, it is {policy}"
-    except CausewayError as failure:
-        error = failure
-    return OwnTopic(
-        cluster=each.client.alias,
-        topic=each.topic,
-        purpose=each.purpose,
-        there=there,
-        error=error,
-        change=change,
-        problem=problem,
-    )
+                own = replace(own, change=f"set cleanup.policy to compact, it is {policy}")
+    except CausewayError as error:
+        own = replace(own, error=error)
+    return own

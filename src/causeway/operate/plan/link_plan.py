@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from causeway.config import LinkSettings
 from causeway.control import (
     AclPlan,
     AlterTopicConfigs,
     Change,
-    ConfigPlan,
     CreateTopic,
     GrowTopic,
-    MissingApi,
+    LeftOut,
+    MirroredTopic,
     SyncConfigs,
-    TopicPlan,
     TopicProblem,
 )
-from causeway.errors import (
-    CausewayError,
-)
+from causeway.errors import CausewayError
 from causeway.model import TopicPartition
-from causeway.operate.plan import transforms
 from causeway.operate.plan.internal_topics import OwnTopic
-from causeway.operate.plan.starts import Start, Starts
+from causeway.operate.plan.starts import Start
 from causeway.operate.plan.transforms import TransformPlan
 
 if TYPE_CHECKING:
     from causeway.schemas import Due
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaPlan:
-    subjects: tuple[Due, ...] = ()
-    problems: tuple[TopicProblem, ...] = ()
+_CHANGES: Final = {
+    CreateTopic: "create topic",
+    GrowTopic: "add partitions",
+    AlterTopicConfigs: "alter configs",
+    SyncConfigs: "alter configs",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,48 +45,33 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlan:
-    """`error`: a cluster of the link does not answer; then the plan is empty."""
+    """`error`: a cluster of the link does not answer. Then the plan has no topics, and also if
+    brokers lack a required API. `problems`: for a person to solve; `notes`: facts that an operator
+    should know before a run."""
 
     link: LinkSettings
-    topics: TopicPlan
-    starts: Starts
-    configs: ConfigPlan  # of existing mirrors; a new mirror is created with its configs
-    acls: AclPlan
-    new_progress_topic: str | None  # None: it exists, because the link has run before
-    loops: tuple[str, ...] = ()  # topics that flows of other files mirror back
-    lacks: tuple[MissingApi, ...] = ()  # missing APIs; if one is required, the plan is empty
+    mirrored: tuple[MirroredTopic, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    starts: tuple[Start, ...] = ()
+    changes: tuple[Change | SyncConfigs, ...] = ()
+    acls: AclPlan = field(default_factory=AclPlan)
+    new_progress_topic: str | None = None  # None: it exists, because the link has run before
     transforms: tuple[TransformPlan, ...] = ()  # in the file's order
-    schemas: SchemaPlan = field(default_factory=SchemaPlan)
+    subjects: tuple[Due, ...] = ()
     # Partitions whose records went through another transform so far, and the consequence.
     changed: tuple[tuple[TopicPartition, str], ...] = ()
+    problems: tuple[TopicProblem, ...] = ()
+    notes: tuple[str, ...] = ()
     error: CausewayError | None = None
 
     @property
     def internal_in_kafka_3(self) -> tuple[str, ...]:
         """Mirrored topics that MirrorMaker 2 before Kafka 4.0 left out."""
         internal = self.link.policy.is_internal_in_kafka_3
-        return tuple(topic.source for topic in self.topics.mirrored if internal(topic.source))
-
-    @property
-    def problems(self) -> tuple[TopicProblem, ...]:
-        return (
-            *(() if self.error is None else (_problem(self.error),)),
-            *(_problem(lack.error) for lack in self.lacks if lack.need.required),
-            *self.topics.problems,
-            *self.starts.problems,
-            *self.configs.problems,
-            *map(_problem, self.acls.problems),
-            *self.schemas.problems,
-        )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Facts that an operator should know before a run."""
-        lacks = (str(lack) for lack in self.lacks if not lack.need.required)
-        return (*self.starts.notes, *lacks, *self.loops)
+        return tuple(topic.source for topic in self.mirrored if internal(topic.source))
 
 
-def _problem(error: CausewayError) -> TopicProblem:
+def problem(error: CausewayError) -> TopicProblem:
     return TopicProblem(topic=error.subject, error=error)
 
 
@@ -114,9 +96,17 @@ def as_json(whole: Plan) -> dict[str, Any]:
 
 def _link_json(each: LinkPlan) -> dict[str, Any]:
     transform_of = {topic: one.settings.name for one in each.transforms for topic in one.topics}
-    starts: defaultdict[str, list[Start]] = defaultdict(list)
-    for start in each.starts.partitions:
-        starts[start.topic].append(start)
+    starts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for start in each.starts:
+        starts[start.topic].append(
+            {
+                "partition": start.partition,
+                "how": start.how,
+                "offset": start.offset,
+                "source_first": start.first,
+                "source_end": start.end,
+            }
+        )
     return {
         "link": each.link.name,
         "source": each.link.source.alias,
@@ -132,19 +122,17 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
                 "target_topic_id": topic.target_id,
                 "notes": list(topic.notes),
                 "transform": transform_of.get(topic.source),
-                "starts": [_start_json(start) for start in starts[topic.source]],
+                "starts": starts[topic.source],
             }
-            for topic in each.topics.mirrored
+            for topic in each.mirrored
         ],
-        "transforms": [transforms.as_json(one) for one in each.transforms],
+        "transforms": [one.as_json() for one in each.transforms],
         "treatments": [{"kind": one.kind, "text": one.text} for one in each.link.treatments],
         "transform_changes": [
             {"topic": at.topic, "partition": at.partition, "change": change}
             for at, change in each.changed
         ],
-        "changes": [
-            change_json(change) for change in (*each.topics.changes, *each.configs.changes)
-        ],
+        "changes": [_change_json(change) for change in each.changes],
         "acls": {
             "create": [str(acl) for acl in each.acls.creates],
             "left_out": [
@@ -152,13 +140,21 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
             ],
             "notes": list(each.acls.notes),
         },
-        "schemas": _schemas_json(each.schemas),
+        "schemas": [
+            {
+                "subject": one.pair.source,
+                "target_subject": one.pair.target,
+                "changes": list(one.changes),
+                "clash": one.clash,
+            }
+            for one in each.subjects
+        ],
         "new_progress_topic": each.new_progress_topic,
         "notes": list(each.notes),
         "internal_in_kafka_3": list(each.internal_in_kafka_3),
         "left_out": [
             {"topic": left.topic, "code": left.code, "reason": left.reason}
-            for left in each.topics.left_out
+            for left in each.left_out
         ],
         "problems": [
             {
@@ -173,48 +169,6 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
     }
 
 
-def _start_json(start: Start) -> dict[str, Any]:
-    return {
-        "partition": start.partition,
-        "how": start.how,
-        "offset": start.offset,
-        "source_first": start.first,
-        "source_end": start.end,
-    }
-
-
-def change_json(change: Change | SyncConfigs) -> dict[str, Any]:
-    match change:
-        case CreateTopic():
-            return {
-                "change": "create topic",
-                "topic": change.topic,
-                "partitions": change.partitions,
-                "replication_factor": change.replication_factor,
-                "configs": dict(change.configs),
-            }
-        case GrowTopic():
-            return {
-                "change": "add partitions",
-                "topic": change.topic,
-                "partitions": change.partitions,
-                "before": change.before,
-            }
-        case AlterTopicConfigs() | SyncConfigs():
-            return {
-                "change": "alter configs",
-                "topic": change.topic,
-                "configs": dict(change.configs),
-            }
-
-
-def _schemas_json(planned: SchemaPlan) -> list[dict[str, Any]]:
-    return [
-        {
-            "subject": one.pair.source,
-            "target_subject": one.pair.target,
-            "changes": list(one.changes),
-            "clash": one.clash,
-        }
-        for one in planned.subjects
-    ]
+def _change_json(change: Change | SyncConfigs) -> dict[str, Any]:
+    found = {"change": _CHANGES[type(change)], **asdict(change)}
+    return found | {"configs": dict(found["configs"])} if "configs" in found else found

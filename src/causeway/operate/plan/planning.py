@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from causeway.cluster import Cluster, Connect, clusters, reach, silent_clusters
 from causeway.config import LinkSettings, Settings
@@ -12,7 +13,6 @@ from causeway.control import (
     ConfigPlan,
     CreateTopic,
     MirroredTopic,
-    MissingApi,
     TopicPlan,
     TopicProblem,
     Transforms,
@@ -37,11 +37,13 @@ from causeway.errors import (
 from causeway.link_topics import ProgressContents, ProgressTopic
 from causeway.model import TopicPartition
 from causeway.operate.plan import conflicts, internal_topics, starts, transforms
-from causeway.operate.plan.link_plan import LinkPlan, Plan, SchemaPlan
-from causeway.operate.plan.starts import Starts
+from causeway.operate.plan.link_plan import LinkPlan, Plan, problem
 from causeway.operate.plan.transforms import Checks
 from causeway.operate.try_transform import OnStep
 from causeway.wire import is_unsupported
+
+if TYPE_CHECKING:
+    from causeway.schemas import Due
 
 
 def plan(settings: Settings, on_step: OnStep = lambda _: None) -> Plan:
@@ -67,7 +69,7 @@ def plan(settings: Settings, on_step: OnStep = lambda _: None) -> Plan:
                         raise silent[client.alias]
                 links.append(_plan_link(link, known, connect, checks))
             except UnreachableError as error:
-                links.append(_nothing(link, error=error))
+                links.append(LinkPlan(link=link, problems=(problem(error),), error=error))
         errors = [each.error for each in links if each.error is not None]
         if errors and len(errors) == len(links):
             raise errors[0]
@@ -77,12 +79,17 @@ def plan(settings: Settings, on_step: OnStep = lambda _: None) -> Plan:
 
 def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: Checks) -> LinkPlan:
     source, target = connect(link.source_admin), connect(link.target_admin)
-    lacks = (
+    lacks = [
         *required_apis.lacking(link, "source", source),
         *required_apis.lacking(link, "target", target),
-    )
-    if any(lack.need.required for lack in lacks):
-        return _nothing(link, lacks=lacks)
+    ]
+    required = tuple(problem(lack.error) for lack in lacks if lack.need.required)
+    if required:
+        return LinkPlan(
+            link=link,
+            problems=required,
+            notes=tuple(str(lack) for lack in lacks if not lack.need.required),
+        )
     sides = Sides.of(link, connect)
     log = ProgressTopic(target, link.progress_topic)
     has_run = log.exists()
@@ -96,16 +103,19 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     planned = topic_changes.without(planned, _lost(planned, contents, link))
     planned = topic_changes.as_target_takes(planned, target, link.target.alias)
     there = {name: len(topic.partitions) for name, topic in observed.target_topics.items()}
+    begun = starts.plan(sides, link, planned.mirrored, contents, there, known.identity_of)
+    synced = _plan_configs(source, target, planned.mirrored, link)
+    allowed = _plan_acls(source, target, planned.mirrored, link)
+    subjects, clashes = _plan_schemas(link, planned.mirrored)
     return LinkPlan(
         link=link,
-        topics=planned,
-        starts=starts.plan(sides, link, planned.mirrored, contents, there, known.identity_of),
-        configs=_plan_configs(source, target, planned.mirrored, link),
-        acls=_plan_acls(source, target, planned.mirrored, link),
+        mirrored=planned.mirrored,
+        left_out=planned.left_out,
+        starts=begun.partitions,
+        changes=(*planned.changes, *synced.changes),
+        acls=allowed,
         new_progress_topic=None if has_run else link.progress_topic,
-        lacks=lacks,
-        loops=tuple(conflicts.loops(link, source, target, observed.source_topics)),
-        schemas=_plan_schemas(link, planned.mirrored),
+        subjects=subjects,
         transforms=transforms.plan(link, checks, [topic.source for topic in planned.mirrored]),
         changed=tuple(
             (at, change)
@@ -114,22 +124,18 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
             if (progress := contents.partitions.get(at)) is not None
             and (change := transform_change(progress, known.identity_of(topic.source)))
         ),
-    )
-
-
-def _nothing(
-    link: LinkSettings, *, lacks: tuple[MissingApi, ...] = (), error: CausewayError | None = None
-) -> LinkPlan:
-    """The plan of a link whose brokers lack a required API, or do not answer."""
-    return LinkPlan(
-        link=link,
-        topics=TopicPlan(mirrored=(), left_out=(), changes=(), problems=()),
-        starts=Starts(),
-        configs=ConfigPlan(changes=(), problems=()),
-        acls=AclPlan(),
-        new_progress_topic=None,
-        lacks=lacks,
-        error=error,
+        problems=(
+            *planned.problems,
+            *begun.problems,
+            *synced.problems,
+            *map(problem, allowed.problems),
+            *clashes,
+        ),
+        notes=(
+            *begun.notes,
+            *map(str, lacks),
+            *conflicts.loops(link, source, target, observed.source_topics),
+        ),
     )
 
 
@@ -177,24 +183,23 @@ def _lost(
     }
 
 
-def _plan_schemas(link: LinkSettings, mirrored: Iterable[MirroredTopic]) -> SchemaPlan:
+def _plan_schemas(
+    link: LinkSettings, mirrored: Iterable[MirroredTopic]
+) -> tuple[tuple[Due, ...], tuple[TopicProblem, ...]]:
     """Asks both registries; writes nothing. A registry that does not answer is a problem."""
     if link.schemas is None:
-        return SchemaPlan()
+        return (), ()
     from causeway.schemas import LinkSchemas
 
     try:
         due = LinkSchemas(link.schemas).due([(each.source, each.target) for each in mirrored])
     except CausewayError as error:
-        return SchemaPlan(problems=(TopicProblem(topic=link.name, error=error),))
-    return SchemaPlan(
-        subjects=tuple(due),
-        problems=tuple(
-            TopicProblem(
-                topic=one.pair.target,
-                error=ConflictError(f"{link.schemas.mode} schemas of", one.pair.source, one.clash),
-            )
-            for one in due
-            if one.clash is not None
-        ),
+        return (), (TopicProblem(topic=link.name, error=error),)
+    return tuple(due), tuple(
+        TopicProblem(
+            topic=one.pair.target,
+            error=ConflictError(f"{link.schemas.mode} schemas of", one.pair.source, one.clash),
+        )
+        for one in due
+        if one.clash is not None
     )

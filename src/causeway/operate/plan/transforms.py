@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from causeway.config import LinkSettings, Settings, TransformSettings
@@ -12,18 +12,35 @@ from causeway.operate.try_transform import OnStep, local_spark, prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedTransform:
-    """`sql`: what Spark runs, None for a Python function; `replaces`: the parts of a record that it
-    replaces; `without_spark`: whether workers treat plain records themselves, see
-    docs/decisions/0058."""
+class TransformPlan:
+    """`topics`: the source topics that are mirrored through the transform; `sql`: what Spark runs,
+    None for a Python function; `replaces`: the parts of a record that it replaces; `without_spark`:
+    whether workers treat plain records themselves, see docs/decisions/0058."""
 
-    sql: str | None
-    replaces: tuple[str, ...]
+    settings: TransformSettings
+    topics: tuple[str, ...] = ()
+    sql: str | None = None
+    replaces: tuple[str, ...] = ()
     without_spark: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON for `--json`. It has no secrets, because the text of a transform has none."""
+        settings = self.settings
+        return {
+            "transform": settings.name,
+            "kind": settings.kind,
+            "topics": list(self.topics),
+            "sql": self.sql,
+            "python": settings.python,
+            "rules": settings.rules,
+            "replaces": list(self.replaces),
+            "plain_records_without_spark": self.without_spark,
+            "dead_letter_topic": settings.dead_letters,
+        }
 
 
 # By the link's name and the transform's.
-Checks = Mapping[tuple[str, str], CheckedTransform]
+Checks = Mapping[tuple[str, str], TransformPlan]
 
 
 def check(settings: Settings, on_step: OnStep) -> Checks:
@@ -33,7 +50,7 @@ def check(settings: Settings, on_step: OnStep) -> Checks:
     if not wanted:
         return {}
     on_step("starting Spark to check the transforms")
-    checks: dict[tuple[str, str], CheckedTransform] = {}
+    checks: dict[tuple[str, str], TransformPlan] = {}
     wrong: list[ConfigError] = []
     with local_spark(settings.spark) as session:
         for link, transform in wanted:
@@ -43,10 +60,10 @@ def check(settings: Settings, on_step: OnStep) -> Checks:
             except ConfigError as error:
                 wrong.append(error)
             else:
-                replaces = tuple(sorted(found.replaces))
-                checks[link, transform.name] = CheckedTransform(
+                checks[link, transform.name] = TransformPlan(
+                    settings=transform,
                     sql=found.sql,
-                    replaces=replaces,
+                    replaces=tuple(sorted(found.replaces)),
                     without_spark=found.shortcut is not None,
                 )
     if wrong:
@@ -68,44 +85,12 @@ def _text(error: ConfigError) -> str:
     return f"{error.subject}: {error.cause}{remedy}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransformPlan:
-    """`topics`: the source topics that are mirrored through the transform."""
-
-    settings: TransformSettings
-    topics: tuple[str, ...]
-    checked: CheckedTransform
-
-
 def plan(link: LinkSettings, checks: Checks, mirrored: Iterable[str]) -> tuple[TransformPlan, ...]:
     """The transforms of `link`, each with its topics among `mirrored`."""
-    if not link.transforms:
-        return ()
     topics: dict[str, list[str]] = {each.name: [] for each in link.transforms}
     for topic in mirrored:
         if (chosen := link.transform_of(topic)) is not None:
             topics[chosen.name].append(topic)
     return tuple(
-        TransformPlan(
-            settings=each,
-            topics=tuple(topics[each.name]),
-            checked=checks[link.name, each.name],
-        )
-        for each in link.transforms
+        replace(checks[link.name, name], topics=tuple(some)) for name, some in topics.items()
     )
-
-
-def as_json(planned: TransformPlan) -> dict[str, Any]:
-    """JSON for `--json`. It has no secrets, because the text of a transform has none."""
-    settings = planned.settings
-    return {
-        "transform": settings.name,
-        "kind": settings.kind,
-        "topics": list(planned.topics),
-        "sql": planned.checked.sql,
-        "python": settings.python,
-        "rules": settings.rules,
-        "replaces": list(planned.checked.replaces),
-        "plain_records_without_spark": planned.checked.without_spark,
-        "dead_letter_topic": settings.dead_letters,
-    }
