@@ -54,7 +54,6 @@ DOORS: tuple[str, ...] = (
     "causeway.operate.failover",
     "causeway.operate.archive",
     "causeway.operate.explain",
-    "causeway.operate.listing",
     "causeway.operate.plan",
     "causeway.operate.try_transform",
     "causeway.operate.verify",

@@ -10,7 +10,7 @@ import pytest
 from causeway.config import RunSettings, Settings
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics import Directive, PauseDirective, Scope, TaskRecord
-from causeway.operate.listing import from_links as listing
+from causeway.operate import listing
 from causeway.operate.listing import narrowed
 from causeway.status import LinkProblem, LinkStatus, PartitionStatus, as_json
 from tests.builders.settings import A_B, A_C

@@ -18,7 +18,7 @@ from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings
 from causeway.errors import AuthenticationError, UnreachableError
 from causeway.link_topics import EventRecord
 from causeway.model import State
-from causeway.operate.listing import from_links as listing
+from causeway.operate import listing
 from causeway.status import DriverStatus, LinkStatus, as_json, from_clusters, health
 from tests.builders.settings import link
 from tests.builders.status import partition_status

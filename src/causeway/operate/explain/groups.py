@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from causeway.cluster import GroupListing
 from causeway.config import LinkSettings
@@ -15,8 +15,8 @@ from causeway.filters import DecidingRule, Verdict, by_name
 from causeway.link_topics import PartitionProgress, TaskRecord
 from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
+from causeway.operate.explain.rules import Code, Explanation, Fact, FileRule, SubjectKind
 from causeway.operate.explain.topics import stamp
-from causeway.operate.explain.values import Code, Explanation, Fact, FileRule, SubjectKind
 
 CODES: Final = frozenset(
     {
@@ -64,13 +64,12 @@ class GroupFacts:
     unknown: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GroupAnswer:
+class _GroupAnswer(NamedTuple):
     code: str
     done: bool | None
     answer: str
-    rule: FileRule | None = None
     to_do: tuple[str, ...] = ()
+    rule: FileRule | None = None
 
 
 def explain_group(link: LinkSettings, group: str, facts: GroupFacts) -> Explanation:
@@ -106,15 +105,10 @@ def _by_file(
     if verdict is not Verdict.MIRRORED:
         by = rules.in_file(link, rule)
         to_do = tuple(rules.change(link, group, verdict, by))
-        return _GroupAnswer(
-            code=verdict, done=False, answer=f"left out: {reason}", rule=by, to_do=to_do
-        )
+        return _GroupAnswer(verdict, False, f"left out: {reason}", to_do, by)
     if not (control.emit_checkpoints_enabled or control.sync_group_offsets_enabled):
-        by = rules.of_key(link, _SYNC)
         answer = f"not synced: {_CHECKPOINTS} and {_SYNC} are false"
-        return _GroupAnswer(
-            code=Code.OFF, done=False, answer=answer, rule=by, to_do=(_sync_on(by),)
-        )
+        return _GroupAnswer(Code.OFF, False, answer, *_sync_on(link))
     return None
 
 
@@ -128,50 +122,44 @@ def _by_clusters(
     if facts.source is not None and not groups.reads_topics(facts.source):
         kind = facts.source.protocol_type
         answer = f"left out: on {source} it is a group of type {kind}, which has no such offsets"
-        return _GroupAnswer(code=LeftOutReason.NOT_CONSUMERS, done=False, answer=answer)
+        return _GroupAnswer(LeftOutReason.NOT_CONSUMERS, False, answer)
     if isinstance(facts.commits, CausewayError):
         answer = f"its offsets on {source} cannot be read: {facts.commits}"
-        to_do = (f"grant DESCRIBE on the group, and on its topics, on {source}",)
-        return _GroupAnswer(code=LeftOutReason.UNREADABLE, done=False, answer=answer, to_do=to_do)
+        to_do = f"grant DESCRIBE on the group, and on its topics, on {source}"
+        return _GroupAnswer(LeftOutReason.UNREADABLE, False, answer, (to_do,))
     if facts.commits is None:
         answer = f"by the file it is synced; {source} did not show its offsets"
-        return _GroupAnswer(code=Code.UNKNOWN, done=None, answer=answer)
+        return _GroupAnswer(Code.UNKNOWN, None, answer)
     if not facts.commits:
         if facts.source is None and facts.asked_source:
             answer = f"{source} has no such group; once created, it is synced"
-            return _GroupAnswer(code=Code.MISSING, done=False, answer=answer)
+            return _GroupAnswer(Code.MISSING, False, answer)
         answer = f"it has committed nothing on {source}: there is nothing to carry over"
-        to_do = ("nothing; or let it commit its offsets to Kafka, if it stores them elsewhere",)
-        return _GroupAnswer(code=Code.NO_OFFSETS, done=False, answer=answer, to_do=to_do)
+        to_do = "nothing; or let it commit its offsets to Kafka, if it stores them elsewhere"
+        return _GroupAnswer(Code.NO_OFFSETS, False, answer, (to_do,))
     if not places:
         answer = "it has committed nothing on topics that are mirrored"
-        to_do = ("causeway explain FILE TOPIC says why they are not",)
-        return _GroupAnswer(
-            code=LeftOutReason.NOTHING_MIRRORED, done=False, answer=answer, to_do=to_do
-        )
+        to_do = "causeway explain FILE TOPIC says why they are not"
+        return _GroupAnswer(LeftOutReason.NOTHING_MIRRORED, False, answer, (to_do,))
     if facts.ended.issuperset(at for at, _ in places):
-        return _GroupAnswer(code=LeftOutReason.ENDED, done=True, answer=groups.ENDED)
-    if facts.ahead and not (facts.target is not None and groups.has_members(facts.target)):
-        return _ahead(group, facts.ahead, source, target)
+        return _GroupAnswer(LeftOutReason.ENDED, True, groups.ENDED)
+    has_members = facts.target is not None and groups.has_members(facts.target)
+    if facts.ahead and not has_members:
+        many = f"{facts.ahead:,} record{'' if facts.ahead == 1 else 's'}"
+        answer = (
+            f"on {target} it is at least {many} ahead of its place on {source}: a move skips them"
+        )
+        to_do = (
+            f"`causeway cutover FILE --reset-group {group}` takes it back to that place, "
+            f"`--leave-group {group}` moves without it; or nothing, if it has read them on {target}"
+        )
+        return _GroupAnswer(Code.AHEAD, False, answer, (to_do,))
     if not link.control.sync_group_offsets_enabled:
-        by = rules.of_key(link, _SYNC)
         answer = (
             f"followed by checkpoints alone: {_SYNC} is false, so nothing is committed on {target}"
         )
-        return _GroupAnswer(
-            code=Code.CHECKPOINTS_ONLY, done=True, answer=answer, rule=by, to_do=(_sync_on(by),)
-        )
+        return _GroupAnswer(Code.CHECKPOINTS_ONLY, True, answer, *_sync_on(link))
     return _synced(link, group, facts, places)
-
-
-def _ahead(group: str, records: int, source: str, target: str) -> _GroupAnswer:
-    many = f"{records:,} record{'' if records == 1 else 's'}"
-    answer = f"on {target} it is at least {many} ahead of its place on {source}: a move skips them"
-    to_do = (
-        f"`causeway cutover FILE --reset-group {group}` takes it back to that place, "
-        f"`--leave-group {group}` moves without it; or nothing, if it has read them on {target}",
-    )
-    return _GroupAnswer(code=Code.AHEAD, done=False, answer=answer, to_do=to_do)
 
 
 def _synced(
@@ -185,29 +173,26 @@ def _synced(
         answer = (
             f"it has members on {target} ({facts.target.state}), which commit their own offsets"
         )
-        to_do = (f"nothing; or stop them, to have its offsets on {target} synced",)
-        return _GroupAnswer(code=LeftOutReason.HAS_MEMBERS, done=False, answer=answer, to_do=to_do)
+        to_do = f"nothing; or stop them, to have its offsets on {target} synced"
+        return _GroupAnswer(LeftOutReason.HAS_MEMBERS, False, answer, (to_do,))
     if isinstance(facts.there, CausewayError):
         answer = f"its offsets on {target} cannot be read: {facts.there}"
-        to_do = (f"grant DESCRIBE and READ on the group on {target}",)
-        return _GroupAnswer(code=LeftOutReason.UNREADABLE, done=False, answer=answer, to_do=to_do)
+        to_do = f"grant DESCRIBE and READ on the group on {target}"
+        return _GroupAnswer(LeftOutReason.UNREADABLE, False, answer, (to_do,))
     held = [(at, why) for at, why in places if why is not None and why.startswith(groups.HELD_BACK)]
     waiting = sum(why is not None for _, why in places) - len(held)
     if held and not waiting:
         first, why = held[0]
         answer = f"synced, but for {len(held)} of {len(places)} partitions: {first} is {why}"
-        return _GroupAnswer(
-            code=LeftOutReason.HELD_BACK, done=False, answer=answer, to_do=(_READ_THEM,)
-        )
+        return _GroupAnswer(LeftOutReason.HELD_BACK, False, answer, (_READ_THEM,))
     if waiting:
         answer = f"{waiting} of {len(places)} partitions cannot be carried over yet"
-        to_do = ("see why below",)
-        return _GroupAnswer(code=Code.NOT_YET, done=False, answer=answer, to_do=to_do)
+        return _GroupAnswer(Code.NOT_YET, False, answer, ("see why below",))
     if facts.there is None:
         answer = f"it is to be synced; {target} did not show its offsets"
-        return _GroupAnswer(code=Code.UNKNOWN, done=None, answer=answer)
+        return _GroupAnswer(Code.UNKNOWN, None, answer)
     if facts.runs and facts.task is not None and (noted := facts.task.items.get(group)):
-        return _GroupAnswer(code=Code.NOT_YET, done=False, answer=f"not in the last round: {noted}")
+        return _GroupAnswer(Code.NOT_YET, False, f"not in the last round: {noted}")
     every = link.control.sync_group_offsets_interval_s
     if lacking := sorted(
         {str(link.decide_topic(at.topic).target_name) for at, _ in places}
@@ -215,15 +200,17 @@ def _synced(
     ):
         when = f"it is synced every {every:g} s" if facts.runs else "no driver runs"
         answer = f"it has no offsets on {target} in {lacking[0]} yet: {when}"
-        return _GroupAnswer(code=Code.NOT_YET, done=False, answer=answer)
+        return _GroupAnswer(Code.NOT_YET, False, answer)
     answer = f"synced to {target} every {every:g} s"
     if not facts.runs:
         answer = f"was synced to {target}; no driver runs to continue"
-    return _GroupAnswer(code=Code.SYNCED, done=True, answer=answer)
+    return _GroupAnswer(Code.SYNCED, True, answer)
 
 
-def _sync_on(by: FileRule) -> str:
-    return f"for offsets to be committed on the target: {by.key} = true"
+def _sync_on(link: LinkSettings) -> tuple[tuple[str], FileRule]:
+    """What to do for offsets to be committed, and the rule that decided."""
+    by = rules.of_key(link, _SYNC)
+    return (f"for offsets to be committed on the target: {by.key} = true",), by
 
 
 def _places(

@@ -1,32 +1,40 @@
-"""Asks the clusters of one link for the facts of a name, as long as they answer."""
+"""Explains a name from the clusters alone. No driver has to run. If a cluster does not answer, the
+explanation says what is missing."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from difflib import get_close_matches
+from typing import Final, NamedTuple, TypeVar
 
-from causeway.cluster import Cluster, Connect, GroupListing, TopicMetadata
-from causeway.config import LinkSettings, Settings
+from causeway.cluster import (
+    Cluster,
+    Connect,
+    GroupListing,
+    TopicMetadata,
+    clusters,
+    silent_clusters,
+)
+from causeway.config import LinkSettings, Settings, links_of
 from causeway.control import Commits
 from causeway.control import topics as mirrored_topics
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics import (
-    ActiveDirectives,
-    Directive,
     LinkDirectives,
     ProgressContents,
-    ProgressTopic,
     active_directives,
-    recognise,
+    read_progress,
 )
 from causeway.model import ENDED
+from causeway.naming import MAX_TOPIC_LENGTH, is_topic_name
 from causeway.operate import ahead
 from causeway.operate.explain import groups, topics
 from causeway.operate.explain.groups import GroupFacts
+from causeway.operate.explain.rules import Explanation, SubjectKind
 from causeway.operate.explain.topics import TopicFacts, stamp
-from causeway.operate.explain.values import Explanation
 from causeway.status import (
     DriverStatus,
     LinkStatus,
@@ -37,13 +45,118 @@ from causeway.status import (
 )
 
 _GROUPS = "groups"  # the driver's task
+_PARTITION: Final = re.compile(r"(.+)-(\d{1,9})")
+_NEAR: Final = 3  # similar names in a message
+_IMPOSSIBLE: Final = (
+    f"no topic can have that name: Kafka takes 1 to {MAX_TOPIC_LENGTH} letters, digits and . _ -"
+)
 
 T = TypeVar("T")
 
 
+class _Subject(NamedTuple):
+    kind: SubjectKind
+    name: str  # of the topic or group
+    partition: int | None = None
+
+
+def explain(
+    settings: Settings, name: str, *, kind: SubjectKind | None = None, link: str | None = None
+) -> tuple[Explanation, ...]:
+    """Why `name` is mirrored or synced, or not, on each link of the file, or on `link`. `name` is a
+    topic (name on the source), a partition (`orders-3`) or a group. Without `kind`, every kind that
+    has this name is explained.
+
+    Raises ConfigError if no cluster knows the name (with similar names), or if no topic or group
+    can have it. If a cluster does not answer, the reason is in `Explanation.unknown`.
+    """
+    links = links_of(settings, link, "explain")
+    kinds = [kind] if kind is not None else list(SubjectKind)
+    possible = _possible(name, kinds)
+    with clusters() as connect:
+        away = silent_clusters(links, connect)
+        found = [Known(each, settings, connect, away) for each in links]
+        # Each link is asked: if one cannot answer, that is known afterwards.
+        has = {one: [each.has(*one) for each in found] for one in _subjects(name, possible)}
+        subjects = [one for one in has if any(has[one])]
+        if not subjects:
+            if all(each.complete for each in found):
+                raise _unknown(name, kinds, possible, found)
+            subjects = list(has)  # the file alone decides on each kind
+        return tuple(known.explain(*each) for each in subjects for known in found)
+
+
+def _possible(name: str, kinds: Sequence[SubjectKind]) -> list[SubjectKind]:
+    """The kinds that may have the name. Raises ConfigError if there is none."""
+    if not name:
+        raise ConfigError("explain", "a name", "it is empty")
+    parts = _PARTITION.fullmatch(name)
+    topics = {SubjectKind.TOPIC: name, SubjectKind.PARTITION: name if parts is None else parts[1]}
+    found = [each for each in kinds if each not in topics or is_topic_name(topics[each])]
+    if not found:
+        raise ConfigError("explain", f"{_listed(kinds)} {name}", _IMPOSSIBLE)
+    return found
+
+
+def _subjects(name: str, kinds: Iterable[SubjectKind]) -> Iterator[_Subject]:
+    parts = _PARTITION.fullmatch(name)
+    for kind in kinds:
+        if kind is not SubjectKind.PARTITION:
+            yield _Subject(kind, name)
+        elif parts is not None:
+            yield _Subject(kind, parts[1], int(parts[2]))
+
+
+def _listed(kinds: Sequence[SubjectKind]) -> str:
+    return kinds[0].value if len(kinds) == 1 else "topic, partition or group"
+
+
+def _unknown(
+    name: str,
+    kinds: Sequence[SubjectKind],
+    possible: Sequence[SubjectKind],
+    links: Collection[Known],
+) -> ConfigError:
+    topics = {
+        topic for each in links for topic in each.all_topics() if kinds != [SubjectKind.GROUP]
+    }
+    groups = {group for each in links for group in each.all_groups() if SubjectKind.GROUP in kinds}
+    upstream = {each.upstream(name) for each in links} & topics
+    what = f"{_listed(kinds)} {name}"
+    if upstream:
+        there = ", ".join(sorted(str(each) for each in upstream))
+        cause = f"topics are named as on the source, where it is {there}"
+        return ConfigError("explain", what, cause)
+    parts = _PARTITION.fullmatch(name)
+    if SubjectKind.TOPIC not in kinds and parts is not None and parts[1] in topics:
+        cause = f"{parts[1]} has fewer partitions; they are numbered from 0"
+        return ConfigError("explain", what, cause)
+    cause = f"there is no {_listed(possible)} with that name"
+    if possible != kinds:
+        cause += f", and {_IMPOSSIBLE}"
+    if near := get_close_matches(name, sorted(topics | groups), _NEAR):
+        cause += f"; like it: {', '.join(near)}"
+    would = _would_group if possible == [SubjectKind.GROUP] else _would_topic
+    decisions = "; ".join(f"on {each.link.name} it {would(each.link, name)}" for each in links)
+    return ConfigError("explain", what, cause, remedy=f"if it existed: {decisions}")
+
+
+def _would_topic(link: LinkSettings, name: str) -> str:
+    decision = link.decide_topic(name)
+    if decision.target_name is None:
+        return f"would be left out, {decision.reason}"
+    return f"would go to {decision.target_name}, {decision.reason}"
+
+
+def _would_group(link: LinkSettings, name: str) -> str:
+    _, reason, _ = groups.decide(link, name)
+    return f"is {reason}"
+
+
 class Known:
-    """`unknown`: requests that failed, and why. `silent`: clusters, by alias, that do not answer
-    and are not asked. If another cluster does not answer, it is waited for once."""
+    """The facts of one link, as long as its clusters answer. `unknown`: requests that failed, and
+    why. `silent`: clusters, by alias, that do not answer and are not asked. If another cluster does
+    not answer, it is waited for once."""
 
     def __init__(
         self,
@@ -88,22 +201,15 @@ class Known:
 
     # -- which names there are --------------------------------------------------------------------
 
-    def has_topic(self, topic: str) -> bool:
-        """Whether the source has the topic, or had it."""
-        if self._on_source(topic) is not None:
-            return True
-        return any(at.topic == topic for at in self.contents.partitions)
-
-    def has_partition(self, topic: str, partition: int) -> bool:
-        """Whether the source has the partition, or had it."""
-        metadata = self._on_source(topic)
-        if metadata is not None and partition in metadata.partitions:
-            return True
-        return (topic, partition) in self.contents.partitions
-
-    def has_group(self, group: str) -> bool:
-        """Whether the source has the group."""
-        return group in self.all_groups()
+    def has(self, kind: SubjectKind, name: str, partition: int | None) -> bool:
+        """Whether the source has the group, topic or partition, or had it."""
+        if kind is SubjectKind.GROUP:
+            return name in self.all_groups()
+        metadata, known = self._on_source(name), self.contents.partitions
+        if partition is None:
+            return metadata is not None or any(at.topic == name for at in known)
+        there = metadata is not None and partition in metadata.partitions
+        return there or (name, partition) in known
 
     def all_topics(self) -> Collection[str]:
         found = self._try(self._source, "topics", lambda source: source.metadata(None).topics)
@@ -129,13 +235,9 @@ class Known:
     @property
     def contents(self) -> ProgressContents:
         if self._contents is None:
-            self._contents = self._try(self._target, "progress", self._read) or ProgressContents()
+            read = lambda _: read_progress(self.link, self._connect)  # noqa: E731
+            self._contents = self._try(self._target, "progress", read) or ProgressContents()
         return self._contents
-
-    def _read(self, target: Cluster) -> ProgressContents:
-        progress = ProgressTopic(target, self.link.progress_topic)
-        contents = progress.read() if progress.exists() else ProgressContents()
-        return recognise(self.link, self._connect, contents)
 
     def _on_source(self, topic: str) -> TopicMetadata | None:
         if topic not in self._metadata:
@@ -148,8 +250,13 @@ class Known:
 
     # -- what becomes of them ---------------------------------------------------------------------
 
-    def topic(self, topic: str, partition: int | None = None) -> Explanation:
-        """Explains a topic, or one partition."""
+    def explain(self, kind: SubjectKind, name: str, partition: int | None) -> Explanation:
+        if kind is not SubjectKind.GROUP:
+            return self._topic(name, partition)
+        self.all_groups()
+        return self.groups([name], self._groups)[0]
+
+    def _topic(self, topic: str, partition: int | None) -> Explanation:
         metadata = self._on_source(topic)
         hidden = metadata is not None and metadata.error is not None
         facts = TopicFacts(
@@ -162,15 +269,19 @@ class Known:
         if status is not None:
             facts = _with_status(facts, status, topic, self.link.decide_topic(topic).target_name)
         else:
-            found = self._try(self._target, "directives", self._asked)
-            facts = replace(facts, standing=_standing(found.directives if found else ()))
+            facts = replace(facts, standing=self._standing())
         facts = replace(facts, unknown=tuple(dict.fromkeys(self.unknown)))
         return topics.explain_topic(
             self.link, topic, facts, partition=partition, links=self._settings.links
         )
 
-    def _asked(self, target: Cluster) -> ActiveDirectives:
-        return active_directives(target, self.link, self.contents)
+    def _standing(self) -> LinkDirectives:
+        found = self._try(
+            self._target,
+            "directives",
+            lambda target: active_directives(target, self.link, self.contents).directives,
+        )
+        return LinkDirectives({each.key: each for each in found or ()})
 
     def _status(self, topic: str) -> LinkStatus | None:
         if self.link.decide_topic(topic).target_name is None:
@@ -181,11 +292,6 @@ class Known:
         except CausewayError as error:
             self.unknown.append(f"its state: {error}")
             return None
-
-    def group(self, group: str) -> Explanation:
-        """Explains a group, also if the source does not list it."""
-        self.all_groups()
-        return self.groups([group], self._groups)[0]
 
     def groups(
         self, names: Sequence[str], listed: Mapping[str, GroupListing] | None
@@ -200,8 +306,7 @@ class Known:
         there_listed = self._try(self._target, "groups", Cluster.list_groups)
         there = self._try(self._target, "offsets", commits)
         contents, newest = self.contents, self._newest()
-        asked = self._try(self._target, "directives", self._asked)
-        standing = _standing(asked.directives if asked else ())
+        standing = self._standing()
         ended = frozenset(
             at
             for at, each in contents.partitions.items()
@@ -259,10 +364,6 @@ def _with_status(facts: TopicFacts, seen: LinkStatus, topic: str, target: str | 
         notes=tuple(note for name, note in seen.notes if name == target),
         standing=seen.standing,
     )
-
-
-def _standing(directives: Iterable[Directive]) -> LinkDirectives:
-    return LinkDirectives({each.key: each for each in directives})
 
 
 def _driver(driver: DriverStatus | None) -> str | None:

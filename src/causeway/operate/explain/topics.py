@@ -20,7 +20,7 @@ from causeway.link_topics import (
 )
 from causeway.model import State, TopicPartition
 from causeway.operate.explain import rules
-from causeway.operate.explain.values import Code, Explanation, Fact, SubjectKind
+from causeway.operate.explain.rules import Code, Explanation, Fact, SubjectKind
 from causeway.status import NO_DRIVER, PartitionStatus, worst
 
 _GOES_ON: Final = (State.RUNNING, State.RECOVERING, State.DONE)

@@ -9,7 +9,7 @@ import pytest
 
 from causeway.config import RunSettings, Settings
 from causeway.errors import ConfigError
-from causeway.operate.explain import SubjectKind, ask
+from causeway.operate.explain import SubjectKind, known
 from tests.builders.settings import link
 
 SETTINGS = Settings(links=(link("A", "B"),), run=RunSettings(), spark={})
@@ -25,14 +25,10 @@ class Known:
     def __init__(self, link: Any, *_: object) -> None:
         self.link = link
 
-    def has_group(self, name: str) -> bool:
-        return name in GROUPS
-
-    def has_topic(self, name: str) -> bool:
-        return name in TOPICS
-
-    def has_partition(self, name: str, number: int) -> bool:
-        return name in TOPICS and number == 0
+    def has(self, kind: SubjectKind, name: str, partition: int | None) -> bool:
+        if kind is SubjectKind.GROUP:
+            return name in GROUPS
+        return name in TOPICS and partition in (None, 0)
 
     def all_topics(self) -> set[str]:
         return TOPICS
@@ -43,11 +39,8 @@ class Known:
     def upstream(self, _: str) -> None:
         return None
 
-    def group(self, name: str) -> str:
-        return f"group {name}"
-
-    def topic(self, name: str, number: int | None = None) -> str:
-        return f"topic {name}, {number}"
+    def explain(self, kind: SubjectKind, name: str, partition: int | None) -> str:
+        return f"group {name}" if kind is SubjectKind.GROUP else f"topic {name}, {partition}"
 
 
 @pytest.fixture(autouse=True)
@@ -56,13 +49,13 @@ def _clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     def clusters() -> Any:
         yield None
 
-    monkeypatch.setattr(ask, "clusters", clusters)
-    monkeypatch.setattr(ask, "silent_clusters", lambda *_: {})
-    monkeypatch.setattr(ask, "Known", Known)
+    monkeypatch.setattr(known, "clusters", clusters)
+    monkeypatch.setattr(known, "silent_clusters", lambda *_: {})
+    monkeypatch.setattr(known, "Known", Known)
 
 
 def explained(name: str, kind: SubjectKind | None = None) -> tuple[Any, ...]:
-    return ask.explain(SETTINGS, name, kind=kind)
+    return known.explain(SETTINGS, name, kind=kind)
 
 
 @pytest.mark.parametrize("name", ["or/ders", "päckchen", "t" * 250, ".."])
