@@ -98,13 +98,12 @@ class DirectiveExecutor:
         self._asked_at = 0.0  # time of the newest restart
         self._patient_until = time.monotonic() + _PATIENCE_S
         self._limits: Mapping[str | None, int] | None = None
-        self._applied = -1 if before is None else before.applied
-        self._topic_id = NO_TOPIC_ID if before is None else before.topic_id
-        self._reason = None if before is None else before.reason
+        self._record = before or DirectivesRecord(
+            link=link.name, topic_id=NO_TOPIC_ID, applied=-1, reason=None
+        )
         self._lost: str | None = None
         self._judged: LinkDirectives | None = None  # the directives at the last look for lost ends
         self._not_read: str | None = None
-        self._kinds_written = before is not None and before.kinds == _KINDS
         self._dirty = False
         self._measure_at = 0.0
         self._runs: dict[DirectiveKind, str] = {}  # commands that renew their directive
@@ -114,8 +113,6 @@ class DirectiveExecutor:
 
     def end(self) -> None:
         self._over.set()
-
-    # -- for the discoverer -----------------------------------------------------------------------
 
     def carry_out(self) -> bool:
         """Resumes partitions, and lets go of those to restart. Returns whether a look has to
@@ -151,8 +148,6 @@ class DirectiveExecutor:
             recent = time.monotonic() - self._asked_at < for_s
             return recent and bool(self._restarts or self._looking)
 
-    # -- for the leading thread -------------------------------------------------------------------
-
     def standing(self) -> tuple[Directive, ...]:
         return tuple(self._log.directives)
 
@@ -169,13 +164,13 @@ class DirectiveExecutor:
         self.end()
         with self._lock:
             if self._step_down is not None:
-                self._applied = max(self._applied, self._step_down[0] + 1)
-                self._dirty = True
+                applied = max(self._record.applied, self._step_down[0] + 1)
+                self._record, self._dirty = self._record.replace(applied=applied), True
 
     @property
     def problems(self) -> tuple[LinkProblem, ...]:
         """The reason why nothing is mirrored while the directives in force are not known."""
-        unknown = None if self.known.is_set() else self._reason
+        unknown = None if self.known.is_set() else self._record.reason
         return () if unknown is None else (LinkProblem(topic="", reason=unknown),)
 
     @property
@@ -186,17 +181,8 @@ class DirectiveExecutor:
     def take_dirty(self) -> list[DirectivesRecord]:
         """The records to write; call `mark_all_dirty` if that fails."""
         with self._lock:
-            if not self._dirty:
-                return []
-            self._dirty = False
-            record = DirectivesRecord(
-                link=self._link.name,
-                topic_id=self._topic_id,
-                applied=self._applied,
-                reason=self._reason,
-                kinds=_KINDS,
-            )
-            return [record]
+            dirty, self._dirty = self._dirty, False
+            return [self._record.replace(kinds=_KINDS, written_at=-1)] if dirty else []
 
     def mark_all_dirty(self) -> None:
         """Everything has to be written (again)."""
@@ -212,15 +198,19 @@ class DirectiveExecutor:
                 self._turn()
                 if not self._over.is_set():
                     self._overdue.end(self._log.directives)
+                strange = (
+                    f"{self._log.strange} records of {self._log.topic} were not written by this "
+                    "version"
+                )
                 reason = (
                     self._lost
-                    or self._unknown_records()
+                    or (strange if self._log.strange else None)
                     or self._overdue.reason
                     or self._not_chosen
                 )
             except AuthorizationError as error:
                 # A topic that existed before may contain the end of a mirror.
-                if self._topic_id == NO_TOPIC_ID:
+                if self._record.topic_id == NO_TOPIC_ID:
                     self.known.set()  # there are no requests for this link, as far as is known
                 not_read = reason = str(error)
             except CausewayError as error:
@@ -234,21 +224,19 @@ class DirectiveExecutor:
 
     def _note_reason(self, reason: str | None) -> None:
         with self._lock:
-            new, self._reason = reason != self._reason, reason
-            self._dirty |= new
+            new = reason != self._record.reason
+            self._record, self._dirty = self._record.replace(reason=reason), self._dirty or new
         if new and reason is not None:
             about = {"link": self._link.name, "reason": reason}
             _log.warning("directives not read", extra=about)
 
     def _turn(self) -> None:
         come = self._log.look()
-        if self._over.is_set():
-            return
-        if not self._find_topic():
+        if self._over.is_set() or not self._find_topic():
             return
         self._stop_after_loss()
         for offset, directive in come:
-            if offset >= self._applied:
+            if offset >= self._record.applied:
                 self._act(offset, directive)
         self._choose_no_more()
         self._intake.pauses.update(self._log.directives)
@@ -258,17 +246,16 @@ class DirectiveExecutor:
             self._on_limits(limits)
             self._limits = limits
         self.known.set()
-        paused = self._intake.pauses.pause()
-        if self._pending():
+        pauses = self._intake.pauses
+        paused = pauses.pause()
+        with self._lock:
+            acts = bool(self._restarts or self._looking or self._chosen)
+        applied = self._record.replace(applied=self._log.end, kinds=_KINDS)
+        if acts or pauses.over() or pauses.renewed():
             self.wanted.set()
-        elif (
-            paused
-            and self._log.end >= 0
-            and not (self._kinds_written and self._applied == self._log.end)
-        ):
+        elif paused and self._log.end >= 0 and applied != self._record:
             with self._lock:
-                self._applied, self._dirty = self._log.end, True
-            self._kinds_written = True
+                self._record, self._dirty = applied, True
         self._measure()
 
     def _choose_no_more(self) -> None:
@@ -298,7 +285,7 @@ class DirectiveExecutor:
                 names = frozenset()
         if self._link.way_back:
             names = geo_topics.begun(standing)
-        if self._not_chosen is not None and self._reason is None:
+        if self._not_chosen is not None and self._record.reason is None:
             self._note_reason(self._not_chosen)  # before the command learns that it was applied
         if names == self._registry.chosen:
             return
@@ -312,7 +299,7 @@ class DirectiveExecutor:
         """Stops mirrors that have ended if their directives are lost: they must not run again. Call
         this before other threads see the directives in force: a lost end would look like a
         withdrawn one."""
-        if self._log.topic_id == NO_TOPIC_ID and self._topic_id != NO_TOPIC_ID:
+        if self._log.topic_id == NO_TOPIC_ID and self._record.topic_id != NO_TOPIC_ID:
             self._lost = _LOST
         standing = self._log.directives
         if self._lost is None or self._judged is standing:
@@ -328,15 +315,16 @@ class DirectiveExecutor:
     def _find_topic(self) -> bool:
         """False if the topic may exist although the brokers do not know it yet."""
         if self._log.topic_id == NO_TOPIC_ID:
-            there = self._topic_id != NO_TOPIC_ID and self._log.end < 0
+            there = self._record.topic_id != NO_TOPIC_ID and self._log.end < 0
             patient = time.monotonic() < self._patient_until and not self.known.is_set()
             return not (there and patient)
         with self._lock:
-            if not same_topic(self._log.topic_id, self._topic_id):
-                self._lost, self._applied = _LOST, -1
-            elif self._log.end < self._applied:
-                self._lost, self._applied = _LOST, self._log.end
-            self._topic_id = self._log.topic_id
+            applied = self._record.applied
+            if not same_topic(self._log.topic_id, self._record.topic_id):
+                self._lost, applied = _LOST, -1
+            elif self._log.end < applied:
+                self._lost, applied = _LOST, self._log.end
+            self._record = self._record.replace(topic_id=self._log.topic_id, applied=applied)
         return True
 
     def _act(self, offset: int, directive: Directive) -> None:
@@ -353,18 +341,6 @@ class DirectiveExecutor:
                 return  # the same command
             self._runs[directive.kind] = directive.run
         _log.info("directive", extra={"link": self._link.name, **_about(directive)})
-
-    def _pending(self) -> bool:
-        with self._lock:
-            acts = bool(self._restarts or self._looking or self._chosen)
-        pauses = self._intake.pauses
-        return acts or bool(pauses.over() or pauses.renewed())
-
-    def _unknown_records(self) -> str | None:
-        if not self._log.strange:
-            return None
-        many = self._log.strange
-        return f"{many} records of {self._log.topic} were not written by this version"
 
     def _measure(self) -> None:
         """Asks for the source's ends of paused partitions: no lane reads them."""

@@ -33,32 +33,27 @@ class Term:
     lost: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass(slots=True)
 class Discoverer:
-    """Works during one term of leading. `fail` turns any error into a CausewayError and logs it."""
+    """Works during one term of leading. `again`: looks more than once; `on_look` gets the result of
+    each look; `fail` turns any error into a CausewayError and logs it."""
 
-    def __init__(
-        self,
-        link: LinkSettings,
-        intake: Reconciler,
-        registry: Registry,
-        directing: DirectiveExecutor,
-        term: Term,
-        *,
-        again: bool,
-        on_look: Callable[[Found | CausewayError], None],
-        fail: Callable[[Exception], CausewayError],
-    ) -> None:
-        """`again`: looks more than once; `on_look` gets the result of each look."""
-        self._link = link
-        self._intake = intake
-        self._registry = registry
-        self._directing = directing
-        self._again = again
-        self._over, self._lost = term.over, term.lost
-        self._on_look, self._fail = on_look, fail
-        self._supply_at, self._supply_pause = 0.0, _BACKOFF_S[0]  # for the outlets of transforms
-        self._carry_out_at, self._carry_out_pause = 0.0, _BACKOFF_S[0]
-        name = f"discover {link.name}"
+    link: LinkSettings
+    intake: Reconciler
+    registry: Registry
+    directing: DirectiveExecutor
+    term: Term
+    again: bool
+    on_look: Callable[[Found | CausewayError], None]
+    fail: Callable[[Exception], CausewayError]
+    _supply_at: float = 0.0  # for the outlets of transforms
+    _supply_pause: float = _BACKOFF_S[0]
+    _carry_out_at: float = 0.0
+    _carry_out_pause: float = _BACKOFF_S[0]
+    _thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        name = f"discover {self.link.name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -70,39 +65,38 @@ class Discoverer:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._directing.known.wait(_TICK_S):
+        while not self.directing.known.wait(_TICK_S):
             if self._is_over:
                 return
         pause = _BACKOFF_S[0]
         while not self._is_over:
             try:
-                found = self._intake.look()
+                found = self.intake.look()
             except LeadershipLostError:
-                self._lost.set()
+                self.term.lost.set()
                 return
             except Exception as error:
                 again = True
-                self._on_look(self._fail(error))
+                self.on_look(self.fail(error))
             else:
                 again = found.unfinished
                 if not found.held:
-                    self._directing.looked()
-                self._on_look(found)
+                    self.directing.looked()
+                self.on_look(found)
             if again:
                 self._sleep(pause)
-                pause = min(2 * pause, _BACKOFF_S[1], self._link.refresh_topics_interval_s)
+                pause = min(2 * pause, _BACKOFF_S[1], self.link.refresh_topics_interval_s)
             else:
                 pause = _BACKOFF_S[0]
-                self._sleep(self._link.refresh_topics_interval_s if self._again else math.inf)
+                self._sleep(self.link.refresh_topics_interval_s if self.again else math.inf)
 
     @property
     def _is_over(self) -> bool:
-        return self._over.is_set() or self._lost.is_set()
+        return self.term.over.is_set() or self.term.lost.is_set()
 
     def _sleep(self, seconds: float) -> None:
         """Meanwhile carries out the requests of people, and supplies the outlets of transforms."""
-        wanted, asked = self._registry.wanted, self._directing.wanted
-        passing = self._registry.passing
+        wanted, asked, passing = self.registry.wanted, self.directing.wanted, self.registry.passing
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._is_over:
             due = asked.is_set() or passing.is_set()
@@ -112,7 +106,7 @@ class Discoverer:
                 if self._carry_out():
                     return
             if time.monotonic() < self._supply_at:
-                self._over.wait(_TICK_S)
+                self.term.over.wait(_TICK_S)
             elif wanted.wait(_CALM_S):
                 wanted.clear()
                 self._supply()
@@ -120,39 +114,38 @@ class Discoverer:
     def _carry_out(self) -> bool:
         """Whether a look has to follow. Work that is not possible now is tried again."""
         try:
-            looks = self._directing.carry_out()
-            free = self._intake.pass_over()
+            looks = self.directing.carry_out()
+            free = self.intake.pass_over()
         except LeadershipLostError:
-            self._lost.set()
+            self.term.lost.set()
             return True
         except Exception as error:
-            about = {"link": self._link.name, "reason": str(self._fail(error))}
+            about = {"link": self.link.name, "reason": str(self.fail(error))}
             _log.warning("not carried out", extra=about)
             self._carry_out_at = time.monotonic() + self._carry_out_pause
             self._carry_out_pause = min(2 * self._carry_out_pause, _BACKOFF_S[1])
-            self._directing.wanted.set()
-            self._registry.passing.set()
+            self.directing.wanted.set()
+            self.registry.passing.set()
             return False
         self._carry_out_pause = _BACKOFF_S[0]
         if free is False:  # a lane still holds a partition
-            self._registry.passing.set()
+            self.registry.passing.set()
             self._carry_out_at = time.monotonic() + _BACKOFF_S[0]
         return looks or free is not None
 
     def _supply(self) -> None:
         try:
-            done = self._intake.supply()
+            done = self.intake.supply()
         except LeadershipLostError:
-            self._lost.set()
+            self.term.lost.set()
             return
         except Exception as error:
-            _log.warning(
-                "no outlets", extra={"link": self._link.name, "reason": str(self._fail(error))}
-            )
+            about = {"link": self.link.name, "reason": str(self.fail(error))}
+            _log.warning("no outlets", extra=about)
             done = False
         if done:
             self._supply_pause = _BACKOFF_S[0]
         else:
-            self._registry.wanted.set()
+            self.registry.wanted.set()
             self._supply_at = time.monotonic() + self._supply_pause
             self._supply_pause = min(2 * self._supply_pause, _BACKOFF_S[1])

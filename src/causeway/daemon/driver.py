@@ -15,12 +15,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from causeway.config import LinkSettings, Settings
-from causeway.control import Sharer, Transform, Transforms
+from causeway.config import Settings
+from causeway.control import Sharer, Transforms
 from causeway.daemon.clients import Clients, Renewal
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.link import LinkDriver
@@ -102,7 +102,11 @@ class Driver:
         least = max((transform.settings.lanes for transform in staged), default=1)
         most = wanted_lanes(settings.spark, settings.run.lanes, least)
         self._engine = Engine(
-            settings.spark, most, secret, self._on_lane_ended, _stages_at_once(staged, most)
+            settings.spark,
+            most,
+            secret,
+            self._on_lane_ended,
+            sum(min(each.settings.lanes, most or each.settings.lanes) for each in staged),
         )
         self._clusters = Clients()
         self._sides = {link.name: self._clusters.sides(link) for link in settings.links}
@@ -131,7 +135,11 @@ class Driver:
                 transforms[link.name],
                 self._staging,
                 also=[task for name, task in heartbeats if name == link.name],
-                sharers=self._sharers_of(link),
+                sharers=[
+                    Sharer(self._sides[each.name].target_admin, each)
+                    for each in settings.links
+                    if each.source.alias == link.source.alias and each.name != link.name
+                ],
             )
             for link in settings.links
         ]
@@ -139,14 +147,6 @@ class Driver:
         # Heartbeats of pairs without a flow.
         mirrored = {link.name for link in settings.links}
         self._heartbeats = [Tasks(name, [t]) for name, t in heartbeats if name not in mirrored]
-
-    def _sharers_of(self, link: LinkSettings) -> list[Sharer]:
-        """The other links that mirror from the same cluster."""
-        return [
-            Sharer(self._sides[each.name].target_admin, each)
-            for each in self._settings.links
-            if each.source.alias == link.source.alias and each.name != link.name
-        ]
 
     def run(self) -> int:
         self._engine.start()
@@ -158,9 +158,10 @@ class Driver:
                 link.start()
             for heartbeats in self._heartbeats:
                 heartbeats.start()
-            while not self.stop.wait(_CALM_S if self._calm else _TICK_S):
-                if self._step():
-                    break
+            pause = _TICK_S
+            while not self.stop.wait(pause) and not self._step():
+                calm = 0 < self._launched == self._fleet.connected
+                pause = _CALM_S if calm and not (self._bounded or self._staging.any) else _TICK_S
             self._drain()
             self._publish(force=True)
             self._judge()
@@ -168,38 +169,25 @@ class Driver:
             self._end()
         return 0
 
-    # -- the start --------------------------------------------------------------------------------
-
-    def _listen(self, spark: Spark) -> ControlServer:
-        server = ControlServer(
-            "127.0.0.1" if spark.local else spark.host,
-            self._secret,
-            on_hello=self._fleet.on_hello,
-            on_message=self._fleet.on_message,
-            on_closed=self._fleet.on_closed,
-        )
-        server.start()
-        return server
-
-    # -- running ----------------------------------------------------------------------------------
-
     def _step(self) -> bool:
         """Does one turn of the loop. Returns True once a bounded run has nothing more to do."""
         self._raise_failures()
         if (spark := self._engine.spark) is not None:
             if self._server is None:
-                self._server = self._listen(spark)
+                self._server = ControlServer(
+                    "127.0.0.1" if spark.local else spark.host,
+                    self._secret,
+                    on_hello=self._fleet.on_hello,
+                    on_message=self._fleet.on_message,
+                    on_closed=self._fleet.on_closed,
+                )
+                self._server.start()
             self._launch_lanes(spark, self._server)
             self._staging.step(spark)
         self._fleet.tick()
         self._log_ready()
         self._publish()
-        return self._bounded and self._caught_up()
-
-    @property
-    def _calm(self) -> bool:
-        lanes = 0 < self._launched == self._fleet.connected
-        return lanes and not (self._bounded or self._staging.any)
+        return self._bounded and all(link.is_settled(_FOR_GOOD_S) for link in self._links)
 
     def _raise_failures(self) -> None:
         self._engine.tick()
@@ -263,11 +251,6 @@ class Driver:
             self._status_at = now
             self._on_status(self.snapshot)
 
-    def _caught_up(self) -> bool:
-        return all(link.is_settled(_FOR_GOOD_S) for link in self._links)
-
-    # -- the end ----------------------------------------------------------------------------------
-
     def _drain(self) -> None:
         self._draining = True
         _log.info("drain")
@@ -284,8 +267,7 @@ class Driver:
         """Raises PartitionsFailedError if a bounded run did not copy everything."""
         if not self._bounded or self.stop.is_set():
             return
-        left: list[str] = []
-        left += [str(link.failure) for link in self._links if link.failure is not None]
+        left = [str(link.failure) for link in self._links if link.failure is not None]
         left += [
             f"{link.settings.name}: the lead was lost at the end, see the log"
             for link in self._links
@@ -314,11 +296,6 @@ class Driver:
             self._server.close()
         self._engine.stop()
         self._clusters.close()
-
-
-def _stages_at_once(transforms: Iterable[Transform], lanes: int | None) -> int:
-    """The most stages at once; `lanes` None: as many as the transforms have."""
-    return sum(min(each.settings.lanes, lanes or each.settings.lanes) for each in transforms)
 
 
 @contextmanager

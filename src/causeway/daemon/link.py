@@ -29,7 +29,7 @@ from causeway.daemon.staging import Staging
 from causeway.daemon.startup import BrokerApis, Patience
 from causeway.daemon.tasks import ControlPlane, ScheduledTask, Tasks
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics import Directive, LeadershipLostError, LeaseRecord, ProgressContents
+from causeway.link_topics import LeadershipLostError, LeaseRecord, ProgressContents
 from causeway.status import LinkProblem, LinkStatus, Role, lag
 from causeway.wire import codes
 
@@ -63,8 +63,12 @@ class LinkDriver:
         self._apis = BrokerApis(link, sides)
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.settings.lease_s)
         self.registry = Registry(link.name, link.on_data_loss)
-        self.control = ControlPlane(link, sides, self.registry, self._leading, fleet.lookups)
-        self._tasks = Tasks(link.name, [*self.control.tasks, *also], self._leads)
+        self.control = ControlPlane(
+            link, sides, self.registry, lambda: self._leadership.term, fleet.lookups
+        )
+        self._tasks = Tasks(
+            link.name, [*self.control.tasks, *also], lambda: self._leadership.term is not None
+        )
         self._lock = threading.Lock()
         self._intake = Reconciler(
             link,
@@ -100,8 +104,6 @@ class LinkDriver:
         self._surprises = 0
         self.failure: CausewayError | None = None  # retries do not help: a person must act
         fleet.attach(link.name, self.registry.take_reports, self.registry.wait)
-
-    # -- for the driver ---------------------------------------------------------------------------
 
     def start(self) -> None:
         self._thread.start()
@@ -157,20 +159,15 @@ class LinkDriver:
             restarting = self._directing is not None and self._directing.restarting(for_good_s)
             return not restarting and self.registry.is_settled(for_good_s)
 
-    def _leading(self) -> int | None:
-        return self._leadership.term
-
-    def _leads(self) -> bool:
-        return self._leadership.term is not None
-
-    # -- leading ----------------------------------------------------------------------------------
-
     def _lead(self) -> None:
+        def on_standby(lease: LeaseRecord) -> None:
+            self._set_role(Role.STANDBY, f"led by {lease.owner}")
+
         pause = _BACKOFF_S[0]
         while not self._stop.is_set():
             try:
                 self._apis.check()
-                if (contents := self._leadership.acquire(self._stop, self._on_standby)) is None:
+                if (contents := self._leadership.acquire(self._stop, on_standby)) is None:
                     break
                 pause = _BACKOFF_S[0]
                 self._term(contents)
@@ -199,9 +196,6 @@ class LinkDriver:
             self.failure = error
         return error
 
-    def _on_standby(self, lease: LeaseRecord) -> None:
-        self._set_role(Role.STANDBY, f"led by {lease.owner}")
-
     def _set_role(self, role: Role, reason: str | None) -> None:
         with self._lock:
             self._role, self._reason = role, reason
@@ -229,7 +223,12 @@ class LinkDriver:
                     self._term_events.over.set()
                     places = self.registry.places()
                     if not self._discoverer.alive and self._intake.revoke(places, _TICK_S):
-                        self._hand_over(directing, wish)
+                        # No lane has a partition: the next leader can start its tasks at once.
+                        directing.stepped_down()
+                        self._tasks.stop()
+                        self._write_last()
+                        self._leadership.release()
+                        self._forget(Role.STANDBY, f"stepped down, {wish.by}")
                         return
                 elif self._looked.is_set() and not self._tasks.running:
                     self._tasks.start()
@@ -279,15 +278,6 @@ class LinkDriver:
         last.start()
         last.join(_FINAL_S)  # a cluster that is gone must not delay the next leader
         self._leadership.release()
-
-    def _hand_over(self, directing: DirectiveExecutor, wish: Directive) -> None:
-        """Releases the lead. No lane has a partition: the next leader can start its tasks at
-        once."""
-        directing.stepped_down()
-        self._tasks.stop()
-        self._write_last()
-        self._leadership.release()
-        self._forget(Role.STANDBY, f"stepped down, {wish.by}")
 
     def _write_last(self) -> bool:
         """Whether the last progress could be written."""
@@ -352,8 +342,6 @@ class LinkDriver:
         with self._lock:
             self._looked.clear()
             self.registry.clear()
-
-    # -- discovering ------------------------------------------------------------------------------
 
     def _new_discoverer(self, directing: DirectiveExecutor) -> Discoverer:
         return Discoverer(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from functools import partial
 
 from causeway.config import LinkSettings
@@ -30,20 +31,19 @@ _LEFT_MS = 3_000  # the command that set a fence may lift it itself
 _AGAIN_S = 5.0  # between two attempts
 
 
+@dataclass(slots=True)
 class OverdueDirectives:
-    """The overdue directives of one link, during one term. Not thread-safe."""
+    """The overdue directives of one link, during one term. Not thread-safe. `sharers`: links that
+    may fence the same topics."""
 
-    def __init__(
-        self, link: LinkSettings, sides: Sides, sharers: Collection[fences.Sharer] = ()
-    ) -> None:
-        """`sharers`: links that may fence the same topics."""
-        self._link = link
-        self._sides = sides
-        self._sharers = sharers
-        self._lift_at = self._release_at = 0.0
-        self._seen: dict[EndDirective, float] = {}  # promotions, and when each was first seen
-        self._not_lifted: str | None = None
-        self._not_released: str | None = None
+    link: LinkSettings
+    sides: Sides
+    sharers: Collection[fences.Sharer] = ()
+    _lift_at: float = 0.0
+    _release_at: float = 0.0
+    _seen: dict[EndDirective, float] = field(default_factory=dict)  # promotions, first seen when
+    _not_lifted: str | None = None
+    _not_released: str | None = None
 
     @property
     def reason(self) -> str | None:
@@ -62,15 +62,15 @@ class OverdueDirectives:
         if not over or time.monotonic() < self._lift_at:
             return
         self._lift_at = time.monotonic() + _AGAIN_S
-        source, target = self._sides.source_admin, self._sides.target_admin
+        source, target = self.sides.source_admin, self.sides.target_admin
         try:
-            errors = fences.lift(source, target, self._link, over, self._sharers)
+            errors = fences.lift(source, target, self.link, over, self.sharers)
         except CausewayError as error:
             errors = {str(over[0].scope.topic): error}
         why = next((error for error in errors.values() if error is not None), None)
         self._not_lifted = None if why is None else f"a fence could not be lifted in time: {why}"
         for topic in (topic for topic, error in errors.items() if error is None):
-            _log.info("fence lifted", extra={"link": self._link.name, "topic": topic})
+            _log.info("fence lifted", extra={"link": self.link.name, "topic": topic})
 
     def _release(self, directives: LinkDirectives) -> None:
         now = time.monotonic()
@@ -84,11 +84,11 @@ class OverdueDirectives:
         self._release_at = now + _AGAIN_S
         decide = partial(release_promotions, left=dead)
         try:
-            written = write_directives(self._sides.target_admin, self._link, decide)
+            written = write_directives(self.sides.target_admin, self.link, decide)
         except CausewayError as error:
             self._not_released = f"a promotion whose command has died was not released: {error}"
             return
         self._not_released = None
         for (_, scope), _ in written.plan.changes:
-            about = {"link": self._link.name, "scope": str(scope)}
+            about = {"link": self.link.name, "scope": str(scope)}
             _log.warning("promotion released, its command has died", extra=about)
