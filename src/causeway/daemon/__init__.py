@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from causeway.daemon import processes
+    from causeway.daemon.clients import Sides, settle_clusters
     from causeway.daemon.driver import run
-    from causeway.daemon.event_log import plain, said
+    from causeway.daemon.events import plain, said
     from causeway.daemon.leadership import Leadership
     from causeway.daemon.processes import short_collections
-    from causeway.daemon.sides import Sides, settle_clusters
 _MODULES = {
     "Leadership": "leadership",
-    "Sides": "sides",
-    "plain": "event_log",
+    "Sides": "clients",
+    "plain": "events",
     "run": "driver",
-    "said": "event_log",
-    "settle_clusters": "sides",
+    "said": "events",
+    "settle_clusters": "clients",
     "short_collections": "processes",
 }
 

@@ -1,6 +1,12 @@
-"""The clients of all clusters, the messages that describe them to lanes, and their renewal.
+"""The clients of all clusters and of one link, and their renewal.
 
 Equal settings share a client. Lanes know each client by its key.
+
+The clusters of a link must be the same ones as before, by their ids:
+
+first look           accepts the ids; each lease in the progress topic keeps them
+later looks          raise an error for other clusters, and do not act on their topics
+causeway.cluster.id  in the file names the cluster, also if it is another one than before
 """
 
 from __future__ import annotations
@@ -9,25 +15,91 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
-import msgspec
-
-from causeway.cluster import Cluster
-from causeway.config import ClientSettings, LinkSettings, RunSettings, Settings, to_wire
+from causeway.cluster import Cluster, Connect, moved_remedy, one_cluster
+from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.config.reading import clients_of, expiries
-from causeway.daemon.sides import Sides
-from causeway.errors import CausewayError
-from causeway.relay import Clusters, Renewed, TreatmentStep
+from causeway.errors import CausewayError, ConfigError
+from causeway.link_topics import ClusterIds
 from causeway.wire import ssl_context
 
 _log = logging.getLogger("causeway.run")
 _LOOK_S: Final = 10.0
 _WARN_S: Final = 24 * 3600.0  # between two warnings of the same certificate
-REPORT_INTERVAL_S = 1.0  # or a quarter of the lease if that is shorter
-BUFFER_BYTES = 64 << 20  # of a lane
-FAR_BUFFER_BYTES = 256 << 20  # of a lane whose source is far away
+_link_log = logging.getLogger("causeway.link")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """The clusters of one link: to read and write data, and to administer. `source_key` and
+    `target_key` name them in the messages to lanes; '' outside of a driver."""
+
+    source: Cluster
+    target: Cluster
+    source_admin: Cluster
+    target_admin: Cluster
+    source_key: str = ""
+    target_key: str = ""
+
+    @classmethod
+    def of(cls, link: LinkSettings, connect: Connect) -> Self:
+        """For a command."""
+        return cls(
+            source=connect(link.source),
+            target=connect(link.target),
+            source_admin=connect(link.source_admin),
+            target_admin=connect(link.target_admin),
+        )
+
+    @property
+    def refused_for_minutes(self) -> str | None:
+        """The reason if one of the clusters has refused new connections for minutes."""
+        each = (self.source, self.target, self.source_admin, self.target_admin)
+        return next((why for one in each if (why := one.refused_for_minutes) is not None), None)
+
+
+def settle_clusters(sides: Sides, link: LinkSettings, known: ClusterIds) -> ClusterIds:
+    """The ids of the link's clusters; `known`: their ids by its progress. From now on all clients
+    of `sides` refuse brokers of other clusters.
+
+    Raises UnreachableError for addresses that lead to several clusters, ConfigError for a cluster
+    that another flow of this process knows by another id.
+    """
+    found = ClusterIds(
+        source=_side((sides.source, sides.source_admin), link, known.source),
+        target=_side((sides.target, sides.target_admin), link, known.target),
+    )
+    for client, before, now in (
+        (sides.source, known.source, found.source),
+        (sides.target, known.target, found.target),
+    ):
+        if before is not None and before != now:
+            about = {"link": link.name, "cluster": str(client), "before": before, "now": now}
+            _link_log.warning("another cluster by the file", extra=about)
+    return found
+
+
+def _side(clients: tuple[Cluster, Cluster], link: LinkSettings, known: str | None) -> str | None:
+    pinned = (client.settings.cluster_id for client in clients)
+    wanted = next(filter(None, pinned), known) or one_cluster(
+        *(client.settings for client in clients)
+    )
+    if wanted is None:
+        return None
+    for client in clients:
+        if (counts := client.expect(wanted)) != wanted:
+            by_address = wanted != known  # the other flow has its id from its progress
+            raise ConfigError(
+                "mirror",
+                link.name,
+                f"{'the addresses of' if by_address else 'the progress topic says that'} {client}"
+                f" {'lead to' if by_address else 'is'} cluster {wanted}, and another flow of the"
+                f" file has {counts}",
+                remedy=moved_remedy(str(client), wanted if by_address else counts),
+            )
+    return wanted
 
 
 class Clients:
@@ -159,30 +231,3 @@ class Renewal:
         for each in self.expiries:
             if (text := each.warning()) is not None:
                 _log.warning("certificate expires", extra={"reason": text})
-
-
-def clusters_message(
-    run: RunSettings,
-    clusters: Mapping[str, ClientSettings],
-    treatments: Mapping[str, tuple[TreatmentStep, ...]],
-) -> Clusters:
-    """The first message to a lane."""
-    return Clusters(
-        clusters={key: to_wire(settings) for key, settings in clusters.items()},
-        lease_s=run.lease_s,
-        report_interval_s=min(REPORT_INTERVAL_S, run.lease_s / 4),
-        connections=run.connections,
-        in_flight=run.in_flight,
-        buffer_bytes=run.lane_buffer_bytes or BUFFER_BYTES,
-        far_buffer_bytes=run.lane_buffer_bytes or FAR_BUFFER_BYTES,
-        treatments=treatments,
-    )
-
-
-def renewed_clusters(
-    before: Clusters, changed: Mapping[str, ClientSettings]
-) -> tuple[Clusters, Renewed]:
-    """The message for new lanes, and the message for lanes that have `before`."""
-    news = {key: to_wire(settings) for key, settings in changed.items()}
-    after = msgspec.structs.replace(before, clusters={**before.clusters, **news})
-    return after, Renewed(clusters=news)

@@ -21,9 +21,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from causeway.config import LinkSettings
 from causeway.control import fences, geo_topics, open_transactions
+from causeway.daemon.clients import Sides
 from causeway.daemon.overdue import OverdueDirectives
 from causeway.daemon.partitions import Reconciler, Registry
-from causeway.daemon.sides import Sides
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.link_topics import (
     THE_LINK,

@@ -22,6 +22,7 @@ from types import FrameType
 from causeway.config import Settings
 from causeway.control import Sharer, Transforms
 from causeway.daemon.clients import Clients, Renewal
+from causeway.daemon.events import posting
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.link import LinkDriver
 from causeway.daemon.partitions import RunOptions, Wish, treatments_of
@@ -29,7 +30,6 @@ from causeway.daemon.spark import Engine, Spark, not_importable, wanted_lanes
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import FirstLane, await_clusters
 from causeway.daemon.tasks import Tasks, heartbeat_task
-from causeway.daemon.webhook import posting
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import State
 from causeway.relay import ControlServer, new_secret

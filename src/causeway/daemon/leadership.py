@@ -33,7 +33,7 @@ from collections.abc import Callable, Sequence
 from causeway.cluster import Cluster, one_cluster
 from causeway.config import LinkSettings
 from causeway.daemon import processes
-from causeway.daemon.event_log import EventLog
+from causeway.daemon.events import EventLog
 from causeway.daemon.lanes import MARGIN
 from causeway.errors import CausewayError
 from causeway.link_topics import (

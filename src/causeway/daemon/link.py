@@ -19,12 +19,12 @@ from functools import partial
 
 from causeway.config import LinkSettings
 from causeway.control import Sharer, Transforms
+from causeway.daemon.clients import Sides
 from causeway.daemon.directive_executor import DirectiveExecutor
 from causeway.daemon.discoverer import Discoverer, Term
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import Found, Reconciler, Registry, RunOptions, TransformTally
-from causeway.daemon.sides import Sides
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import BrokerApis, Patience
 from causeway.daemon.tasks import ControlPlane, ScheduledTask, Tasks

@@ -15,7 +15,7 @@ from functools import partial
 
 from causeway.config import LinkSettings
 from causeway.control import fences
-from causeway.daemon.sides import Sides
+from causeway.daemon.clients import Sides
 from causeway.errors import CausewayError
 from causeway.link_topics import (
     PROMOTION_HOLD_S,

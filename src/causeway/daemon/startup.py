@@ -13,7 +13,7 @@ from typing import Final
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings
 from causeway.control import required_apis
-from causeway.daemon.sides import Sides
+from causeway.daemon.clients import Sides
 from causeway.errors import (
     BrokerError,
     CausewayError,

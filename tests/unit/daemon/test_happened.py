@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from causeway.daemon import event_log
-from causeway.daemon.event_log import EventLog
+from causeway.daemon import events
+from causeway.daemon.events import EventLog
 from causeway.link_topics import EVENTS, EventRecord, ProgressContents, decode_entry, encode_entry
 
 _log = logging.getLogger("causeway.test-happened")
@@ -93,8 +93,8 @@ def test_a_flood_is_counted_and_not_kept(link: EventLog) -> None:
 
     found = link.unwritten()
 
-    assert len(found) == event_log._AT_ONCE + 1
-    assert (found[-1].event, found[-1].about) == (event_log._MORE, {"count": "900"})
+    assert len(found) == events._AT_ONCE + 1
+    assert (found[-1].event, found[-1].about) == (events._MORE, {"count": "900"})
 
 
 def test_no_more_wait_to_be_written_than_are_kept(link: EventLog) -> None:

@@ -9,7 +9,7 @@ import pytest
 from causeway.cluster import Cluster
 from causeway.config import ClientSettings
 from causeway.daemon import Sides
-from causeway.daemon import sides as link_sides
+from causeway.daemon import clients as clients
 from causeway.errors import ConfigError
 from causeway.link_topics import ClusterIds
 from tests.builders.settings import LINK
@@ -38,11 +38,11 @@ def test_a_cluster_that_was_set_up_again_is_named_in_the_remedy(
     known: str | None, counts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for a failback: only the flow in one direction has progress, and either may be first."""
-    monkeypatch.setattr(link_sides, "one_cluster", lambda *_: "new")
+    monkeypatch.setattr(clients, "one_cluster", lambda *_: "new")
     moved, other = cast(Cluster, Client(counts)), cast(Cluster, Client())
     sides = Sides(source=moved, source_admin=moved, target=other, target_admin=other)
 
     with pytest.raises(ConfigError, match="another flow of the file has") as refused:
-        link_sides.settle_clusters(sides, LINK, ClusterIds(source=known))
+        clients.settle_clusters(sides, LINK, ClusterIds(source=known))
 
     assert "set A.causeway.cluster.id = new" in str(refused.value)

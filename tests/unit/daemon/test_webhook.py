@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from causeway.config import Secret, WebhookSettings
-from causeway.daemon import webhook
-from causeway.daemon.webhook import posting
+from causeway.daemon import events
+from causeway.daemon.events import posting
 from tests.harness.waiting import await_until
 
 _log = logging.getLogger("causeway.test-webhook")
@@ -88,8 +88,8 @@ def receiving(*statuses: int) -> Iterator[Receiver]:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook, "_TOGETHER_S", 0.02)
-    monkeypatch.setattr(webhook, "_BACKOFF_S", (0.02, 0.05))
+    monkeypatch.setattr(events, "_TOGETHER_S", 0.02)
+    monkeypatch.setattr(events, "_BACKOFF_S", (0.02, 0.05))
 
 
 def stop(partition: str, **about: object) -> None:
@@ -141,7 +141,7 @@ def test_what_is_refused_is_told_once_and_not_posted_again(
 
 
 def test_a_receiver_that_hangs_costs_the_driver_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook, "_MOST", 50)
+    monkeypatch.setattr(events, "_MOST", 50)
     with receiving() as receiver, posting(receiver.settings):
         receiver.gate.clear()
         stop("orders-0")
@@ -162,8 +162,8 @@ def _all_told(bodies: Sequence[dict[str, Any]]) -> bool:
 def test_the_end_of_a_run_is_told_and_waits_for_nobody(
     monkeypatch: pytest.MonkeyPatch, port: int
 ) -> None:
-    monkeypatch.setattr(webhook, "_TOGETHER_S", 60)
-    monkeypatch.setattr(webhook, "_END_S", 60)
+    monkeypatch.setattr(events, "_TOGETHER_S", 60)
+    monkeypatch.setattr(events, "_END_S", 60)
     with receiving() as receiver:
         with posting(receiver.settings):
             stop("orders-0")

@@ -19,9 +19,10 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
-from causeway.config import ClientSettings, RunSettings
+from msgspec import structs
+
+from causeway.config import ClientSettings, RunSettings, to_wire
 from causeway.daemon import processes
-from causeway.daemon.clients import REPORT_INTERVAL_S, clusters_message, renewed_clusters
 from causeway.daemon.lanes import placing
 from causeway.daemon.lanes.lookups import LaneLookups
 from causeway.daemon.lanes.placing import Gathering, Rebalancing, StageHomes
@@ -37,12 +38,14 @@ from causeway.daemon.lanes.tracked import (
 )
 from causeway.relay import (
     Assignment,
+    Clusters,
     Drain,
     Drained,
     LaneConnection,
     LaneReport,
     Lease,
     LookedUp,
+    Renewed,
     Revoke,
     StageEnded,
     StageSpec,
@@ -53,6 +56,9 @@ from causeway.relay import (
 from causeway.status import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
+REPORT_INTERVAL_S = 1.0  # between reports, or a quarter of the lease if that is shorter
+_BUFFER_BYTES = 64 << 20  # of a lane
+_FAR_BUFFER_BYTES = 256 << 20  # of a lane whose source is far away
 MARGIN = 1.02  # of the lease: the clocks of two machines may differ in speed
 
 
@@ -68,7 +74,16 @@ class Fleet:
         treatments: Mapping[str, tuple[TreatmentStep, ...]] = MappingProxyType({}),
     ) -> None:
         self._run = run
-        self._clusters = clusters_message(run, clusters, treatments)
+        self._clusters = Clusters(  # the first message to a lane
+            clusters={key: to_wire(settings) for key, settings in clusters.items()},
+            lease_s=run.lease_s,
+            report_interval_s=min(REPORT_INTERVAL_S, run.lease_s / 4),
+            connections=run.connections,
+            in_flight=run.in_flight,
+            buffer_bytes=run.lane_buffer_bytes or _BUFFER_BYTES,
+            far_buffer_bytes=run.lane_buffer_bytes or _FAR_BUFFER_BYTES,
+            treatments=treatments,
+        )
         self._local = local
         self.lookups = LaneLookups(self._connection_of)
         self._lock = threading.RLock()
@@ -159,10 +174,12 @@ class Fleet:
     def renew(self, changed: Mapping[str, ClientSettings]) -> None:
         """Give lanes new certificates and passwords of these clusters, by key."""
         with self._lock:
-            self._clusters, message = renewed_clusters(self._clusters, changed)
+            news = {key: to_wire(settings) for key, settings in changed.items()}
+            known = {**self._clusters.clusters, **news}
+            self._clusters = structs.replace(self._clusters, clusters=known)
             for lane in self._lanes.values():
                 if not (lane.closed or lane.over):
-                    lane.connection.send(message)
+                    lane.connection.send(Renewed(clusters=news))
 
     def expect(self, lanes: int) -> None:
         """Sets the number of launched lanes: partitions wait a moment for all of them."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from causeway.config import LinkSettings
 from causeway.control import Copied, MirroredTopic, Transforms, claim_checks, mm2_offsets
+from causeway.daemon.clients import Sides
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
 from causeway.daemon.partitions.claims import Behind, places_behind
@@ -28,7 +29,6 @@ from causeway.daemon.partitions.deciding import (
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.others import OthersHere, find_place
 from causeway.daemon.partitions.rows import Row
-from causeway.daemon.sides import Sides
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import (
     ClaimStart,

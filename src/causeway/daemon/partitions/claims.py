@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings, TreatmentSettings
 from causeway.control import MirroredTopic, claim_checks
+from causeway.daemon.clients import Sides
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.deciding import Begin, Candidate
-from causeway.daemon.sides import Sides
 from causeway.errors import CausewayError, DivergedError
 from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import State, TopicPartition, same_topic

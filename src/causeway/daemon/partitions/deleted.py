@@ -17,13 +17,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.control import claim_checks
+from causeway.daemon.clients import Sides
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.daemon.sides import Sides
 from causeway.errors import CausewayError
 from causeway.link_topics import Deletion, Entry, LeadershipLostError, PartitionProgress
 from causeway.model import TopicPartition

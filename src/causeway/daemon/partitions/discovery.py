@@ -21,9 +21,9 @@ from causeway.control import (
     topic_changes,
     topics,
 )
+from causeway.daemon.clients import Sides
 from causeway.daemon.partitions.deciding import Offsets, Wish
 from causeway.daemon.partitions.routing import routed, targets_of
-from causeway.daemon.sides import Sides
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import PartitionProgress
 from causeway.model import State, TopicPartition

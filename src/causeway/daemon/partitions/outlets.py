@@ -18,11 +18,11 @@ from dataclasses import dataclass, field, replace
 from causeway.cluster import LATEST, OffsetAt
 from causeway.config import LinkSettings, RouteError
 from causeway.control import MirroredTopic, RoutedTopic, RouteNeed, claim_checks, routed_topics
+from causeway.daemon.clients import Sides
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, routing
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.daemon.sides import Sides
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Entry, Outlet, PartitionProgress
 from causeway.model import Pair, State, TopicPartition

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from causeway.config import LinkSettings, RunSettings, directives_topic
 from causeway.control import Transforms
+from causeway.daemon.clients import Sides, settle_clusters
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
@@ -25,7 +26,6 @@ from causeway.daemon.partitions.outlets import Outlets, why_without_target
 from causeway.daemon.partitions.pauses import Pauses, by_file
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.daemon.sides import Sides, settle_clusters
 from causeway.errors import AuthorizationError
 from causeway.filters import Verdict
 from causeway.link_topics import DirectiveLog, EndDirective, Scope, offset_maps_of

@@ -29,9 +29,9 @@ from causeway.control import (
     mm2_offsets,
     open_transactions,
 )
+from causeway.daemon.clients import Sides
 from causeway.daemon.lanes import LaneLookups
 from causeway.daemon.partitions import Registry, led_topics
-from causeway.daemon.sides import Sides
 from causeway.daemon.tasks.groups import Groups
 from causeway.daemon.tasks.schedule import DONE, Outcome, ScheduledTask
 from causeway.errors import CausewayError
