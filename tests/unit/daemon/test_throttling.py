@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.daemon.lanes.throttling import Use, split
+from causeway.daemon.lanes.placing import Use, split
 
 uses = st.dictionaries(
     st.integers(0, 20), st.builds(Use, st.floats(0, 1e9), st.booleans()), min_size=1

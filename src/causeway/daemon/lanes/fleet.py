@@ -16,29 +16,30 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import structs
 
 from causeway.config import ClientSettings, RunSettings, to_wire
 from causeway.daemon import processes
 from causeway.daemon.lanes import placing
-from causeway.daemon.lanes.lookups import LaneLookups
-from causeway.daemon.lanes.placing import Gathering, Rebalancing, StageHomes
-from causeway.daemon.lanes.throttling import RESPLIT_S, Throttling
+from causeway.daemon.lanes.placing import RESPLIT_S, Gathering, Rebalancing, StageHomes, Throttling
 from causeway.daemon.lanes.tracked import (
+    REPORT_INTERVAL_S,
     ConnectedLane,
     Key,
+    LaneLookups,
     OnWaiting,
     ReportedPartition,
     Sink,
-    Sinks,
     Tracked,
+    first_message,
 )
 from causeway.relay import (
     Assignment,
-    Clusters,
     Drain,
     Drained,
     LaneConnection,
@@ -56,9 +57,6 @@ from causeway.relay import (
 from causeway.status import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
-REPORT_INTERVAL_S = 1.0  # between reports, or a quarter of the lease if that is shorter
-_BUFFER_BYTES = 64 << 20  # of a lane
-_FAR_BUFFER_BYTES = 256 << 20  # of a lane whose source is far away
 MARGIN = 1.02  # of the lease: the clocks of two machines may differ in speed
 
 
@@ -74,16 +72,7 @@ class Fleet:
         treatments: Mapping[str, tuple[TreatmentStep, ...]] = MappingProxyType({}),
     ) -> None:
         self._run = run
-        self._clusters = Clusters(  # the first message to a lane
-            clusters={key: to_wire(settings) for key, settings in clusters.items()},
-            lease_s=run.lease_s,
-            report_interval_s=min(REPORT_INTERVAL_S, run.lease_s / 4),
-            connections=run.connections,
-            in_flight=run.in_flight,
-            buffer_bytes=run.lane_buffer_bytes or _BUFFER_BYTES,
-            far_buffer_bytes=run.lane_buffer_bytes or _FAR_BUFFER_BYTES,
-            treatments=treatments,
-        )
+        self._clusters = first_message(run, clusters, treatments)
         self._local = local
         self.lookups = LaneLookups(self._connection_of)
         self._lock = threading.RLock()
@@ -91,7 +80,7 @@ class Fleet:
         self._tracked: dict[Key, Tracked] = {}
         self._waiting: dict[Key, None] = {}
         self._lanes: dict[LaneConnection, ConnectedLane] = {}
-        self._sinks = Sinks()
+        self._sinks: dict[str, tuple[Callable[[Any], None], ...]] = {}  # by link
         self._throttling = Throttling()
         self._homes = StageHomes()
         self._gathering = Gathering()
@@ -99,15 +88,13 @@ class Fleet:
         self._resplit_at = 0.0
         self._ticked_at = time.monotonic()
         self._draining = False
-        self._trouble: str | None = None
-
-    # -- links ------------------------------------------------------------------------------------
+        self.trouble: str | None = None  # why the newest lane ended
 
     def attach(self, link: str, sink: Sink, on_waiting: OnWaiting) -> None:
         """`sink` gets all reports of the link's partitions, `on_waiting` those that lost their
         lane. Both are called with the fleet's lock held: they must be quick and not call back."""
         with self._lock:
-            self._sinks.attach(link, sink, on_waiting)
+            self._sinks[link] = sink, on_waiting
 
     def add(self, assignments: Iterable[Assignment], *, held: bool = False) -> None:
         """Assigns partitions to lanes from now on. `held`: only after they are added again."""
@@ -169,22 +156,18 @@ class Fleet:
                 if ended.key in lane.stages:
                     lane.connection.send(ended)
 
-    # -- lanes ------------------------------------------------------------------------------------
-
     def renew(self, changed: Mapping[str, ClientSettings]) -> None:
         """Give lanes new certificates and passwords of these clusters, by key."""
         with self._lock:
             news = {key: to_wire(settings) for key, settings in changed.items()}
             known = {**self._clusters.clusters, **news}
             self._clusters = structs.replace(self._clusters, clusters=known)
-            for lane in self._lanes.values():
-                if not (lane.closed or lane.over):
-                    lane.connection.send(Renewed(clusters=news))
+            for lane in self._working():
+                lane.connection.send(Renewed(clusters=news))
 
     def expect(self, lanes: int) -> None:
         """Sets the number of launched lanes: partitions wait a moment for all of them."""
-        with self._lock:
-            self._gathering.expected = lanes
+        self._gathering.expected = lanes
 
     def on_hello(self, connection: LaneConnection) -> None:
         hello = connection.hello
@@ -199,7 +182,7 @@ class Fleet:
                 process=processes.started_at(hello.pid) if here else None,
                 lease_from=time.monotonic(),
             )
-            self._trouble = None
+            self.trouble = None
             connection.send(self._clusters)
             self._throttling.send_shares(self._usable(), self._tracked)
             if self._draining:
@@ -212,23 +195,32 @@ class Fleet:
             lane = self._lanes.get(connection)
             if lane is None or lane.closed:
                 return
-            lost: list[Key] = []
-            standings: list[ReportedPartition] = []
+            lost, standings = list[Key](), list[ReportedPartition]()
             if isinstance(message, LaneReport):
                 lane.lease_from = time.monotonic()
                 lane.silent_s = 0.0
                 lane.rss_bytes, lane.cpu_s = message.rss_bytes, message.cpu_s
                 lane.stages = {stage.key: stage for stage in message.stages}
-                lane.note_crowded(message.crowded)
-                lane.note_small_requests(message.small_requests)
+                lane.note_brokers(message)
                 connection.send(Lease(lane_time=message.lane_time))
-                standings = self._take(lane, message)
+                now = time.monotonic()
+                if message.partitions:
+                    self._rebalancing.note_change()
+                for report in message.partitions:
+                    tracked = self._tracked.get(report.key)
+                    if tracked is None or tracked.lane is not lane:
+                        continue
+                    tracked.take(report, now)
+                    standings.append(tracked.standing(report, lane))
+                    if report.final:
+                        lane.partitions.discard(report.key)
+                        self._loosen(report.key)
             elif isinstance(message, LookedUp):
                 self.lookups.take(message)
             elif isinstance(message, Drained):
                 lane.over = True
                 lost = self._release(lane)
-            self._sinks.tell(standings, lost)
+            self._tell(standings, lost)
             self._place()
             self._changed.notify_all()
 
@@ -239,7 +231,7 @@ class Fleet:
             self._rebalancing.note_change()
             self.lookups.lost(connection)
             lost = self._release(lane) if lane.is_over(self._run.lease_s * MARGIN) else []
-            self._sinks.tell((), lost)
+            self._tell((), lost)
             self._gathering.begin()
             self._place()
             self._changed.notify_all()
@@ -248,7 +240,7 @@ class Fleet:
         """The job of lane `number` ended. If its function has `returned`, it sends no more."""
         with self._lock:
             if not self._draining:
-                self._trouble = f"lane {number} ended: {reason}"
+                self.trouble = f"lane {number} ended: {reason}"
                 _log.warning("lane ended", extra={"lane": number, "reason": reason})
             for lane in self._lanes.values():
                 if lane.number == number and returned:
@@ -269,7 +261,7 @@ class Fleet:
                         lost += self._release(lane)
                     continue
                 lane.be_silent(passed, self._run.lease_s * MARGIN)
-            self._sinks.tell((), lost)
+            self._tell((), lost)
             self._place()
             if now >= self._resplit_at:
                 self._resplit_at = now + RESPLIT_S
@@ -293,20 +285,13 @@ class Fleet:
                 self.tick()
         return True
 
-    # -- status -----------------------------------------------------------------------
-
     @property
     def partitions(self) -> int:
         return len(self._tracked)
 
-    @property
-    def trouble(self) -> str | None:
-        return self._trouble
-
     def _connection_of(self, key: Key) -> LaneConnection | None:
         with self._lock:
-            tracked = self._tracked.get(key)
-            lane = None if tracked is None else tracked.lane
+            lane = tracked.lane if (tracked := self._tracked.get(key)) is not None else None
             return None if lane is None or lane.closed else lane.connection
 
     @property
@@ -326,20 +311,19 @@ class Fleet:
     def stages(self) -> dict[str, StageWanted]:
         """The stages that lanes want now, by their keys."""
         with self._lock:
-            lanes = [lane for lane in self._lanes.values() if not (lane.closed or lane.over)]
-            return {key: stage for lane in lanes for key, stage in lane.stages.items()}
+            return {key: stage for lane in self._working() for key, stage in lane.stages.items()}
 
     # -- inside, with the lock held ---------------------------------------------------------------
 
     def _revoke(self, keys: Collection[Key], timeout_s: float) -> bool:
         """Returns once no lane has any of `keys`; False if that took longer."""
         deadline = time.monotonic() + timeout_s
-        by_lane: dict[ConnectedLane, list[Key]] = {}
+        by_lane = defaultdict[ConnectedLane, list[Key]](list)
         for key in keys:
             tracked = self._tracked.get(key)
             if tracked is not None and tracked.lane is not None and not tracked.leaving:
                 tracked.leaving = True
-                by_lane.setdefault(tracked.lane, []).append(key)
+                by_lane[tracked.lane].append(key)
         for lane, revoked in by_lane.items():
             lane.connection.send(Revoke(keys=tuple(revoked)))
         while any((t := self._tracked.get(key)) is not None and t.lane is not None for key in keys):
@@ -375,21 +359,17 @@ class Fleet:
         self._tracked.pop(key, None)
         self._waiting.pop(key, None)
 
-    def _take(self, lane: ConnectedLane, message: LaneReport) -> list[ReportedPartition]:
-        now = time.monotonic()
-        standings = []
-        if message.partitions:
-            self._rebalancing.note_change()
-        for report in message.partitions:
-            tracked = self._tracked.get(report.key)
-            if tracked is None or tracked.lane is not lane:
-                continue
-            tracked.take(report, now)
-            standings.append(tracked.standing(report, lane))
-            if report.final:
-                lane.partitions.discard(report.key)
-                self._loosen(report.key)
-        return standings
+    def _tell(self, standings: Sequence[ReportedPartition], lost: Collection[Key]) -> None:
+        """Informs each link about its own partitions."""
+        news = defaultdict[str, tuple[list[ReportedPartition], list[Key]]](lambda: ([], []))
+        for standing in standings:
+            news[standing.report.link][0].append(standing)
+        for key in lost:
+            news[key[0]][1].append(key)
+        for link in news.keys() & self._sinks.keys():
+            for call, each in zip(self._sinks[link], news[link], strict=True):
+                if each:
+                    call(each)
 
     def _place(self) -> None:
         """Gives waiting partitions to lanes."""
@@ -400,18 +380,19 @@ class Fleet:
             return
         self._rebalancing.note_change()
         placed = placing.place(self._waiting, self._tracked, lanes, self._homes)
-        by_lane: dict[int, list[Assignment]] = {}
+        by_lane = defaultdict[int, list[Assignment]](list)
         for key, number in placed.items():
             tracked = self._tracked[key]
             tracked.lane, tracked.going_to = lanes[number], None
             lanes[number].partitions.add(key)
-            by_lane.setdefault(number, []).append(tracked.assignment)
+            by_lane[number].append(tracked.assignment)
             del self._waiting[key]
         for number, assignments in by_lane.items():
             placing.hand_over(lanes[number], assignments, self._homes)
 
     def _usable(self) -> dict[int, ConnectedLane]:
         """The connected lanes by number; the newest if a closing one has the same number."""
-        return {
-            lane.number: lane for lane in self._lanes.values() if not (lane.closed or lane.over)
-        }
+        return {lane.number: lane for lane in self._working()}
+
+    def _working(self) -> list[ConnectedLane]:
+        return [lane for lane in self._lanes.values() if not (lane.closed or lane.over)]

@@ -1,4 +1,4 @@
-"""Decides which lane gets which partition, and moves partitions between lanes.
+"""Decides which lane gets which partition, moves partitions between lanes, and splits throttles.
 
 A partition weighs the bytes/s that it relays, plus a floor for the cost of an idle one. A partition
 moves only if that removes a good part of a real imbalance: a moved partition pauses for a moment.
@@ -6,6 +6,9 @@ moves only if that removes a good part of a real imbalance: a moved partition pa
 A stage costs a Spark task, two Python workers and seconds to warm up. So the partitions of a
 transform stay together on the few lanes that the transform may have (its homes), and never move for
 balance.
+
+Each lane gets a share of each throttle. Lanes that lag get equal shares. A lane that keeps up gets
+what it uses and a little more. The sum of the shares is the limit, at any time.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ import time
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from causeway.daemon.lanes.tracked import FLOOR, ConnectedLane, Key, Tracked
 from causeway.model import State
-from causeway.relay import Assign, Assignment, Revoke, StageSpec, StageSpecs
+from causeway.relay import Assign, Assignment, Rate, Revoke, StageSpec, StageSpecs, Throttle
 
 _log = logging.getLogger("causeway.fleet")
 TOLERANCE = 0.25  # of the average lane's load: a smaller difference is accepted
@@ -29,12 +32,14 @@ MOVES_AT_ONCE = 50
 ASSIGNED_AT_ONCE = 500  # assignments in a message
 GATHER_S = 1.0
 _REBALANCE_S = 10.0
+RESPLIT_S: Final = 1.0
+_IDLE: Final = 0.02  # of the limit, for all lanes together that have no records to read
+_MORE: Final = 1.25  # times its use, for a lane that keeps up
+_SAME: Final = 0.05  # a share that grows by less is not sent
 _AT_REST = (State.STOPPED, State.DONE)
 
+_Scope = tuple[str, str | None]  # link, and topic of its source
 K = TypeVar("K", bound=Hashable)
-
-
-# -- by weight; pure ------------------------------------------------------------------------------
 
 
 def spread(new: Iterable[tuple[K, float]], loads: Mapping[int, float]) -> dict[K, int]:
@@ -87,9 +92,6 @@ def even_out(
     return found
 
 
-# -- homes of stages ------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _Home:
     stage: StageSpec
@@ -134,9 +136,6 @@ def at_lane(key: str, lane: int) -> str:
 def without_lane(key: str) -> str:
     """The reverse of `at_lane`."""
     return key.rpartition("/")[0]
-
-
-# -- all partitions -------------------------------------------------------------------------------
 
 
 class Gathering:
@@ -273,3 +272,92 @@ class Rebalancing:
         for lane, keys in revoked.items():
             _log.info("move partitions", extra={"from_lane": lane.number, "count": len(keys)})
             lane.connection.send(Revoke(keys=tuple(keys)))
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The use of a throttle by a lane: bytes/s that it reads, and whether it lags."""
+
+    bytes_per_s: float = 0.0
+    lags: bool = False
+
+
+def split(limit: float, uses: Mapping[int, Use]) -> dict[int, float]:
+    """Bytes/s for each lane, `limit` in all."""
+    even = limit / len(uses)
+    lagging = [lane for lane, use in uses.items() if use.lags]
+    if not lagging:
+        return dict.fromkeys(uses, even)
+    least = _IDLE * even
+    shares = {
+        lane: min(even, max(least, _MORE * use.bytes_per_s))
+        for lane, use in uses.items()
+        if not use.lags
+    }
+    rest = (limit - sum(shares.values())) / len(lagging)
+    return shares | dict.fromkeys(lagging, rest)
+
+
+class Throttling:
+    """Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._limits: dict[_Scope, int] = {}
+        self._sent: dict[ConnectedLane, dict[_Scope, float]] = {}
+
+    def limit(self, link: str, limits: Mapping[str | None, int]) -> None:
+        """Sets the limits of `link` by topic, and in total by None."""
+        kept = {scope: rate for scope, rate in self._limits.items() if scope[0] != link}
+        self._limits = kept | {(link, topic): rate for topic, rate in limits.items()}
+
+    def send_shares(
+        self, lanes: Mapping[int, ConnectedLane], tracked: Mapping[Key, Tracked]
+    ) -> None:
+        """Sends each lane its shares, if they differ from those that it has."""
+        if not lanes or not (self._limits or self._sent):
+            return
+        uses = self._uses(lanes, tracked)
+        shares: dict[int, dict[_Scope, float]] = {number: {} for number in lanes}
+        for scope, limit in self._limits.items():
+            for number, share in split(limit, uses[scope]).items():
+                shares[number][scope] = share
+        sent, self._sent = self._sent, {}
+        for number, lane in lanes.items():
+            before, now = sent.get(lane, {}), shares[number]
+            if _differ(before, now):
+                rates = (
+                    Rate(link=link, topic=topic, bytes_per_s=rate)
+                    for (link, topic), rate in now.items()
+                )
+                lane.connection.send(Throttle(rates=tuple(rates)))
+                before = now
+            if before:
+                self._sent[lane] = before
+
+    def _uses(
+        self, lanes: Mapping[int, ConnectedLane], tracked: Mapping[Key, Tracked]
+    ) -> dict[_Scope, dict[int, Use]]:
+        uses = {scope: dict.fromkeys(lanes, Use()) for scope in self._limits}
+        for number, lane in lanes.items():
+            for key in lane.partitions:
+                one = tracked[key]
+                for scope in ((key[0], None), (key[0], key[1])):
+                    if (found := uses.get(scope)) is not None:
+                        use = found[number]
+                        found[number] = Use(
+                            use.bytes_per_s + one.bytes_per_s, use.lags or _lags(one)
+                        )
+        return uses
+
+
+def _lags(one: Tracked) -> bool:
+    """Whether it lags. A partition without a report counts as lagging."""
+    if one.report is None:
+        return True
+    return one.report.state is State.RUNNING and one.report.position < one.report.source_end
+
+
+def _differ(before: Mapping[_Scope, float], now: Mapping[_Scope, float]) -> bool:
+    if before.keys() != now.keys():
+        return True
+    return any(not 0 <= now[scope] - rate <= _SAME * rate for scope, rate in before.items())

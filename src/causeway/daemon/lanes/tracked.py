@@ -1,22 +1,67 @@
-"""What the fleet knows of each lane and each partition, and which links hear of it."""
+"""The facts about each lane and each partition, and questions to lanes."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotInTimeError
 from dataclasses import dataclass, field
+from itertools import count
 
+from causeway.config import ClientSettings, RunSettings, to_wire
 from causeway.daemon import processes
+from causeway.errors import CausewayError
 from causeway.link_topics import Transformed, Value
-from causeway.relay import Assignment, FlowReport, LaneConnection, StageWanted
+from causeway.relay import (
+    Assignment,
+    Clusters,
+    FlowReport,
+    LaneConnection,
+    LaneReport,
+    LookedUp,
+    Lookup,
+    Sought,
+    StageWanted,
+    TreatmentStep,
+)
 from causeway.status import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
 Key = tuple[str, str, int]  # link, topic and partition of the source
+_CROWDED = (  # it accepts fewer connections than wanted
+    "broker takes no more connections of this machine: goes on with fewer (max.connections.per.ip?)"
+)
+_SMALL_REQUESTS = (
+    "broker closes connections after large requests: sends it smaller ones "
+    "(socket.request.max.bytes? set producer.max.request.size of its cluster)"
+)
+REPORT_INTERVAL_S = 1.0  # between reports, or a quarter of the lease if that is shorter
+_BUFFER_BYTES = 64 << 20  # of a lane
+_FAR_BUFFER_BYTES = 256 << 20  # of a lane whose source is far away
 _SMOOTHING = 0.3  # weight of a new rate in the average, per second
 FLOOR = 20_000.0  # bytes/s: the weight of an idle partition
 _STAGED = 2.0  # records of a stage pass their lane twice, to the stage and back
+
+
+def first_message(
+    run: RunSettings,
+    clusters: Mapping[str, ClientSettings],
+    treatments: Mapping[str, tuple[TreatmentStep, ...]],
+) -> Clusters:
+    """The first message to a lane."""
+    return Clusters(
+        clusters={key: to_wire(settings) for key, settings in clusters.items()},
+        lease_s=run.lease_s,
+        report_interval_s=min(REPORT_INTERVAL_S, run.lease_s / 4),
+        connections=run.connections,
+        in_flight=run.in_flight,
+        buffer_bytes=run.lane_buffer_bytes or _BUFFER_BYTES,
+        far_buffer_bytes=run.lane_buffer_bytes or _FAR_BUFFER_BYTES,
+        treatments=treatments,
+    )
 
 
 class ReportedPartition(Value):
@@ -51,26 +96,16 @@ class ConnectedLane:
     crowded: frozenset[str] = frozenset()
     small_requests: frozenset[str] = frozenset()
 
-    def note_crowded(self, brokers: Collection[str]) -> None:
-        """`brokers`: those that accept fewer connections than wanted. Logs each new one."""
-        for broker in sorted(set(brokers) - self.crowded):
-            _log.warning(
-                "broker takes no more connections of this machine: goes on with fewer "
-                "(max.connections.per.ip?)",
-                extra={"lane": self.number, "broker": broker},
-            )
-        self.crowded = frozenset(brokers)
-
-    def note_small_requests(self, brokers: Collection[str]) -> None:
-        """`brokers`: those that close connections after large requests, each with its limit.
-        Logs each new one."""
-        for broker in sorted(set(brokers) - self.small_requests):
-            _log.warning(
-                "broker closes connections after large requests: sends it smaller ones "
-                "(socket.request.max.bytes? set producer.max.request.size of its cluster)",
-                extra={"lane": self.number, "broker": broker},
-            )
-        self.small_requests = frozenset(brokers)
+    def note_brokers(self, report: LaneReport) -> None:
+        """Logs each broker that a lane handles with care since now."""
+        for brokers, known, text in (
+            (report.crowded, self.crowded, _CROWDED),
+            (report.small_requests, self.small_requests, _SMALL_REQUESTS),
+        ):
+            for broker in sorted(set(brokers) - known):
+                _log.warning(text, extra={"lane": self.number, "broker": broker})
+        self.crowded = frozenset(report.crowded)
+        self.small_requests = frozenset(report.small_requests)
 
     def is_over(self, lease_s: float) -> bool:
         """Whether the lane, which is no longer connected, can send nothing any more."""
@@ -188,26 +223,78 @@ Sink = Callable[[Sequence[ReportedPartition]], None]
 OnWaiting = Callable[[Collection[Key]], None]
 
 
-class Sinks:
-    """The listeners of each link. Not thread-safe."""
+LOOKUP_S = 300.0
 
-    def __init__(self) -> None:
-        self._sinks: dict[str, tuple[Sink, OnWaiting]] = {}
+_Answer = dict[int, int] | CausewayError
 
-    def attach(self, link: str, sink: Sink, on_waiting: OnWaiting) -> None:
-        self._sinks[link] = (sink, on_waiting)
 
-    def tell(self, standings: Sequence[ReportedPartition], lost: Collection[Key]) -> None:
-        """Informs each link about its own partitions. Drops reports of links without a listener."""
-        by_link: dict[str, list[ReportedPartition]] = {}
-        for standing in standings:
-            by_link.setdefault(standing.report.link, []).append(standing)
-        waiting: dict[str, list[Key]] = {}
-        for key in lost:
-            waiting.setdefault(key[0], []).append(key)
-        for link, heard in by_link.items():
-            if link in self._sinks:
-                self._sinks[link][0](heard)
-        for link, keys in waiting.items():
-            if link in self._sinks:
-                self._sinks[link][1](keys)
+class LaneLookups:
+    """Asks lanes for target offsets of transformed partitions: only a lane can compute such a
+    series again, through its stage. The answer may take a while; late answers are dropped.
+
+    Thread-safe. `connect` returns the lane that has a partition; None if no lane has it."""
+
+    def __init__(self, connect: Callable[[Key], LaneConnection | None]) -> None:
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._ids = count(1)
+        self._asked: dict[int, tuple[LaneConnection, Future[_Answer]]] = {}
+
+    def find(self, key: Key, sought: Sought, patience_s: float = LOOKUP_S) -> dict[int, int]:
+        """See relay.offset_lookup.find. Waits for the answer. Raises CausewayError."""
+        connection = self._connect(key)
+        if connection is None:
+            raise _error("no lane has the partition now", sought.source)
+        future: Future[_Answer] = Future()
+        with self._lock:
+            number = next(self._ids)
+            self._asked[number] = connection, future
+        if self._connect(key) is not connection:
+            # `lost` may have been called right before this question.
+            self._settle(number, _error("its lane has ended", sought.source))
+        connection.send(
+            Lookup(
+                id=number,
+                key=key,
+                producer_id=sought.producer_id,
+                start=sought.span.start,
+                end=sought.span.end,
+                offsets=tuple(sought.offsets),
+                floor=sought.floor,
+                patience_s=patience_s,
+            )
+        )
+        try:
+            answer = future.result(patience_s)
+        except NotInTimeError:
+            answer = _error("its lane did not answer in time", sought.source)
+        finally:
+            with self._lock:
+                self._asked.pop(number, None)
+        if isinstance(answer, CausewayError):
+            raise answer
+        return answer
+
+    def take(self, message: LookedUp) -> None:
+        """Takes a lane's answer."""
+        self._settle(
+            message.id,
+            dict(message.places) if message.reason is None else _error(message.reason),
+        )
+
+    def lost(self, connection: LaneConnection) -> None:
+        """Fails the questions to a lane that has ended."""
+        with self._lock:
+            gone = [number for number, (lane, _) in self._asked.items() if lane is connection]
+        for number in gone:
+            self._settle(number, _error("its lane has ended"))
+
+    def _settle(self, number: int, answer: _Answer) -> None:
+        with self._lock:
+            _, future = self._asked.pop(number, (None, None))
+        if future is not None:
+            future.set_result(answer)
+
+
+def _error(cause: str, place: object = "the source") -> CausewayError:
+    return CausewayError("look up offsets in", str(place), cause, retriable=True)
