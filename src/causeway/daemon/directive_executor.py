@@ -189,8 +189,6 @@ class DirectiveExecutor:
         with self._lock:
             self._dirty = self._log.end >= 0
 
-    # -- the thread -------------------------------------------------------------------------------
-
     def _run(self) -> None:
         while not self._over.is_set():
             not_read = None

@@ -137,13 +137,13 @@ class LinkDriver:
                 problems=(*self._problems, *(directing.problems if directing else ())),
                 tasks=tasks,
                 unavailable=unavailable,
-                checkpoints=self.control.checkpoint_timings(),
+                checkpoints=self.control.groups.timings(),
                 progress_writes=self._progress_writes,
                 progress_write_failures=self._progress_write_failures,
                 translation_fallbacks=self.control.translator.fallbacks,
-                checkpoints_untimed=self.control.checkpoints_untimed,
+                checkpoints_untimed=self.control.groups.untimed,
                 transforms=transforms,
-                groups=self.control.groups,
+                groups=self.control.groups.standing,
                 directives=directing.standing() if directing else (),
             )
 

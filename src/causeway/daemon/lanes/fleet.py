@@ -313,8 +313,6 @@ class Fleet:
         with self._lock:
             return {key: stage for lane in self._working() for key, stage in lane.stages.items()}
 
-    # -- inside, with the lock held ---------------------------------------------------------------
-
     def _revoke(self, keys: Collection[Key], timeout_s: float) -> bool:
         """Returns once no lane has any of `keys`; False if that took longer."""
         deadline = time.monotonic() + timeout_s

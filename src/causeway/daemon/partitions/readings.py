@@ -71,8 +71,6 @@ class Readings:
         """The rows that wait for outlets."""
         return self.rows(lambda row: bool(row.wants) and row.progress.state not in IDLE)
 
-    # -- for the status ---------------------------------------------------------------------------
-
     def status(self, silent_since: int | None = None) -> tuple[PartitionStatus, ...]:
         """Sorted by topic and partition. Counts may be one report behind the rest. `silent_since`:
         when the source last answered (ms), None if it answers."""
@@ -100,8 +98,6 @@ class Readings:
         now = time.monotonic()
         with self._lock:
             return all(row.is_settled(now, for_good_s) for row in self._rows.values())
-
-    # -- for the control plane --------------------------------------------------------------------
 
     def positions(self) -> dict[TopicPartition, int]:
         """The source offset below which everything is mirrored, of each running partition with an

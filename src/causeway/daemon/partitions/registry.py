@@ -33,8 +33,6 @@ class Registry(Readings):
         # Held from taking rows that have to be written until they are written.
         self.writing = threading.Lock()
 
-    # -- its life ---------------------------------------------------------------------------------
-
     def begin(self, contents: ProgressContents) -> None:
         with self._lock:
             self._left = contents
@@ -163,8 +161,6 @@ class Registry(Readings):
                 self._log_state(row)
             return len(found) + len(rows)
 
-    # -- from lanes -------------------------------------------------------------------------------
-
     def take_reports(self, standings: Sequence[ReportedPartition]) -> None:
         with self._lock:
             for standing in standings:
@@ -192,8 +188,6 @@ class Registry(Readings):
                 if wanted(row) and row.progress.acknowledged < row.progress.lost:
                     known = row.progress.lost
                     row.progress, row.dirty = row.progress.replace(acknowledged=known), True
-
-    # -- by directives ----------------------------------------------------------------------------
 
     def hold(self, why: Mapping[TopicPartition, tuple[State, str]]) -> None:
         """Puts rows on hold: no lane has them or gets them. Offset maps of ended mirrors are
@@ -236,8 +230,6 @@ class Registry(Readings):
             for row, _ in self._with_rows(places):
                 row.wait()
 
-    # -- outlets of transforms -------------------------------------------------------------
-
     def note_lack(self, why: Mapping[TopicPartition, str]) -> None:
         """Notes why outlets are not possible yet."""
         with self._lock:
@@ -261,8 +253,6 @@ class Registry(Readings):
     def _log(self, row: Row, what: str, reason: str | None) -> None:
         extra = {"link": self._link, "partition": str(row.progress.source), "reason": reason}
         _log.warning("partition %s", what, extra=extra)
-
-    # -- progress ---------------------------------------------------------------------------------
 
     def take_dirty(self, *, final: bool = False) -> tuple[list[Row], list[Entry]]:
         """The rows and records to write; `give_back` the rows if that fails. `final`: includes all
@@ -307,8 +297,6 @@ class Registry(Readings):
                 for known in row.maps.values():
                     known.changed = True
             self._maps_written_at = 0.0
-
-    # -- by the control plane ---------------------------------------------------------------------
 
     def explain(
         self, held: Mapping[TopicPartition, Held], why: Mapping[TopicPartition, str]

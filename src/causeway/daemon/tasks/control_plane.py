@@ -37,7 +37,7 @@ from causeway.daemon.tasks.schedule import DONE, Outcome, ScheduledTask
 from causeway.errors import CausewayError
 from causeway.link_topics import TopicLog
 from causeway.model import Dated
-from causeway.status import CheckpointTiming, GroupStatus, lag
+from causeway.status import lag
 from causeway.translation import OffsetTranslator
 
 _log = logging.getLogger("causeway.control")
@@ -75,7 +75,7 @@ class ControlPlane:
             lane=lambda sought: lookups.find((link.name, *sought.source), sought),
         )
         self._syncs = self._offset_syncs()
-        self._groups = Groups(link, sides, self.translator, term, registry)
+        self.groups = Groups(link, sides, self.translator, term, registry)
         self._mirror_maker = mm2_offsets.positions_of(link, sides.target, sides.target_admin)
         self.tasks = tuple(self._wanted())
 
@@ -89,12 +89,12 @@ class ControlPlane:
                 begin=self._syncs.forget,
                 at_end=True,
             )
-        if interval_s := self._groups.interval_s:
+        if interval_s := self.groups.interval_s:
             yield ScheduledTask(
                 name="groups",
                 interval_s=interval_s,
-                work=self._groups.work,
-                begin=self._groups.forget,
+                work=self.groups.work,
+                begin=self.groups.forget,
                 # Partitions whose lanes still recover get no checkpoints.
                 ready=self._registry.are_placed,
                 at_end=True,
@@ -132,17 +132,6 @@ class ControlPlane:
                 work=self._explain_transactions,
             )
 
-    def checkpoint_timings(self) -> tuple[CheckpointTiming, ...]:
-        return self._groups.timings()
-
-    @property
-    def groups(self) -> tuple[GroupStatus, ...]:
-        return self._groups.standing
-
-    @property
-    def checkpoints_untimed(self) -> int:
-        return self._groups.untimed
-
     def protect(self) -> None:
         """Gives ACLs to topics that were just created. The next run of the task retries a failure
         and reports it."""
@@ -157,7 +146,7 @@ class ControlPlane:
         """Brings up to date what other tools continue from, after the last record, while this
         process leads. Never raises."""
         self._syncs.flush()
-        self._groups.hurry()
+        self.groups.hurry()
         for task in filter(lambda each: each.at_end, self.tasks):
             if self._term() is None:
                 return

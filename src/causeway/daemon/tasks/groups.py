@@ -4,15 +4,14 @@ for groups that are idle there."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from causeway.cluster import LATEST, CommitResults, GroupListing, OffsetAt
 from causeway.config import LinkSettings
 from causeway.control import (
     Checkpoint,
     ChosenGroups,
-    Commits,
     Followed,
     LeftOutGroup,
     LeftOutReason,
@@ -56,74 +55,65 @@ _MOST_TIMED = 1_000
 _EARLY_S = 0.5  # a task that runs a little early need not wait for the next turn
 
 
+@dataclass(slots=True)
 class Groups:
-    """The group task of one link. Not thread-safe. `untimed` counts the checkpoints without a kept
-    time, because there are too many."""
+    """The group task of one link. Not thread-safe. `term`: see Leadership.term; `registry`: the
+    target partitions to which others may write, and those whose mirror has ended; None: there are
+    none. `untimed` counts the checkpoints without a kept time, because there are too many.
+    `standing`: of the last round; any thread may read it."""
 
-    def __init__(
-        self,
-        link: LinkSettings,
-        sides: Sides,
-        translator: OffsetTranslator,
-        term: Callable[[], int | None],
-        registry: Readings | None = None,
-    ) -> None:
-        """`term`: see Leadership.term; `registry`: the target partitions to which others may write,
-        and those whose mirror has ended; None: there are none."""
-        self._link = link
-        self._registry = registry
-        self._unread = None if registry is None else UnreadRecords(sides.target, link)
-        self._ended = set[TopicPartition] if registry is None else registry.ended
-        self._term = term
-        self._begun_in: int | None = None  # the term of the current run
-        self._sides = sides
-        self._translator = translator
-        self._topic = TopicLog(
-            sides.target,
-            link.policy.checkpoints_topic(link.source.alias),
-            admin=sides.target_admin,
-        )
-        self._last: dict[tuple[str, TopicPartition], Checkpoint] | None = None
-        self._latencies: Mapping[tuple[str, TopicPartition], Recent] = {}
-        self.untimed = 0
-        self.standing: tuple[GroupStatus, ...] = ()  # of the last round; any thread may read it
-        self._listing: dict[str, GroupListing] = {}
-        self._listed_at: float | None = None
-        self._checkpoints_due = self._commits_due = 0.0
-        # Of the last commits: the reasons for those left out, and the failures.
-        self._not_committed: Mapping[str, str] = {}
-        self._commit_failures: Mapping[str, str] = {}
-        self._slow: frozenset[str] = (
-            frozenset()
-        )  # groups that did not answer in time, on the target
+    link: LinkSettings
+    sides: Sides
+    translator: OffsetTranslator
+    term: Callable[[], int | None]
+    registry: Readings | None = None
+    untimed: int = 0
+    standing: tuple[GroupStatus, ...] = ()
+    _unread: UnreadRecords | None = field(init=False)
+    _topic: TopicLog = field(init=False)
+    _begun_in: int | None = None  # the term of the current run
+    _last: dict[tuple[str, TopicPartition], Checkpoint] | None = None
+    _latencies: Mapping[tuple[str, TopicPartition], Recent] = field(default_factory=dict)
+    _listing: dict[str, GroupListing] | None = None
+    _checkpoints_due: float = 0.0
+    _commits_due: float = 0.0
+    # Of the last commits: the reasons for those left out, and the failures.
+    _not_committed: Mapping[str, str] = field(default_factory=dict)
+    _commit_failures: Mapping[str, str] = field(default_factory=dict)
+    _slow: frozenset[str] = frozenset()  # groups that did not answer in time, on the target
+
+    def __post_init__(self) -> None:
+        link, target, admin = self.link, self.sides.target, self.sides.target_admin
+        self._unread = None if self.registry is None else UnreadRecords(target, link)
+        name = link.policy.checkpoints_topic(link.source.alias)
+        self._topic = TopicLog(target, name, admin=admin)
 
     @property
     def interval_s(self) -> float | None:
         """The time between two runs; None for never."""
-        control = self._link.control
-        intervals = []
-        if control.emit_checkpoints_enabled:
-            intervals.append(control.emit_checkpoints_interval_s)
-        if control.sync_group_offsets_enabled:
-            intervals.append(control.sync_group_offsets_interval_s)
-        return min(intervals, default=None)
+        control = self.link.control
+        intervals = (
+            (control.emit_checkpoints_enabled, control.emit_checkpoints_interval_s),
+            (control.sync_group_offsets_enabled, control.sync_group_offsets_interval_s),
+        )
+        return min((interval for enabled, interval in intervals if enabled), default=None)
 
     def work(self) -> Outcome:
         """Writes the checkpoints and commits that are due. Raises CausewayError."""
-        control, now = self._link.control, time.monotonic() + _EARLY_S
-        self._begun_in = self._term()
+        control, now = self.link.control, time.monotonic() + _EARLY_S
+        self._begun_in = self.term()
         self._take_courses()
-        chosen = groups.choose(self._source_groups(), self._link)
+        chosen = groups.choose(self._source_groups(), self.link)
         read_at = time.monotonic()
-        found = self._sides.source_admin.committed_offsets_of(chosen.groups)
-        link = self._link if self._registry is None else self._registry.with_chosen(self._link)
-        followed = groups.follow(found, link, self._ended())
-        places = self._translator.translate(
-            offsets_to_translate(followed, self._translator.shared())
-        )
+        found = self.sides.source_admin.committed_offsets_of(chosen.groups)
+        link, ended = self.link, set[TopicPartition]()
+        if self.registry is not None:
+            link, ended = self.registry.with_chosen(link), self.registry.ended()
+        followed = groups.follow(found, link, ended)
+        places = self.translator.translate(offsets_to_translate(followed, self.translator.shared()))
         translated = group_offsets(followed, places)
         # What is unknown now may be known soon, and is due then.
-        unfinished = self._translator.unfinished or any(map(_may_answer_soon, found.values()))
+        unfinished = self.translator.unfinished or any(map(_may_answer_soon, found.values()))
         failure: CausewayError | None = None
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
             try:
@@ -169,15 +159,14 @@ class Groups:
     def _still_leading(self, operation: str) -> None:
         """Raises CausewayError if another driver may lead: after a pause of this process, its
         results may be out of date."""
-        if self._begun_in is None or self._term() != self._begun_in:
+        if self._begun_in is None or self.term() != self._begun_in:
             raise CausewayError(
-                operation, self._link.name, "another driver may lead by now", retriable=True
+                operation, self.link.name, "another driver may lead by now", retriable=True
             )
 
     def _source_groups(self) -> dict[str, GroupListing]:
-        if self._listed_at is None or self._link.control.refresh_groups_enabled:
-            self._listing = self._sides.source_admin.list_groups()
-            self._listed_at = time.monotonic()
+        if self._listing is None or self.link.control.refresh_groups_enabled:
+            self._listing = self.sides.source_admin.list_groups()
         return self._listing
 
     def timings(self) -> tuple[CheckpointTiming, ...]:
@@ -194,7 +183,7 @@ class Groups:
         self, followed: Followed, translated: Translated, read_at: float
     ) -> None:
         if self._last is None:
-            self._topic.ensure(self._link.control.checkpoints_replication_factor)
+            self._topic.ensure(self.link.control.checkpoints_replication_factor)
             # Of an earlier driver or of MirrorMaker 2.
             found = read_checkpoints(self._topic)
             self._last = {(each.group, each.partition): each for each in found}
@@ -229,7 +218,7 @@ class Groups:
         self, followed: Followed, translated: Translated
     ) -> tuple[dict[str, str], dict[str, str]]:
         """Commits the offsets. Returns the reasons for groups left out, and the failures."""
-        target = self._sides.target_admin
+        target = self.sides.target_admin
         places = {at for stand in translated.values() for at in stand}
         # Asked first: a log's end only grows.
         asked = target.list_offsets(list(places), LATEST, patience_s=_PATIENCE_S)
@@ -241,22 +230,21 @@ class Groups:
         # Groups that were slow last time come last, so that they only delay each other.
         quick = [group for group in followed.commits if group not in self._slow]
         held_up = [group for group in followed.commits if group in self._slow]
-        for names in (*_cut(quick), *_cut(held_up)):
+        turns = (
+            (names, at) for names in (quick, held_up) for at in range(0, len(names), _TOGETHER)
+        )
+        for names in (names[at : at + _TOGETHER] for names, at in turns):
             some = {group: followed.commits[group] for group in names}
             asked_at = time.monotonic()
             there = target.committed_offsets_of(list(some))
             unknown = self._take_courses()
             known = {at: end for at, end in ends.items() if at not in unknown}
-            unread = self._look(some, translated, there, known)
-            planned = groups.commits(
-                replace(followed, commits=some),
-                translated,
-                listing,
-                there,
-                known,
-                self._link,
-                unread,
-            )
+            unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] = {}
+            if self._unread is not None:
+                own = {group: translated.get(group, {}) for group in some}
+                unread = self._unread.look(self._unread.ranges(own, there, known), some)
+            chosen = replace(followed, commits=some)
+            planned = groups.commits(chosen, translated, listing, there, known, self.link, unread)
             left_out |= _reasons(planned.left_out)
             if self._unread is not None:
                 left_out |= self._unread.reasons(unread, some)
@@ -268,33 +256,22 @@ class Groups:
                 )
             else:
                 answers = target.commit_offsets(planned.commits)
-            failed |= _failures(answers)
-            slow |= {
-                group
-                for group, each in [*there.items(), *answers.items()]
-                if _may_answer_soon(each)
-            }
+            for group, answer in answers.items():
+                if isinstance(answer, CausewayError):
+                    failed[group] = str(answer)
+                    continue
+                errors = ((at, error) for at, error in answer.items() if error is not None)
+                failed |= {f"{group} on {at}": str(error) for at, error in errors}
+            asked_of = [*there.items(), *answers.items()]
+            slow |= {group for group, each in asked_of if _may_answer_soon(each)}
         self._slow = frozenset(slow)
         return left_out, failed
 
     def _take_courses(self) -> set[TopicPartition]:
         """See UnreadRecords.take."""
-        if self._unread is None or self._registry is None:
+        if self._unread is None or self.registry is None:
             return set()
-        return self._unread.take(self._registry.courses(), self._registry.alone_until)
-
-    def _look(
-        self,
-        followed: Mapping[str, Commits],
-        translated: Translated,
-        there: Mapping[str, Commits | CausewayError],
-        ends: Mapping[TopicPartition, int],
-    ) -> Mapping[str, Mapping[TopicPartition, UnreadRecord]]:
-        """The records before the groups' new offsets that they have not read."""
-        if self._unread is None:
-            return {}
-        places = {group: translated.get(group, {}) for group in followed}
-        return self._unread.look(self._unread.ranges(places, there, ends), followed)
+        return self._unread.take(self.registry.courses(), self.registry.alone_until)
 
 
 def _statuses(
@@ -316,24 +293,8 @@ def _statuses(
     return tuple(found[group] for group in sorted(found))
 
 
-def _cut(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (names[start : start + _TOGETHER] for start in range(0, len(names), _TOGETHER))
-
-
 def _may_answer_soon(answer: object) -> bool:
     return isinstance(answer, CausewayError) and answer.retriable
-
-
-def _failures(answers: Mapping[str, CommitResults | CausewayError]) -> dict[str, str]:
-    failed = {}
-    for group, answer in answers.items():
-        if isinstance(answer, CausewayError):
-            failed[group] = str(answer)
-            continue
-        for at, error in answer.items():
-            if error is not None:
-                failed[f"{group} on {at}"] = str(error)
-    return failed
 
 
 def _reasons(left_out: tuple[LeftOutGroup, ...]) -> dict[str, str]:
