@@ -215,6 +215,19 @@ def long_modules(of: Mapping[str, Module]) -> list[tuple[str, int]]:
     return [(module.name, module.lines) for module in of.values() if module.lines > MOST_LINES]
 
 
+def imports_of_tests() -> list[tuple[str, str]]:
+    """(test module, test module that it imports)."""
+    return [
+        (str(path.relative_to(ROOT)), node.module)
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and node.module is not None
+        and node.module.startswith("tests.")
+        and node.module.rpartition(".")[2].startswith("test_")
+    ]
+
+
 def glossary_words() -> int:
     """The number of words that GLOSSARY.md defines."""
     text = (ROOT / "GLOSSARY.md").read_text()

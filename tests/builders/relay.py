@@ -164,7 +164,7 @@ class FakeConnection:
         self.frames.append(memoryview(bytes(response.encode(header=True))))
 
 
-def flow(partition: int = 0, *, topic: str = "orders", lag: bool = True) -> Flow:
+def flow(partition: int = 0, *, topic: str = "orders", lag: bool = True, **more: Any) -> Flow:
     outlet = Outlet(
         topic=f"A.{topic}",
         partition=partition,
@@ -183,6 +183,7 @@ def flow(partition: int = 0, *, topic: str = "orders", lag: bool = True) -> Flow
             topic_id="aa" * 16,
             leader_epoch=-1,
             outlets=(outlet,),
+            **more,
         )
     )
     found.state = State.RUNNING

@@ -113,3 +113,20 @@ def writing(
         yield writer
     finally:
         writer.end()
+
+
+def write_transactions(source: KafkaTools, topic: str, count: int, seed: int) -> None:
+    """Of one to thirty records, every fourth of them aborted: gaps everywhere."""
+    chance = random.Random(seed)
+    with source.transactional(f"{topic}-writer") as transactions:
+        for number in range(count):
+            transactions.begin()
+            for index in range(chance.randint(1, 30)):
+                transactions.send(
+                    topic,
+                    Outgoing(value=b"%d %d" % (number, index), partition=chance.randrange(2)),
+                )
+            if number % 4 == 3:
+                transactions.abort()
+            else:
+                transactions.commit()

@@ -9,23 +9,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka.admin import AclOperation, ResourceType
 
 from causeway.cluster import Cluster, SecurityDisabled
 from causeway.config import (
-    ControlSettings,
     LinkSettings,
-    RunSettings,
-    SaslSettings,
-    Secret,
     Settings,
 )
 from causeway.control import fences
 from causeway.errors import ConfigError, ConflictError
-from causeway.filters import compile_patterns
 from causeway.formats import load
 from causeway.link_topics import DirectiveLog, Scope, plan_end, write_directives
 from causeway.model import State
@@ -45,11 +38,13 @@ from causeway.operate.cutover import run as cutting
 from causeway.operate.failover.ending import wish
 from causeway.operate.listing import groups
 from tests.harness.command import causeway
-from tests.harness.daemon import RunningDaemon, link, link_apart
+from tests.harness.daemon import RunningDaemon, link_apart
+from tests.harness.guarded import Guarded, grant, mirror_name, mirror_of
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
+from tests.harness.links import settings_of
 from tests.harness.members import Member
 from tests.harness.running import mm2_file
 from tests.harness.shops import trading
@@ -61,27 +56,6 @@ LATE = [b"late 1", b"late 2"]  # in a transaction that is open when the fence co
 FENCING = Wishes(first=FirstMover.PRODUCERS, fence=True, settle_s=1.0)
 
 
-class Guarded(NamedTuple):
-    cluster: LocalCluster
-    tools: KafkaTools  # may do everything, whatever is denied
-    shop: KafkaTools  # may write to topics
-
-
-def grant(tools: KafkaTools) -> None:
-    """To Causeway what docs/how-to/cutover.md lists, to the shop that it may write."""
-    for kind, name, operation in (
-        (ResourceType.TOPIC, "*", AclOperation.READ),
-        (ResourceType.TOPIC, "*", AclOperation.DESCRIBE_CONFIGS),
-        (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
-        (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.DESCRIBE),
-        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
-        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
-        (ResourceType.BROKER, "kafka-cluster", AclOperation.ALTER),
-    ):
-        tools.allow("causeway", operation, kind, name)
-    tools.allow("shop", AclOperation.WRITE, ResourceType.TOPIC, "*")
-
-
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Guarded]:
     users = dict.fromkeys(("causeway", "shop"), "secret")
@@ -91,27 +65,6 @@ def guarded() -> Iterator[Guarded]:
         grant(tools)
         shop = KafkaTools(cluster.bootstrap, security.librdkafka("shop"))
         yield Guarded(cluster, tools, shop)
-
-
-def mirror_of(guarded: Guarded, target: KafkaTools, prefix: str) -> LinkSettings:
-    """A link of the test's own, as what is asked of one stands on."""
-    alias = prefix.partition("-")[0]
-    a = replace(
-        client(alias, guarded.cluster.bootstrap),
-        protocol="SASL_PLAINTEXT",
-        sasl=SaslSettings(mechanism="PLAIN", username="causeway", password=Secret("secret")),
-    )
-    own: dict[str, Any] = {
-        "source": a,
-        "source_admin": a,
-        "policy": ReplicationPolicy(source_alias=alias),
-    }
-    own["control"] = ControlSettings(groups=compile_patterns(prefix + ".*"))
-    return link(guarded.tools.bootstrap, target.bootstrap, prefix + ".*", more=own)
-
-
-def settings_of(*links: LinkSettings) -> Settings:
-    return Settings(links=links, run=RunSettings(), spark={})
 
 
 def is_fenced(mirror: LinkSettings, topic: str) -> bool:
@@ -490,7 +443,3 @@ def fence_is_over(mirror: LinkSettings) -> bool:
         log = DirectiveLog(cluster, mirror.directives_topic)
         log.look()
         return bool(fences.expired(log.directives, int(time.time() * 1000)))
-
-
-def mirror_name(mirror: LinkSettings, topic: str) -> str:
-    return mirror.policy.format_remote_topic(mirror.source.alias, topic)

@@ -11,16 +11,12 @@ from causeway.cluster import Cluster
 from causeway.model import State, TopicPartition
 from causeway.operate.directives import act
 from tests.harness.broken_logs import flip_bit
-from tests.harness.daemon import RunningDaemon
+from tests.harness.daemon import RunningDaemon, link_apart
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
+from tests.harness.links import await_records, settings_of
 from tests.harness.raw_batches import Rec, raw_batch
-from tests.integration.test_retention import (
-    await_records,
-    mirror_of,
-    settings_of,
-)
 
 pytestmark = pytest.mark.integration
 SIZE = 3_000  # bytes of a record: batches of such records are passed on unread
@@ -46,7 +42,7 @@ def test_a_damaged_batch_stops_its_partition_until_a_person_passes_over_it(
             cluster.produce_batch(TopicPartition(topic, 0), raw_batch(records))
     for offset in (10, 30):
         flip_bit(source_cluster, topic, 0, offset)
-    mirror = mirror_of(source, target, prefix)
+    mirror = link_apart(source.bootstrap, target.bootstrap, prefix)
     settings = settings_of(mirror)
     name = f"{mirror.source.alias}.{topic}"
 

@@ -7,12 +7,10 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.errors import ConfigError, ConflictError, NobodyLeadsError, PartitionsFailedError
 from causeway.link_topics import (
     DirectiveLog,
@@ -23,14 +21,13 @@ from causeway.link_topics import (
     write_directives,
 )
 from causeway.model import State
-from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
 from causeway.status import Role
 from tests.harness.command import causeway
-from tests.harness.daemon import RunningDaemon, link
+from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
-from tests.harness.lanes import client
+from tests.harness.links import await_mirrored, fill, mirror_of, settings_of
 from tests.harness.running import (
     PATIENCE_S,
     Running,
@@ -46,37 +43,6 @@ pytestmark = pytest.mark.integration
 _LEASE_S = 60.0  # far longer than a hand-over on the slowest machine
 
 
-def fill(kafka: KafkaTools, topic: str, count: int, *, partitions: int = 1, first: int = 0) -> None:
-    kafka.produce(
-        topic,
-        [
-            Outgoing(value=b"value %d" % n, key=b"%d" % n, partition=n % partitions)
-            for n in range(first, first + count)
-        ],
-    )
-
-
-def await_same(source: KafkaTools, target: KafkaTools, topic: str) -> None:
-    mirror = f"{topic.partition('-')[0]}.{topic}"
-    await_until(lambda: source.digests(topic) == target.digests(mirror), 60, f"{topic} mirrored")
-
-
-def mirror_of(
-    source: KafkaTools, target: KafkaTools, prefix: str, **more: Any
-) -> tuple[LinkSettings, str]:
-    """A link of this test's own, as what is asked of one stands for whoever leads it next, and how
-    the names of its mirrors begin."""
-    alias = prefix.partition("-")[0]
-    a = client(alias, source.bootstrap)
-    own = {"source": a, "source_admin": a, "policy": ReplicationPolicy(source_alias=alias)}
-    found = link(source.bootstrap, target.bootstrap, prefix + ".*", more={**own, **more})
-    return found, f"{alias}."
-
-
-def settings_of(*links: LinkSettings) -> Settings:
-    return Settings(links=links, run=RunSettings(), spark={})
-
-
 def test_a_topic_is_paused_and_goes_on(
     source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +54,7 @@ def test_a_topic_is_paused_and_goes_on(
     settings = settings_of(mirror)
     with RunningDaemon(monkeypatch, mirror) as run:
         run.await_state(one, State.RUNNING, 2)
-        await_same(source, target, one)
+        await_mirrored(source, target, one)
         (found,) = act.pause(settings, topic=one, reason="too loud", who="anna@ops")
         assert (found.changed, found.acted) == (True, True)
         assert {each.state for each in found.seen} == {"paused"}
@@ -100,7 +66,7 @@ def test_a_topic_is_paused_and_goes_on(
         since_ms = int(time.time() * 1000)
         fill(source, one, 100, partitions=2, first=100)
         fill(source, other, 100, partitions=2, first=100)
-        await_same(source, target, other)
+        await_mirrored(source, target, other)
         await_until(lambda: run.partitions()[one, 0].lag_records == 50, 60, "its lag is measured")
         lagging = await_until(
             lambda: next(
@@ -122,7 +88,7 @@ def test_a_topic_is_paused_and_goes_on(
 
         (found,) = act.resume(settings, topic=one)
         assert (found.changed, found.acted) == (True, True)
-        await_same(source, target, one)
+        await_mirrored(source, target, one)
     assert run.result == 0
 
 
@@ -174,7 +140,7 @@ def test_a_throttle_holds_and_can_be_changed_and_taken_back(
         (found,) = act.throttle(settings, bytes_per_s=None)
         assert found.before is not None
         assert found.before.why == "office hours"
-        await_same(source, target, topic)
+        await_mirrored(source, target, topic)
     assert run.result == 0
 
 
@@ -205,7 +171,7 @@ def test_a_topic_can_be_paused_before_it_comes(
         act.resume(settings)
         run.await_state(topic, State.PAUSED)
         act.resume(settings, topic=topic)
-        await_same(source, target, topic)
+        await_mirrored(source, target, topic)
     assert run.result == 0
 
 
@@ -223,7 +189,7 @@ def test_a_bounded_run_waits_for_nothing_that_is_paused(
         run.join()
     assert isinstance(run.result, PartitionsFailedError)
     assert f"{one}-0 paused: paused by anna@ops since" in str(run.result)
-    await_same(source, target, other)
+    await_mirrored(source, target, other)
     assert target.offsets(start + one) == {0: 0}
 
 
@@ -249,7 +215,7 @@ def test_what_stopped_is_tried_again(
         target.delete_topic(mirrored)
         (found,) = act.restart(settings, topic=topic)
         assert found.acted
-        await_same(source, target, topic)
+        await_mirrored(source, target, topic)
         run.await_state(topic, State.RUNNING)
     assert run.result == 0
 

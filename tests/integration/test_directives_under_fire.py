@@ -16,9 +16,9 @@ from causeway.model import State
 from causeway.operate.directives import act
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
+from tests.harness.links import mirror_of, settings_of
 from tests.harness.running import arguments_of, assert_same, await_copied
 from tests.harness.writers import writing
-from tests.integration.test_directives import mirror_of, settings_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +15,10 @@ from causeway.model import TopicPartition
 from causeway.operate.failover import FailbackStep, FailedBack, Keep, failback, failover
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
+from tests.harness.links import await_same, fill, identity, turned
 from tests.harness.waiting import await_until
-from tests.integration.test_directives import fill
-from tests.integration.test_promote import await_same, identity
 
 pytestmark = pytest.mark.integration
-
-
-def turned(link: LinkSettings) -> LinkSettings:
-    """The way back."""
-    return replace(
-        link,
-        source=link.target,
-        source_admin=link.target_admin,
-        target=link.source,
-        target_admin=link.source_admin,
-        policy=replace(link.policy, source_alias=link.target.alias),
-    )
 
 
 def settings_of(*links: LinkSettings) -> Settings:

@@ -22,10 +22,8 @@ from causeway.operate.verify import verify
 from causeway.translation import Question, translate
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
+from tests.harness.links import fill, identity, turned
 from tests.harness.waiting import await_until
-from tests.integration.test_directives import fill
-from tests.integration.test_failback import turned
-from tests.integration.test_promote import identity
 
 pytestmark = pytest.mark.integration
 

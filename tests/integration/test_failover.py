@@ -23,11 +23,17 @@ from causeway.status import status
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
+from tests.harness.links import (
+    KilledError,
+    await_mirrored,
+    await_same,
+    fill,
+    identity,
+    kill_after,
+    mirror_of,
+    turned,
+)
 from tests.harness.waiting import await_until
-from tests.integration.test_directives import await_same as await_mirrored
-from tests.integration.test_directives import fill, mirror_of
-from tests.integration.test_failback import turned
-from tests.integration.test_promote import KilledError, await_same, identity, kill_after
 
 pytestmark = pytest.mark.integration
 

@@ -19,6 +19,7 @@ from causeway.model import State, TopicPartition
 from causeway.operate.plan import LinkPlan
 from causeway.operate.plan import plan as plan_of
 from causeway.wire import apis
+from tests.harness.battle import FORGETS, battle, ground_of
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools, Outgoing
@@ -27,7 +28,6 @@ from tests.harness.limited import Limits
 from tests.harness.proxy import Proxies
 from tests.harness.waiting import await_until
 from tests.harness.writers import YEARS_AGO
-from tests.integration.test_relay_under_fire import FORGETS, battle, ground_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -2,71 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import pytest
 
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.daemon import overdue
 from causeway.errors import ConfigError, PartitionsFailedError
-from causeway.filters import compile_patterns
 from causeway.model import State, TopicPartition
-from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
 from causeway.operate.failover import promote
 from causeway.operate.failover.ending import Ending
 from causeway.status import status, verdict
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
+from tests.harness.links import KilledError, await_same, fill, identity, kill_after
 from tests.harness.waiting import await_until
-from tests.integration.test_directives import fill, mirror_of
 
 pytestmark = pytest.mark.integration
 
 
-def await_same(source: KafkaTools, target: KafkaTools, topic: str) -> None:
-    def same() -> bool:
-        there = target.partition_count(topic) is not None
-        return there and source.digests(topic) == target.digests(topic)
-
-    await_until(same, 60, f"{topic} mirrored")
-
-
-class KilledError(BaseException):
-    """As if by SIGKILL: nothing cleans up."""
-
-
-def kill_after(patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
-    """Whoever calls that is killed right after it."""
-    real: Callable[..., object] = getattr(owner, name)
-
-    def call(*arguments: object, **named: object) -> object:
-        real(*arguments, **named)
-        raise KilledError
-
-    patch.setattr(owner, name, call)
-
-
 def settings_of(link: LinkSettings) -> Settings:
     return Settings(links=(link,), run=RunSettings(lease_s=3.0), spark={})
-
-
-def identity(
-    source: KafkaTools, target: KafkaTools, prefix: str, groups: str = "none"
-) -> LinkSettings:
-    """A link that keeps the names of topics, as who fails over wants them."""
-    found, _ = mirror_of(source, target, prefix)
-    control = replace(
-        found.control,
-        groups=compile_patterns(groups),
-        emit_checkpoints_interval_s=0.5,
-        sync_group_offsets_enabled=True,
-        sync_group_offsets_interval_s=600.0,
-    )
-    alias = found.source.alias
-    policy = ReplicationPolicy(kind="identity", source_alias=alias)
-    return replace(found, policy=policy, control=control, sole_writer=False)
 
 
 def test_a_topic_is_promoted_and_the_others_go_on(

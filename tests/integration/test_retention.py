@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
@@ -20,6 +19,7 @@ from causeway.operate.directives import act
 from tests.harness.daemon import RunningDaemon, SubprocessEngine, link_apart
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.links import await_records, settings_of
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -40,14 +40,6 @@ def forgetful() -> Iterator[LocalCluster]:
         yield cluster
 
 
-def mirror_of(source: KafkaTools, target: KafkaTools, prefix: str, **more: Any) -> LinkSettings:
-    return link_apart(source.bootstrap, target.bootstrap, prefix, **more)
-
-
-def settings_of(mirror: LinkSettings) -> Settings:
-    return Settings(links=(mirror,), run=RunSettings(), spark={})
-
-
 def fill(kafka: KafkaTools, topic: str, first: int, count: int, partitions: int = 1) -> None:
     kafka.produce(
         topic,
@@ -61,14 +53,6 @@ def fill(kafka: KafkaTools, topic: str, first: int, count: int, partitions: int 
 def values(kafka: KafkaTools, topic: str) -> list[int]:
     read = kafka.read(topic).values()
     return sorted(int(record.value or b"") for records in read for record in records)
-
-
-def await_records(kafka: KafkaTools, topic: str, count: int) -> None:
-    def there() -> bool:
-        partitions = kafka.partition_count(topic)
-        return partitions is not None and sum(kafka.offsets(topic).values()) >= count
-
-    await_until(there, PATIENCE_S, f"{count} records in {topic}")
 
 
 def passed_over(log: pytest.LogCaptureFixture) -> list[Any]:
@@ -87,7 +71,7 @@ def test_what_had_begun_stops_and_goes_on_when_the_loss_is_acknowledged(
     topic = prefix + "begun"
     source.create_topic(topic)
     fill(source, topic, 0, 100)
-    mirror = mirror_of(source, target, prefix)
+    mirror = link_apart(source.bootstrap, target.bootstrap, prefix)
     settings = settings_of(mirror)
     name = f"{mirror.source.alias}.{topic}"
     with RunningDaemon(monkeypatch, mirror) as run:
@@ -166,9 +150,9 @@ def test_a_first_copy_outruns_retention_or_begins_later(
     partitions, rate = 8, 16
     times = {"retention.ms": str(RETENTION_MS), "segment.ms": str(SEGMENT_MS)}
     source.create_topic(topic, partitions, config=times)
-    mirror = mirror_of(
-        source,
-        target,
+    mirror = link_apart(
+        source.bootstrap,
+        target.bootstrap,
         prefix,
         throttle_bytes_per_s=4 * partitions * rate * A_RECORD,
         config_properties_exclude=compile_patterns("retention.ms"),
@@ -224,9 +208,9 @@ def test_by_key_and_killed_behind_each_loss_it_goes_on_if_the_file_says_so(
     caplog.set_level(logging.WARNING, "causeway.link")
     topic = prefix + "keys"
     source.create_topic(topic, 2)
-    mirror = mirror_of(
-        source,
-        target,
+    mirror = link_apart(
+        source.bootstrap,
+        target.bootstrap,
         prefix,
         partitioning="by-key",
         sole_writer=False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +20,7 @@ from tests.harness.running import (
     status_of,
 )
 from tests.harness.waiting import await_until
+from tests.harness.writers import write_transactions
 
 pytestmark = pytest.mark.integration
 
@@ -30,23 +30,6 @@ QUICK = (
     "sync.group.offsets.interval.seconds = 1",
     "sync.topic.acls.enabled = false",
 )
-
-
-def write_transactions(source: KafkaTools, topic: str, count: int, seed: int) -> None:
-    """Of one to thirty records, every fourth of them aborted: gaps everywhere."""
-    chance = random.Random(seed)
-    with source.transactional(f"{topic}-writer") as transactions:
-        for number in range(count):
-            transactions.begin()
-            for index in range(chance.randint(1, 30)):
-                transactions.send(
-                    topic,
-                    Outgoing(value=b"%d %d" % (number, index), partition=chance.randrange(2)),
-                )
-            if number % 4 == 3:
-                transactions.abort()
-            else:
-                transactions.commit()
 
 
 @pytest.mark.timeout(900)

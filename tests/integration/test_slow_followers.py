@@ -15,10 +15,11 @@ from causeway.operate.cutover import Checklist, CutoverEnd, FirstMover, Look, Wi
 from causeway.operate.cutover import run as cutting
 from causeway.operate.failover import promote
 from tests.harness.daemon import RunningDaemon
+from tests.harness.guarded import Guarded, grant, mirror_name, mirror_of
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools
-from tests.integration.test_cutover import Guarded, grant, mirror_name, mirror_of, settings_of
+from tests.harness.links import settings_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

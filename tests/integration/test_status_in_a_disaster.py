@@ -16,9 +16,9 @@ from tests.harness.command import Ended
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
+from tests.harness.links import fill
 from tests.harness.running import mm2_file
 from tests.harness.waiting import await_until
-from tests.integration.test_directives import fill
 
 pytestmark = pytest.mark.integration
 

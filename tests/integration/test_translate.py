@@ -19,7 +19,7 @@ from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import Running, await_copied, mm2_file
 from tests.harness.waiting import await_until
-from tests.integration.test_run_groups import write_transactions
+from tests.harness.writers import write_transactions
 
 pytestmark = pytest.mark.integration
 

@@ -36,3 +36,8 @@ def test_functions_have_few_arguments(modules: dict[str, structure.Module]) -> N
 
 def test_the_glossary_is_short() -> None:
     assert structure.glossary_words() <= 30
+
+
+def test_no_test_imports_another() -> None:
+    """Helpers of several tests are in tests/builders and tests/harness."""
+    assert structure.imports_of_tests() == []

@@ -9,41 +9,19 @@ import pytest
 
 from causeway.cluster import Cluster, Leader
 from causeway.errors import CausewayError, UnreachableError
-from causeway.link_topics import Outlet
-from causeway.model import Pair, State, TopicPartition
-from causeway.relay import Assignment
+from causeway.model import TopicPartition
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.leaders import Leaders
+from tests.builders.relay import flow
 
 AGE_S = 40.0
 
 
 def _flow(partition: int = 0, node: int = 1, epoch: int = 5) -> Flow:
-    outlet = Outlet(
-        topic="A.t",
-        partition=partition,
-        topic_id="b" * 32,
-        producer_id=3,
-        producer_epoch=0,
-        pair=Pair(0, 0, 0),
-    )
-    flow = Flow.of(
-        Assignment(
-            link="A->B",
-            source="a",
-            target="b",
-            topic="t",
-            partition=partition,
-            topic_id="a" * 32,
-            leader_epoch=1,
-            outlets=(outlet,),
-            metadata_max_age_ms=int(1000 * AGE_S),
-        )
-    )
-    flow.state, flow.led_at = State.RUNNING, 1000.0
-    flow.source_node, flow.source_epoch = node, epoch
-    return flow
+    found = flow(partition, topic="t", metadata_max_age_ms=int(1000 * AGE_S))
+    found.led_at, found.source_node, found.source_epoch = 1000.0, node, epoch
+    return found
 
 
 class World:
