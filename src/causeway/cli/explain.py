@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import console, load, print_json, styled, waiting, with_chosen
-from causeway.cli.options import FileArgument, JsonOption, LinkOption
+from causeway.cli.options import FileArgument, JsonOption, LinkOption, argument
 from causeway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,11 +22,10 @@ def command(
     file: FileArgument,
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME",
-            help="A topic by its name on the source, one of its partitions such as orders-3, or a "
+        argument(
+            "NAME",
+            "A topic by its name on the source, one of its partitions such as orders-3, or a "
             "consumer group.",
-            show_default=False,
         ),
     ],
     link: LinkOption = None,

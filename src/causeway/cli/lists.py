@@ -9,7 +9,7 @@ import typer
 
 from causeway.cli.common import console, load, print_json, with_chosen
 from causeway.cli.guard import complain
-from causeway.cli.options import FileArgument, JsonOption, LinkOption
+from causeway.cli.options import FileArgument, JsonOption, LinkOption, valued
 from causeway.cli.status import WIDE
 from causeway.cli.words import count, duration, moment, number, size
 
@@ -22,20 +22,12 @@ T = TypeVar("T")
 
 MatchOption = Annotated[
     str,
-    typer.Option(
-        "--match",
-        metavar="TEXT",
-        help="Part of the name; upper and lower case are the same.",
-        show_default=False,
-    ),
+    valued("--match", "TEXT", "Part of the name; upper and lower case are the same."),
 ]
 StateOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--state",
-        metavar="STATE",
-        help="Only with a partition in this state, such as stopped. Can be repeated.",
-        show_default=False,
+    valued(
+        "--state", "STATE", "Only with a partition in this state, such as stopped. Can be repeated."
     ),
 ]
 
@@ -81,11 +73,10 @@ def groups(
     match: MatchOption = "",
     code: Annotated[
         list[str] | None,
-        typer.Option(
+        valued(
             "--code",
-            metavar="CODE",
-            help="Only this code, such as synced, not-yet or has-members. Can be repeated.",
-            show_default=False,
+            "CODE",
+            "Only this code, such as synced, not-yet or has-members. Can be repeated.",
         ),
     ] = None,
     link: LinkOption = None,
@@ -138,21 +129,11 @@ def events(
     file: FileArgument,
     match: Annotated[
         str,
-        typer.Option(
-            "--match",
-            metavar="TEXT",
-            help="Part of the text; upper and lower case are the same.",
-            show_default=False,
-        ),
+        valued("--match", "TEXT", "Part of the text; upper and lower case are the same."),
     ] = "",
     level: Annotated[
         list[str] | None,
-        typer.Option(
-            "--level",
-            metavar="LEVEL",
-            help="Only info, warning or error. Can be repeated.",
-            show_default=False,
-        ),
+        valued("--level", "LEVEL", "Only info, warning or error. Can be repeated."),
     ] = None,
     link: LinkOption = None,
     limit: Annotated[

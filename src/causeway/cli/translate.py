@@ -19,7 +19,7 @@ from causeway.cli.common import (
     waiting,
     with_chosen,
 )
-from causeway.cli.options import FileArgument, JsonOption, LinkOption
+from causeway.cli.options import FileArgument, JsonOption, LinkOption, valued
 from causeway.cli.words import number, printable
 from causeway.errors import ConfigError
 
@@ -35,11 +35,7 @@ def command(
     file: FileArgument,
     topic: Annotated[
         str | None,
-        typer.Option(
-            "--topic",
-            metavar="TOPIC",
-            help="The topic, by its name on the cluster of the given offsets.",
-        ),
+        valued("--topic", "TOPIC", "The topic, by its name on the cluster of the given offsets."),
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", metavar="N", help="A partition of the topic.")
@@ -52,18 +48,18 @@ def command(
     ] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option(
+        valued(
             "--timestamp",
-            metavar="TIME",
-            help="Or the first record of this time or later (ISO 8601, or ms since 1970).",
+            "TIME",
+            "Or the first record of this time or later (ISO 8601, or ms since 1970).",
         ),
     ] = None,
     given: Annotated[
         str | None,
-        typer.Option(
+        valued(
             "--input",
-            metavar="FILE",
-            help="Or many offsets: CSV (topic,partition,offset) or JSON lines; - is stdin.",
+            "FILE",
+            "Or many offsets: CSV (topic,partition,offset) or JSON lines; - is stdin.",
         ),
     ] = None,
     back: Annotated[

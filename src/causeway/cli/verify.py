@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import console, load, print_json, styled, waiting, with_chosen
-from causeway.cli.options import FileArgument, JsonOption, LinkOption
+from causeway.cli.options import FileArgument, JsonOption, LinkOption, valued
 from causeway.cli.words import count, duration, size
 from causeway.errors import ConfigError
 
@@ -31,39 +31,25 @@ def command(
     link: LinkOption = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            "--topic",
-            metavar="NAME",
-            help="Only this topic, by its name on the source. Can be repeated.",
-            show_default=False,
-        ),
+        valued("--topic", "NAME", "Only this topic, by its name on the source. Can be repeated."),
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(
-            "--state",
-            metavar="PATH",
-            help="File with the verified positions: the next call continues there.",
-            show_default=False,
+        valued(
+            "--state", "PATH", "File with the verified positions: the next call continues there."
         ),
     ] = None,
     throttle: Annotated[
         str | None,
-        typer.Option(
+        valued(
             "--throttle",
-            metavar="BYTES",
-            help="Limit of bytes per second read from both clusters together, such as 50MB.",
-            show_default=False,
+            "BYTES",
+            "Limit of bytes per second read from both clusters together, such as 50MB.",
         ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html",
-            metavar="PATH",
-            help="Also write the report to this file, as an HTML page.",
-            show_default=False,
-        ),
+        valued("--html", "PATH", "Also write the report to this file, as an HTML page."),
     ] = None,
     strict: Annotated[
         bool,

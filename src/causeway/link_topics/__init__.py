@@ -21,7 +21,6 @@ from causeway.link_topics.directive_plans import (
     renew_promotion,
     withdraw_promotion,
 )
-from causeway.link_topics.directive_records import decode_directive, encode_directive
 from causeway.link_topics.directives import (
     MOST_RATE,
     THE_LINK,
@@ -67,18 +66,24 @@ from causeway.link_topics.entries import (
     Value,
 )
 from causeway.link_topics.offset_map import MOST_POINTS, OffsetMap, Span
-from causeway.link_topics.other_links import OtherFeed, feeds_of_other_links
 from causeway.link_topics.progress import (
     ClusterIds,
     LeadershipLostError,
     MapRecords,
     Maps,
+    OtherFeed,
     ProgressContents,
     ProgressTopic,
     ProgressWriter,
+    feeds_of_other_links,
     offset_maps_of,
     read_progress,
     recognise,
 )
-from causeway.link_topics.progress_records import decode_entry, encode_entry
+from causeway.link_topics.records import (
+    decode_directive,
+    decode_entry,
+    encode_directive,
+    encode_entry,
+)
 from causeway.link_topics.topic_log import KeyValue, TopicLog

@@ -25,7 +25,6 @@ from causeway.errors import (
     ConflictError,
     ProtocolError,
 )
-from causeway.link_topics.directive_records import decode_directive, encode_directive
 from causeway.link_topics.directives import (
     Directive,
     DirectiveChange,
@@ -34,6 +33,7 @@ from causeway.link_topics.directives import (
     LinkDirectives,
 )
 from causeway.link_topics.progress import TOPIC_CONFIGS, ProgressContents
+from causeway.link_topics.records import decode_directive, encode_directive
 from causeway.link_topics.topic_log import TopicLog, build
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
 from causeway.records import keep, records_of

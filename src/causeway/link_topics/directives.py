@@ -3,7 +3,7 @@
 The scope of a directive is a link, one of its topics, or one partition. Most kinds hold until they
 are taken back. Restart and step-down are acts: the leading driver carries them out once.
 
-Their records: directive_records.py. How they are read and written: directive_log.py.
+Their records: records.py. How they are read and written: directive_log.py.
 """
 
 from __future__ import annotations
@@ -240,19 +240,7 @@ class OriginDirective(Directive, kw_only=True):
 
 
 CLASSES: Mapping[DirectiveKind, type[Directive]] = {
-    each.kind: each
-    for each in (
-        PauseDirective,
-        ThrottleDirective,
-        FenceDirective,
-        CutoverDirective,
-        RestartDirective,
-        StepDownDirective,
-        EndDirective,
-        BeginDirective,
-        MirrorDirective,
-        OriginDirective,
-    )
+    each.kind: each for each in Directive.__subclasses__()
 }
 AnyDirective = TypeVar("AnyDirective", bound=Directive)
 # A write to a key: None takes the directive back.

@@ -1,4 +1,4 @@
-"""The entries of a progress topic, as values. Their records: progress_records.py."""
+"""The entries of a progress topic, as values. Their records: records.py."""
 
 from __future__ import annotations
 

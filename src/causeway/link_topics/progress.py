@@ -3,7 +3,7 @@
 `__causeway.<source>.<target>.progress` on the target: one partition, compacted, JSON. Every
 MirrorMaker takes two underscores for the beginning of an internal topic's name, which a reverse
 link does not mirror. Since Kafka 4.0 it takes the ending `.internal` for that only if the name
-begins with `mm2`. The records: progress_records.py.
+begins with `mm2`. The records: records.py.
 
 Any old record of a partition is still true (see `model.Pair`), so it need not be atomic with the
 data. Only the link's leading driver writes, with idempotent batches of one producer id whose epoch
@@ -12,6 +12,7 @@ grows with every leader: once a leader has written, the broker refuses what an o
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,11 +35,13 @@ from causeway.link_topics.entries import (
     TransformRecord,
 )
 from causeway.link_topics.offset_map import MOST_POINTS, OffsetMap
-from causeway.link_topics.progress_records import LEASE, OFFSET_MAP, decode_entry, encode_entry
+from causeway.link_topics.records import LEASE, OFFSET_MAP, decode_entry, encode_entry
 from causeway.link_topics.topic_log import TopicLog, build
 from causeway.model import TopicPartition
+from causeway.naming import PROGRESS
 from causeway.records import records_of
 
+_log = logging.getLogger("causeway.link")
 # Of one source partition, by `to`.
 MapRecords = dict[TopicPartition | None, OffsetMapRecord]
 Maps = dict[TopicPartition, OffsetMap]  # of one source partition, by target partition
@@ -273,29 +276,62 @@ def offset_maps_of(
     """
     if len(progress.outlets) > 1 and progress.transform is None:
         return {}
-    return {
-        outlet.at: _map_of(
-            outlet,
-            records.get(outlet.at if index else None),
-            multiplied=multiplied and progress.transform is not None,
-            since=since,
+    multiplied = multiplied and progress.transform is not None
+    maps: Maps = {}
+    for index, outlet in enumerate(progress.outlets):
+        if outlet.producer_id < 0:
+            continue
+        record = records.get(outlet.at if index else None)
+        if record is not None and record.producer_id != outlet.producer_id:
+            record = None
+        found = maps[outlet.at] = OffsetMap(
+            () if record is None else record.points,
+            most=_MOST_TRANSFORMED if multiplied else MOST_POINTS,
+            multiplied=multiplied,
+            since=since if record is None else record.since,
         )
-        for index, outlet in enumerate(progress.outlets)
-        if outlet.producer_id >= 0
-    }
+        found.reach(outlet.pair)
+        found.changed = False
+    return maps
 
 
-def _map_of(
-    outlet: Outlet, record: OffsetMapRecord | None, *, multiplied: bool, since: int | None
-) -> OffsetMap:
-    if record is not None and record.producer_id != outlet.producer_id:
-        record = None
-    found = OffsetMap(
-        () if record is None else record.points,
-        most=_MOST_TRANSFORMED if multiplied else MOST_POINTS,
-        multiplied=multiplied,
-        since=since if record is None else record.since,
-    )
-    found.reach(outlet.pair)
-    found.changed = False
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherFeed:
+    """A partition of another link that feeds `outlet`. `source`: the alias of that link's source;
+    `topic_id`: of its source topic."""
+
+    source: str
+    topic_id: str
+    outlet: Outlet
+
+    @property
+    def producers(self) -> tuple[int, ...]:
+        """The producer ids of its records on the target."""
+        return (*self.outlet.earlier, self.outlet.producer_id)
+
+
+def feeds_of_other_links(target: Cluster, own: str) -> dict[TopicPartition, list[OtherFeed]]:
+    """The feeds of other links, by target partition. `own`: the progress topic of the link that
+    asks. Other drivers may run these links, from other files. A link whose progress cannot be read
+    is left out. Raises CausewayError."""
+    found: dict[TopicPartition, list[OtherFeed]] = {}
+    for name in sorted(target.metadata().topics):
+        match = PROGRESS.fullmatch(name)
+        if match is None or name == own:
+            continue
+        try:
+            contents = ProgressTopic(target, name).read()
+        except CausewayError as error:
+            _log.debug("progress of another link in %s: %s", name, error)
+            continue
+        link = next((lease.link for lease in contents.leases), "")
+        source = link.partition("->")[0] or match[1]
+        for progress in contents.partitions.values():
+            for each in progress.outlets:
+                # Claims of older versions lack `claimed_at`. It is 0 if the link has sent all
+                # records of the topic, or nothing to an empty topic.
+                unclaimed = each.claimed_at < 0 and each.pair.target == each.pair.sequence
+                outlet = each.replace(claimed_at=0) if unclaimed else each
+                feed = OtherFeed(source=source, topic_id=progress.topic_id, outlet=outlet)
+                found.setdefault(outlet.at, []).append(feed)
     return found

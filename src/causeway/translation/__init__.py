@@ -23,7 +23,6 @@ from causeway.translation.course import (
     inexact,
     offsets_to_translate,
 )
-from causeway.translation.input_file import read_questions
 from causeway.translation.translator import OffsetTranslator
 from causeway.translation.unread import UnreadRecords
 from causeway.translation.values import (
@@ -33,4 +32,5 @@ from causeway.translation.values import (
     Question,
     answer_json,
     as_json,
+    read_questions,
 )

@@ -14,7 +14,6 @@ from causeway.link_topics import (
     PartitionProgress,
     ProgressContents,
     feeds_of_other_links,
-    other_links,
 )
 from causeway.model import Pair, TopicPartition
 from tests.builders import records, settings
@@ -60,7 +59,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, ProgressContents | Author
                 raise answer
             return answer
 
-    monkeypatch.setattr(other_links, "ProgressTopic", Topic)
+    monkeypatch.setattr("causeway.link_topics.progress.ProgressTopic", Topic)
     return found
 
 

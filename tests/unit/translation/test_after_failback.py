@@ -11,7 +11,7 @@ from causeway.config import RunSettings, Settings
 from causeway.errors import UnreachableError
 from causeway.link_topics import BeginDirective, LinkDirectives, ProgressContents, Scope
 from causeway.model import Pair, TopicPartition
-from causeway.translation import MappedOffset, OffsetNote, after_failback
+from causeway.translation import MappedOffset, OffsetNote, answers
 from tests.builders.daemon import row
 from tests.builders.settings import BACK, LINK
 
@@ -38,13 +38,11 @@ def other(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return found.contents
 
     log = SimpleNamespace(look=lambda: None, directives=found.directives)
-    monkeypatch.setattr(after_failback, "DirectiveLog", lambda *_: log)
-    monkeypatch.setattr(after_failback, "read_progress", read)
-    monkeypatch.setattr(after_failback, "logs_of", lambda *_: None)
-    monkeypatch.setattr(after_failback, "mapped_courses", lambda *_: {AT: [None]})
-    monkeypatch.setattr(
-        after_failback, "directions", SimpleNamespace(translate=lambda *_, **__: found.places)
-    )
+    monkeypatch.setattr(answers, "DirectiveLog", lambda *_: log)
+    monkeypatch.setattr(answers, "read_progress", read)
+    monkeypatch.setattr(answers, "logs_of", lambda *_: None)
+    monkeypatch.setattr(answers, "mapped_courses", lambda *_: {AT: [None]})
+    monkeypatch.setattr(answers, "translate_course", lambda *_, **__: found.places)
     return found
 
 
@@ -61,7 +59,7 @@ def filled(begun: int = 7) -> dict[int, MappedOffset]:
     mapped = cast(Any, SimpleNamespace(course=SimpleNamespace(target=AT)))
     known = contents(begun=begun, end=70)
     connect = cast(Any, lambda _: None)
-    after_failback.fill({AT: [(mapped, places)]}, LINK, settings, connect, known, lambda: None)
+    answers.fill_before({AT: [(mapped, places)]}, LINK, settings, connect, known, lambda: None)
     return places
 
 

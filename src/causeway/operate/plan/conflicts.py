@@ -7,28 +7,21 @@ found when the file is read (config/reading/circles.py).
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings
-from causeway.control import (
-    MirroredTopic,
-    TopicProblem,
-)
-from causeway.errors import (
-    CausewayError,
-    ConfigError,
-)
+from causeway.control import TopicProblem
+from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics import ProgressTopic
 from causeway.model import ENDED
+from causeway.naming import PROGRESS
 from causeway.operate.plan.link_plan import LinkPlan
 from causeway.operate.plan.starts import GROUP_RULE
 
-_PROGRESS: Final = re.compile(r"__causeway\.(.+)\.progress")
 _SHOWN: Final = 3  # topics in a message
 
 
@@ -40,7 +33,7 @@ def loops(
     if link.has_provenance or link.way_back or target.cluster_id is None:
         return  # headers show the origin of a record, or nothing is mirrored back without a request
     for name in sorted(names):
-        if _PROGRESS.fullmatch(name) is None:
+        if PROGRESS.fullmatch(name) is None:
             continue
         try:
             contents = ProgressTopic(source, name).read(maps=False)
@@ -77,39 +70,28 @@ def with_other_writers(links: Sequence[LinkPlan]) -> tuple[LinkPlan, ...]:
         for topic in each.mirrored:
             place = each.link.target.bootstrap, topic.target
             writers[place].append((each.link.name, topic.source))
-    return tuple(_with_others(each, writers) for each in links)
-
-
-def _with_others(
-    each: LinkPlan, writers: Mapping[tuple[object, str], Sequence[tuple[str, str]]]
-) -> LinkPlan:
-    link = each.link
-    problems, notes = list(each.problems), list(each.notes)
-    for topic in each.mirrored:
-        others = [
-            (name, source)
-            for name, source in writers[link.target.bootstrap, topic.target]
-            if name != link.name
-        ]
-        if others and link.sole_writer:
-            problems.append(TopicProblem(topic=topic.source, error=_shared(link, topic, others)))
-        elif others and link.control.sync_group_offsets_enabled:
-            names = ", ".join(name for name, _ in others)
-            notes.append(
-                f"{topic.target} on {link.target.alias} is also written by {names}: {GROUP_RULE}"
-            )
-    return replace(each, problems=tuple(problems), notes=tuple(notes))
-
-
-def _shared(
-    link: LinkSettings, topic: MirroredTopic, others: Sequence[tuple[str, str]]
-) -> ConfigError:
-    listed = ", ".join(f"{source} by {name}" for name, source in others)
-    return ConfigError(
-        "mirror",
-        f"{topic.source} of {link.source.alias}",
-        f"{topic.target} on {link.target.alias} would also be the mirror of {listed}, and a record"
-        " of another writer stops a partition",
-        remedy="give one of them another name (causeway.rename), or set "
-        f"{link.name}.causeway.sole.writer = false",
-    )
+    found = []
+    for each in links:
+        link = each.link
+        target = link.target.alias
+        problems, notes = [*each.problems], [*each.notes]
+        for topic in each.mirrored:
+            writing = writers[link.target.bootstrap, topic.target]
+            others = [(name, source) for name, source in writing if name != link.name]
+            if others and link.sole_writer:
+                listed = ", ".join(f"{source} by {name}" for name, source in others)
+                error = ConfigError(
+                    "mirror",
+                    f"{topic.source} of {link.source.alias}",
+                    f"{topic.target} on {target} would also be the mirror of {listed}, and a record"
+                    " of another writer stops a partition",
+                    remedy="give one of them another name (causeway.rename), or set "
+                    f"{link.name}.causeway.sole.writer = false",
+                )
+                problems.append(TopicProblem(topic=topic.source, error=error))
+            elif others and link.control.sync_group_offsets_enabled:
+                names = ", ".join(name for name, _ in others)
+                text = f"{topic.target} on {target} is also written by {names}: {GROUP_RULE}"
+                notes.append(text)
+        found.append(replace(each, problems=tuple(problems), notes=tuple(notes)))
+    return tuple(found)

@@ -1,4 +1,6 @@
-"""The records of a progress topic: keys and values in JSON.
+"""The records of a link's topics: keys and values in JSON.
+
+Of the progress topic:
 
 key    {"topic": "orders", "partition": 3}      of the source
 value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}], …}
@@ -13,13 +15,27 @@ key    {"event": 17}                            its number modulo EVENTS
 key    {"lease": "A->B"}
 
 Other values hold the fields of their class in entries.py, in that order, without those of the key.
-A pair is part of its outlet. Fields that this version does not know are ignored; fields that an
-earlier version did not write have their default.
+A pair is part of its outlet.
+
+Of the directives topic:
+
+key    {"do": "pause", "topic": "orders", "partition": 3}     of a topic without "partition", of
+                                                              the link without both
+value  {"v": 1, "who": "anna@ops1", "why": …, "at": …, "paused": true}
+
+After "at", a value holds the fields of the directive's class, in their order: see directives.py. A
+target of a cut is [topic, partition, offset]. "adopt" is left out if it is false; "until" and "run"
+are left out of an end that no command renews. A record without a value takes a directive back.
+
+Fields that this version does not know are ignored; fields that an earlier version did not write
+have their default.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +43,14 @@ from msgspec import structs
 
 from causeway.errors import ProtocolError
 from causeway.link_topics import offset_map
+from causeway.link_topics.directives import (
+    CLASSES,
+    DirectiveChange,
+    DirectiveKind,
+    EndDirective,
+    RestartDirective,
+    Scope,
+)
 from causeway.link_topics.entries import (
     EVENTS,
     Deletion,
@@ -74,7 +98,7 @@ def encode_entry(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
         counts = structs.asdict(fields.pop("counts"))
         fields = {"hash": fields.pop("identity"), **counts, **fields}
     elif isinstance(entry, PartitionProgress):
-        fields["outlets"] = [_outlet_fields(outlet) for outlet in entry.outlets]
+        fields["outlets"] = list(map(_outlet_fields, entry.outlets))
     if "written_at" in fields:
         fields["written_at"] = now_ms
     return _dump(_key(kind, name)), _dump({"v": VERSION, **fields})
@@ -145,10 +169,7 @@ def _key(kind: str, name: list[Any]) -> dict[str, Any]:
 def _outlet_fields(outlet: Outlet) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in structs.asdict(outlet).items():
-        if name == "pair":
-            fields.update(source=value.source, target=value.target, sequence=value.sequence)
-        else:
-            fields[name] = value
+        fields |= value._asdict() if name == "pair" else {name: value}
     return fields
 
 
@@ -158,3 +179,80 @@ def _dump(value: dict[str, Any]) -> bytes:
     except UnicodeEncodeError:  # a reason may hold the name of a file that is no UTF-8
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=dict)
         return text.encode(errors="replace")
+
+
+# Fields that every version wrote: a record without one of them is not ours.
+_ALWAYS: Mapping[DirectiveKind, tuple[str, ...]] = {
+    DirectiveKind.PAUSE: ("paused",),
+    DirectiveKind.FENCE: ("acls",),
+    DirectiveKind.CUTOVER: ("run",),
+    DirectiveKind.END: ("how", "done", "cut"),
+    DirectiveKind.BEGIN: ("starts",),
+}
+
+
+def encode_directive(change: DirectiveChange) -> tuple[bytes, bytes | None]:
+    """Key and value of its record."""
+    (kind, (topic, partition)), directive = change
+    key: dict[str, Any] = {"do": kind.value}
+    if topic is not None:
+        key["topic"] = topic
+    if partition is not None:
+        key["partition"] = partition
+    if directive is None:
+        return msgspec.json.encode(key), None
+    fields = structs.asdict(directive)
+    del fields["scope"]
+    if isinstance(directive, RestartDirective) and not directive.adopt:
+        del fields["adopt"]
+    elif isinstance(directive, EndDirective) and directive.until < 0:
+        del fields["until"], fields["run"]
+    if isinstance(directive, EndDirective) and directive.cut is not None:
+        points = [
+            structs.asdict(point) | {"targets": [[*at, offset] for at, offset in point.targets]}
+            for point in directive.cut.points
+        ]
+        fields["cut"] = structs.asdict(directive.cut) | {"points": points}
+    value = {"v": VERSION, **fields}
+    return msgspec.json.encode(key), msgspec.json.encode(value, enc_hook=dict)
+
+
+def decode_directive(key: bytes | None, value: bytes | None) -> DirectiveChange:
+    """The reverse. Raises ProtocolError for a record that this version did not write."""
+    try:
+        name = msgspec.json.decode(key or b"")
+        kind = DirectiveKind(name["do"])
+        scope = msgspec.convert((name.get("topic"), name.get("partition")), Scope)
+        if scope.topic is None and scope.partition is not None:
+            raise ValueError(f"no scope: {name!r}")  # noqa: TRY301
+        if value is None:
+            return (kind, scope), None
+        fields = msgspec.json.decode(value)
+        if fields["v"] != VERSION:
+            raise ValueError(f"version {fields['v']!r}")  # noqa: TRY301
+        _require(fields, "why", *_ALWAYS.get(kind, ()))
+        if kind is DirectiveKind.END and fields["cut"] is not None:
+            _require(fields["cut"], "source_id", "target_id")
+            for point in fields["cut"]["points"]:
+                point["targets"] = [(at, offset) for *at, offset in point["targets"]]
+        directive = msgspec.convert(fields | {"scope": scope}, CLASSES[kind], str_keys=True)
+        datetime.fromtimestamp(directive.at / 1000, UTC)  # a time that can be shown
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        OSError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise ProtocolError(
+            "read directives", cause=f"a record that this Causeway did not write ({error!r})"
+        ) from error
+    return directive.key, directive
+
+
+def _require(fields: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if name not in fields:
+            raise ValueError(f"it lacks {name}")
