@@ -33,9 +33,13 @@ def opened(two_sides: TwoSides, tmp_path: Path) -> Iterator[Open]:
 
 
 def make(directory: Path, **more: Any) -> DualProducer:
-    most = more.pop("most", 100_000)
+    """`most`: records that may be unreported. `kbytes`: of what a client holds."""
+    limits = {
+        "queue.buffering.max.messages": more.pop("most", 100_000),
+        "queue.buffering.max.kbytes": more.pop("kbytes", 1_000_000),
+    }
     return DualProducer(
-        {"bootstrap.servers": "east", "queue.buffering.max.messages": most},
+        {"bootstrap.servers": "east", **limits},
         {"bootstrap.servers": "west"},
         spool=directory,
         name="shop",
@@ -110,3 +114,11 @@ def crash(producer: DualProducer, sides: TwoSides, arrive: tuple[int, int] = (0,
             client.forget()
     assert producer.close(timeout=0) is False
     sides.cut = False
+
+
+def pass_time(producer: DualProducer, sides: TwoSides, hours: float) -> None:
+    """In steps, so that the process does not seem to have been stopped."""
+    for _ in range(int(hours * 12)):
+        polls = {client: client.polls for each in sides.both for client in each.clients[-1:]}
+        sides.clock_s += 300
+        until(producer, lambda: all(each.polls > n or each.broken for each, n in polls.items()))  # noqa: B023

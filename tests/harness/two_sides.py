@@ -18,13 +18,15 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import OffsetSpec
 
-from causeway_producer import ID_HEADER, cluster, side, topics
+from causeway_producer import ID_HEADER
 
 Sent = tuple[str, Any, Any, int, Any, Any, int, list[tuple[str, bytes | None]]]
 Where = tuple[str, int]
 
-_DAY_S = 24 * 3600
+_DAY_MS = 24 * 3600 * 1000
+_now = time.time
 
 
 @dataclass(eq=False, repr=False)
@@ -34,7 +36,9 @@ class Cluster:
     a topic's partitions is answered with. `early`: records that a client got before the answer to
     the first one of their partition. `fails`: the chances that a batch is refused for a moment, and
     that its answer is lost. `sequences`: by client and partition the sequences that the brokers
-    remember, and the time of the last record."""
+    remember, and the time of the last record. `forgets_after_ms`: so long, which is what the
+    brokers' configuration says if it `tells`. `removed`: offsets at which a log has no record any
+    more; `compacted`: by compaction, else by retention."""
 
     name: str
     partitions: int = 2
@@ -48,6 +52,10 @@ class Cluster:
     early: list[Sent] = field(default_factory=list)
     fails: tuple[float, float] | None = None
     sequences: dict[tuple[FakeProducer, Where], tuple[list[int], int]] = field(default_factory=dict)
+    forgets_after_ms: int = _DAY_MS
+    tells: bool = True
+    removed: set[tuple[Where, int]] = field(default_factory=set)
+    compacted: bool = False
 
     def values(self) -> dict[Where, list[bytes]]:
         return {where: [sent[1] for sent in log] for where, log in self.logs.items()}
@@ -73,25 +81,27 @@ class Cluster:
                 error=None if code is None else KafkaError(code),
                 partitions=dict.fromkeys(range(0 if code else self.partitions)),
             )
-        return SimpleNamespace(topics=found, cluster_id=self.name)
+        return SimpleNamespace(topics=found, cluster_id=self.name, brokers={1: None})
 
 
 class FakeProducer:
     """Answers in order, some records at a time; after an error it answers all others with it, as
     librdkafka does with `enable.gapless.guarantee`. `interrupt`: Ctrl-C comes when the main thread
-    calls this method the next time. `before_produce`, `poll_raises`: what happens there once."""
+    calls this method the next time. `before_produce`, `before_poll`: what happens there once.
+    `drops`: values of records that it takes and never sends. `polls`: how often it was polled."""
 
     def __init__(self, of: Cluster, sides: TwoSides, in_flight: int) -> None:
         self.cluster = of
         self.in_flight = in_flight
-        self.most = sides.most
+        self.drops: frozenset[bytes] = frozenset()
+        self.polls = 0
         self._sequences: dict[Where, int] = defaultdict(int)
         self._waiting: dict[Where, list[tuple[int, Sent]]] = defaultdict(list)
         self.cut = sides.cut
         self.broken: KafkaError | None = None
         self.interrupt = ""
         self.before_produce: Callable[[], None] | None = None
-        self.poll_raises: Exception | None = None
+        self.before_poll: Callable[[], None] | None = None
         self._said = False
         self._first_error: KafkaError | None = None
         self._queue: deque[Sent] = deque()
@@ -108,8 +118,6 @@ class FakeProducer:
                 return
             if self.broken is not None:
                 raise KafkaException(self.broken)
-            if len(self) >= self.most:
-                raise BufferError("Local: Queue full")
             where = (sent[0], sent[3])
             if where not in self._begun and any((s[0], s[3]) == where for s in self._queue):
                 self.cluster.early.append(sent)
@@ -118,10 +126,11 @@ class FakeProducer:
 
     def poll(self, timeout: float) -> int:
         """Raises once after it gave up, as confluent-kafka's does."""
+        self.polls += 1
         self._interrupted("poll")
-        if (raised := self.poll_raises) is not None:
-            self.poll_raises = None
-            raise raised
+        if (before := self.before_poll) is not None:
+            self.before_poll = None
+            before()
         if self.broken is not None and not self._said:
             self._said = True
             raise KafkaException(self.broken)
@@ -136,13 +145,15 @@ class FakeProducer:
                     break
                 sent = self._queue.popleft()
                 error, self._first_error = self._first_error or self.broken, None
-                if error is None and sent[1] in self.cluster.refuses:
+                if dropped := error is None and sent[1] in self.drops:
+                    error = KafkaError(KafkaError._UNKNOWN_PARTITION)
+                elif error is None and sent[1] in self.cluster.refuses:
                     error = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
                 elif error is None and sent[0] in self.cluster.denies:
                     error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
                 if error is None:
                     self.append(sent)
-                elif self.broken is None:
+                elif self.broken is None and not dropped:
                     self._queue.appendleft(sent)
                     self._first_error = error
                     self.broken = KafkaError(KafkaError._FATAL)
@@ -184,7 +195,7 @@ class FakeProducer:
                     if random.random() >= lost:
                         waiting.remove((sequence, sent))
                         if sent[4] is not None:
-                            sent[4](None, _answer(None, sent[6]))
+                            sent[4](None, _answer(self._log(sent).index(sent), sent[6]))
 
     def _refuse_batch(self, where: Where, waiting: list[tuple[int, Sent]]) -> None:
         """The client gives up, and still sends a batch that it has prepared."""
@@ -204,10 +215,10 @@ class FakeProducer:
                 sent[4](error, _answer(None, sent[6]))
 
     def _append_batch(self, where: Where, sequence: int, sent: Sent) -> int | None:
-        """As a broker: it forgets a producer one day after the time of its last record, and takes
-        any first sequence from a producer that it does not know. The last five are remembered."""
+        """As a broker: it forgets a producer by the time of its last record, and takes any first
+        sequence from a producer that it does not know. The last five are remembered."""
         known, last_ms = self.cluster.sequences.get((self, where), ([], 0))
-        if last_ms < (time.time() - _DAY_S) * 1000:
+        if last_ms < time.time() * 1000 - self.cluster.forgets_after_ms:
             known = []
         if sequence in known[-5:]:
             return None
@@ -282,7 +293,11 @@ class FakeConsumer:
             found.append(_message(("", -1), -1, None, code))
         for where, offset in self._at.items():
             log = self._cluster.logs[where]
-            found += [_message(where, at, log[at][7], None) for at in range(offset, len(log))]
+            found += [
+                _message(where, at, log[at][7], None)
+                for at in range(offset, len(log))
+                if (where, at) not in self._cluster.removed
+            ]
             self._at[where] = len(log)
             if self._ended.get(where) != len(log):
                 self._ended[where] = len(log)
@@ -308,13 +323,30 @@ class FakeAdmin:
     def __init__(self, of: Cluster) -> None:
         self._cluster = of
 
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        return self._cluster.metadata(topic)
+
     def list_offsets(self, asked: Mapping[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
-        return {
-            at: self._answer(
-                SimpleNamespace(offset=len(self._cluster.logs[at.topic, at.partition]))
-            )
-            for at in asked
+        found = {}
+        for at, spec in asked.items():
+            where = (at.topic, at.partition)
+            offset = len(self._cluster.logs[where])
+            if spec is OffsetSpec.earliest():
+                offset = 0
+                while (where, offset) in self._cluster.removed and not self._cluster.compacted:
+                    offset += 1
+            found[at] = self._answer(SimpleNamespace(offset=offset))
+        return found
+
+    def describe_configs(self, asked: Sequence[Any], **_: Any) -> dict[Any, Future[Any]]:
+        (resource,) = asked
+        values = {
+            "producer.id.expiration.ms": self._cluster.forgets_after_ms,
+            "cleanup.policy": "compact" if self._cluster.compacted else "delete",
         }
+        entries = {key: SimpleNamespace(value=str(value)) for key, value in values.items()}
+        denied = KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+        return {resource: self._answer(entries if self._cluster.tells else denied)}
 
     def describe_topics(self, asked: Any, **_: Any) -> dict[str, Future[Any]]:
         answers = {}
@@ -342,14 +374,14 @@ class FakeAdmin:
 
 @dataclass(repr=False)
 class TwoSides:
-    """`most`: records that a client's queue holds. `cut`: clients that are made now are of a dead
-    process, and reach no cluster. `denies_groups`: consumers may not use their group. `reads_logs`:
-    cleared, it holds up the reading of logs."""
+    """`cut`: clients that are made now are of a dead process, and reach no cluster. `clock_s`: so
+    much later is it. `denies_groups`: consumers may not use their group. `reads_logs`: cleared, it
+    holds up the reading of logs."""
 
     east: Cluster = field(default_factory=lambda: Cluster("east"))
     west: Cluster = field(default_factory=lambda: Cluster("west"))
-    most: int = 1000
     cut: bool = False
+    clock_s: float = 0.0
     denies_groups: bool = False
     reads_logs: threading.Event = field(default_factory=threading.Event)
 
@@ -379,8 +411,5 @@ def two_sides(monkeypatch: pytest.MonkeyPatch) -> TwoSides:
     monkeypatch.setattr(
         confluent_kafka.admin, "AdminClient", lambda given: FakeAdmin(sides.of(given))
     )
-    monkeypatch.setattr(topics, "MIN_PAUSE_S", 0.02)
-    monkeypatch.setattr(cluster, "CONSUME_S", 0.0)
-    for name in ("RETRY_S", "IDLE_S", "FULL_S"):
-        monkeypatch.setattr(side, name, 0.002)
+    monkeypatch.setattr(time, "time", lambda: _now() + sides.clock_s)
     return sides

@@ -15,15 +15,18 @@ from operator import length_hint
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from causeway_producer.hub import Copy
+from causeway_producer.options import IN_FLIGHT
 
 Call = tuple[str, bytes | None, bytes | None, int, Any, None, int, list[Any]]
 """The arguments of `produce`: topic, value, key, partition, callback, …, timestamp, headers."""
 
 _END_TIMEOUT_S = 30.0
-_IN_FLIGHT = "max.in.flight.requests.per.connection"
+# After a longer pause between two polls, the process or the machine was stopped. Brokers may have
+# forgotten the client, so records that it sent since may have taken the place of others.
+_PAUSE_S = 600.0
 
 Answer = tuple[Copy, Sequence[int], Any, Any]
 """To these records of a copy: an error or None, and the message of the last record."""
@@ -36,9 +39,13 @@ class SideClient:
 
     def __init__(self, settings: Mapping[str, Any], *, one_request: bool = False) -> None:
         self.one_request = one_request
-        limit = {_IN_FLIGHT: 1} if one_request else {}
+        limit = {IN_FLIGHT: 1} if one_request else {}
         self._producer = confluent_kafka.Producer({**settings, **limit})
         self._answers: list[Answer] = []
+        self._polled = time.time()
+        self._paused = False
+        self._chunks: deque[tuple[int, int]] = deque()  # records up to its last one, bytes
+        self._records = self._bytes = 0  # of all chunks; of those with records without an answer
 
     def __len__(self) -> int:
         """Records without an answer."""
@@ -47,29 +54,42 @@ class SideClient:
     def __bool__(self) -> bool:
         return True
 
+    def has_room(self, max_messages: int, max_bytes: int) -> bool:
+        """For one more chunk. librdkafka itself has no limit: it never takes half a chunk."""
+        waiting = len(self._producer)
+        while self._chunks and self._chunks[0][0] <= self._records - waiting:
+            self._bytes -= self._chunks.popleft()[1]
+        return waiting < max_messages and self._bytes < max_bytes
+
+    def expect(self, records: int, size: int) -> None:
+        """A chunk follows."""
+        self._records += records
+        self._bytes += size
+        self._chunks.append((self._records, size))
+
     def hand(self, calls: Sequence[Call]) -> tuple[int, Any]:
-        """How many calls it took, and the error of the first that it did not take; None if all were
-        taken, or its queue is full."""
+        """How many calls it took, and the error of the first that it did not take."""
         rest = iter(calls)  # its length shows how far this comes: a counter would cost more
-        error = None
         try:
             deque(starmap(self._producer.produce, rest), maxlen=0)
-        except BufferError:
-            pass
         except KafkaException as raised:
-            error = raised.args[0]
-        else:
-            return len(calls), None
-        return len(calls) - length_hint(rest) - 1, error
+            return len(calls) - length_hint(rest) - 1, raised.args[0]
+        return len(calls), None
 
-    def poll(self) -> tuple[list[Answer], Any]:
-        """The answers since the last call, and the error with which the client has given up."""
+    def poll(self, timeout: float = 0) -> tuple[list[Answer], Any]:
+        """The answers since the last call, and the error with which the client has given up. After
+        a pause there are no answers any more: only the logs show what has arrived."""
         error = None
         try:
-            self._producer.poll(0)
+            self._producer.poll(timeout)
         except KafkaException as raised:
             error = raised.args[0]
         answers, self._answers = self._answers, []
+        before, self._polled = self._polled, time.time()  # it also counts suspended time
+        if self._polled - before > _PAUSE_S and not self.one_request:
+            self._paused = True
+        if self._paused:
+            return [], KafkaError(KafkaError._TIMED_OUT, "the process was stopped for a while")
         return answers, error
 
     def end(self) -> list[Answer]:
@@ -77,12 +97,10 @@ class SideClient:
         gives up before it says on which record. Takes up to half a minute."""
         self._producer.purge()
         until = time.monotonic() + _END_TIMEOUT_S
+        answers = self.poll()[0]
         while len(self._producer) and time.monotonic() < until:
-            try:
-                self._producer.poll(0.01)
-            except KafkaException:
-                continue
-        return self._answers
+            answers += self.poll(0.01)[0]
+        return answers
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         if topic is None:

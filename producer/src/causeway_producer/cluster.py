@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from causeway_producer.client import SideClient
 from causeway_producer.errors import OF_TOPICS, SettingsError, code_of
@@ -23,7 +30,9 @@ CREATION_S = 3.0  # the question itself may create a topic, which is unknown for
 _PAUSE_S = 0.1
 _LOG_TIMEOUT_S = 30.0
 _RECORDS_AT_ONCE = 1000
-CONSUME_S = 0.2
+# The second one is that of brokers before 3.4.
+_EXPIRATION = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
+_CONSUME_S = 0.2
 
 
 class SeenTopic(NamedTuple):
@@ -85,11 +94,48 @@ def writable(settings: Mapping[str, Any], topic: str) -> bool:
     return not allowed or AclOperation.WRITE in allowed
 
 
+def forgets_after_ms(settings: Mapping[str, Any]) -> int | None:
+    """The time after which the first broker forgets an idle producer; None if no broker tells.
+    Raises KafkaException without an answer."""
+    admin = confluent_kafka.admin.AdminClient(dict(settings))
+    brokers = admin.list_topics(timeout=TIMEOUT_S).brokers
+    values = _configs(admin, ResourceType.BROKER, [str(each) for each in brokers], _EXPIRATION)
+    return min(map(int, values), default=None)
+
+
+def _configs(
+    admin: AdminClient, kind: ResourceType, names: Sequence[str], keys: Sequence[str]
+) -> list[str]:
+    """For each resource the value of the first key that it has. Leaves out those that cannot be
+    read: the right DescribeConfigs is missing, say."""
+    asked = [
+        answer
+        for name in names  # librdkafka takes one broker at a time
+        for answer in admin.describe_configs(
+            [ConfigResource(kind, name)], request_timeout=TIMEOUT_S
+        ).values()
+    ]
+    found = []
+    for answer in asked:
+        try:
+            entries = answer.result(TIMEOUT_S)
+        except (KafkaException, TimeoutError):
+            continue
+        found += [entries[key].value for key in keys if key in entries][:1]
+    return found
+
+
 def ends(
-    admin: AdminClient, partitions: list[TopicPartitionKey], timeout_s: float = TIMEOUT_S
+    admin: AdminClient,
+    partitions: list[TopicPartitionKey],
+    timeout_s: float = TIMEOUT_S,
+    *,
+    start: bool = False,
 ) -> dict[TopicPartitionKey, int]:
-    """The end offsets that the leaders show to readers of uncommitted records."""
-    asked = {TopicPartition(*each): OffsetSpec.latest() for each in partitions}
+    """The end offsets that the leaders show to readers of uncommitted records; or where the logs
+    start."""
+    spec = OffsetSpec.earliest() if start else OffsetSpec.latest()
+    asked = {TopicPartition(*each): spec for each in partitions}
     if not asked:
         return {}
     answers = admin.list_offsets(asked, request_timeout=timeout_s)
@@ -99,24 +145,48 @@ def ends(
 
 
 @dataclass(slots=True)
-class _Reading:
-    """`end`: the offset at which the consumer came to the end of the partition."""
+class Reading:
+    """What a log has. `place`: from where it was read. `end`: the offset at which the consumer came
+    to the end of the partition. `ours`: in the log's order our records behind `place`, each with
+    the number of offsets before it, since `place`, at which the log has no record any more."""
 
     place: Place
     end: int = -1
     failed: KafkaError | None = None
+    ours: list[tuple[int, int]] = field(default_factory=list)
+    gone: int = 0
+    next: int = 0
+
+    def newest(self) -> int:
+        return max((position for position, _ in self.ours), default=0)
+
+    def reached(self, expected: Sequence[int], removed: Callable[[], bool]) -> int:
+        """The position up to which the log has, or had, all of our records in order. `expected`:
+        the positions of the journal behind `place`. `removed`: whether the log may have lost
+        records; only then offsets without a record can be the place of missing records."""
+        reached, at, gone = self.place.position, 0, 0
+        for position, gone_before in self.ours:
+            if position <= reached:  # a second copy
+                continue
+            to = bisect_left(expected, position, at)
+            if to > at and (to - at > gone_before - gone or not removed()):
+                continue  # a batch behind one that was refused
+            reached, gone = position, gone_before
+            at = bisect_left(expected, position + 1, to)
+        return reached
 
 
 class LookBack:
     """Reads the logs of one side to find how many of our records it has.
 
         … acknowledged │ ours  others'  ours  ours │ end
-                       └───────────read────────────┘    the last of ours decides: all before it
-                                                        are there, none behind it is
+                       └───────────read────────────┘    the last of ours before which none is
+                                                        missing decides: none behind it is believed
 
-    That holds since each partition gets our records in order and without gaps. A request of a
-    process that died, or of a client that was given up, can still be on its way. So reading lasts
-    until no record of ours has come for `settle_s`, counted from the last one that came."""
+    Each partition gets our records in order and without gaps, as long as the broker knows the
+    client. A request of a process that died, or of a client that was given up, can still be on its
+    way. So reading lasts until no record of ours has come for `settle_s`, counted from the last one
+    that came."""
 
     def __init__(
         self,
@@ -130,13 +200,15 @@ class LookBack:
         """`places`: from where to read. Reading ends early once `going_on` returns False."""
         self._settings = settings
         self._identity = identity
-        self._readings = {where: _Reading(place) for where, place in places.items()}
+        self._readings = {
+            where: Reading(place, next=place.offset) for where, place in places.items()
+        }
         self._settle_s = settle_s
         self._going_on = going_on
 
-    def read(self) -> tuple[dict[TopicPartitionKey, Place], dict[str, KafkaError]]:
-        """How far each partition has come, and the topics that cannot be read. Raises
-        KafkaException if the side does not answer."""
+    def read(self) -> tuple[dict[TopicPartitionKey, Reading], dict[str, KafkaError]]:
+        """What each partition has, and the topics that cannot be read. Raises KafkaException if the
+        side does not answer."""
         if self._readings:
             self._read()
         failed = {
@@ -145,8 +217,18 @@ class LookBack:
             if reading.failed is not None
         }
         return {
-            where: each.place for where, each in self._readings.items() if where[0] not in failed
+            where: each for where, each in self._readings.items() if where[0] not in failed
         }, failed
+
+    def removed(self, where: TopicPartitionKey) -> bool:
+        """Whether the log may have lost records behind the place from which it was read: by
+        retention, or by compaction. Raises KafkaException without an answer."""
+        admin = confluent_kafka.admin.AdminClient(dict(self._settings))
+        start = ends(admin, [where], start=True)[where]
+        if start > self._readings[where].place.offset:
+            return True
+        policies = _configs(admin, ResourceType.TOPIC, [where[0]], ["cleanup.policy"])
+        return not policies or "compact" in policies[0]
 
     def _read(self) -> None:
         consumer = confluent_kafka.Consumer(
@@ -173,7 +255,7 @@ class LookBack:
             while self._going_on():
                 messages = [
                     message
-                    for message in consumer.consume(_RECORDS_AT_ONCE, CONSUME_S)
+                    for message in consumer.consume(_RECORDS_AT_ONCE, _CONSUME_S)
                     if not _of_the_group(message)
                 ]
                 news = [self._take(message) for message in messages]
@@ -219,10 +301,12 @@ class LookBack:
         elif error is not None:
             reading.end = message.offset()
         else:
+            reading.gone += max(0, message.offset() - reading.next)
+            reading.next = message.offset() + 1
             position = position_of(self._identity, message.headers()) or 0
-            before = reading.place.position
-            reading.place = Place(max(position, before), message.offset() + 1)
-            return position > before
+            if position > reading.place.position:
+                reading.ours.append((position, reading.gone))
+                return True
         return False
 
 

@@ -222,8 +222,9 @@ class DualProducer:
 
         `unreported`: records that wait for the policy's condition. `damage`: places of the spool
         that cannot be read. For each side `state` (checking, feeding, direct, broken), the `reason`
-        of its last trouble, topics that are `waiting` with their reasons, `behind_bytes` of the
-        spool that its client was not given yet, and `silent_seconds` since it owes an answer."""
+        of its last trouble, `forgets_after_ms` as its brokers tell (None: a day is assumed), topics
+        that are `waiting` with their reasons, `behind_bytes` of the spool that its client was not
+        given yet, and `silent_seconds` since it owes an answer."""
         core, hub = self._core, self._hub
         now = time.monotonic()
         with hub.lock:
@@ -241,6 +242,7 @@ class DualProducer:
                     side.name: {
                         "state": side.state.value,
                         "reason": side.reason,
+                        "forgets_after_ms": side.forgets_after_ms,
                         "waiting": side.topics.reasons(),
                         "acknowledged": hub.acknowledged[index],
                         "refused": hub.refused[index],

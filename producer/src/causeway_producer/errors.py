@@ -64,13 +64,6 @@ def code_of(error: BaseException) -> int | None:
     return error.args[0].code() if isinstance(error, KafkaException) else None
 
 
-def is_answer(error: KafkaError) -> bool:
-    """Whether a broker has refused the record, which therefore is not in the log."""
-    code = error.code()
-    ours_or_later = (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, KafkaError.DUPLICATE_SEQUENCE_NUMBER)
-    return code == KafkaError.UNKNOWN or (code > 0 and code not in ours_or_later)
-
-
 def as_kafka_error(error: object) -> KafkaError:
     """For callbacks that expect confluent-kafka's errors."""
     if isinstance(error, KafkaException):

@@ -3,16 +3,18 @@
 A record that its client or its brokers refuse is sent again alone, when nothing else is on its way,
 so that its neighbours in a batch are not refused with it.
 
-No record is lost while the broker knows the client, or while one request at a time is on its way.
-A broker that does not know a producer takes any first sequence from it: it may refuse one batch and
-append the next in its place. It forgets a producer by the timestamp of the last record (after a
-day by default), and does not know a new one. So old records go to a client with one request at a
-time, and the first record of a partition goes alone, with a new client or after old records.
+A log has no hole while the broker knows the client. A broker that does not know a producer takes
+any first sequence from it: it may refuse one batch and append the next in its place. It forgets a
+producer by the timestamp of the last record (after a day by default), and does not know a new one.
+So old records go to a client with one request at a time, and the first record of a partition goes
+alone, with a new client or after old records.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -61,6 +63,7 @@ class Feed:
         self._each = True  # each record gets its own answer
         self._some_unknown = False  # the broker may not know the client in a partition of the calls
         self._old_until = 0.0
+        self.always_one_request = False  # brokers forget clients sooner than OLD_S allows for
         self.one_request = False  # the next records need a client that sends one request at a time
         self.alone = 0  # the suspect that is on its way, without any other record
 
@@ -104,6 +107,8 @@ class Feed:
             newest = self._hub.newest
             if self._read == newest:
                 return self._end(newest)
+            if not client.has_room(*self._hub.client_room):
+                return Fed.FULL
             self._chunk = chunk = self._chunk or self._journal.read(self._cursor)
             if not self._pass_gap(client, chunk.first if chunk else newest + 1):
                 return Fed.FULL
@@ -153,9 +158,9 @@ class Feed:
 
     def _prepare(self, client: SideClient, chunk: Chunk) -> None:
         """The calls for records that the client has not got. Each record gets its own answer if
-        the application may wait for it, or if the record is old: the first refused one has to be
-        known (`Side._failed`). Else the last of each partition answers for all."""
-        hub, index = self._hub, self._index
+        the application may wait for it, or if the record is old: then a later answer of the
+        partition may follow an error. Else the last of each partition answers for all."""
+        hub, index, size = self._hub, self._index, chunk.size
         each = self._each or client.one_request or hub.on_side_delivery is not None
         each |= chunk.wanted and chunk.first > hub.first and hub.speaks(index)
         partitions = {number: hub.partitions[number] for number in chunk.numbers()}
@@ -163,7 +168,8 @@ class Feed:
         if self._topics.any_wait() or any(copy.given >= chunk.first for copy in copies.values()):
             chunk = Chunk([record for record in chunk.records if self._is_due(record)])
         records = chunk.records
-        old_ms = (time.time() - OLD_S) * 1000
+        now = time.time()
+        old_ms = (now - OLD_S) * 1000
         self._some_unknown = False
         for copy in copies.values():
             if not copy.last_ms or (copy.last_ms <= old_ms and not client.one_request):
@@ -189,10 +195,10 @@ class Feed:
                 records, callbacks, chunk.headers(hub.spool.identity), strict=True
             )
         ]
-        now = time.monotonic()
         if records and min(record[2] for record in records) <= old_ms:
             self._old_until = now + _OLD_MODE_S
-        self.one_request = now < self._old_until
+        self.one_request = self.always_one_request or now < self._old_until
+        client.expect(len(records), size)
 
     def _is_due(self, record: Record) -> bool:
         """Whether the client is to get it: it has not got it, and its topic need not wait."""
@@ -231,8 +237,8 @@ class Feed:
             for copy, position in self._copies[:taken]:
                 copy.given = position
             self._calls, self._copies = self._calls[taken:], self._copies[taken:]
-            if taken < count and (error is None or not self._not_taken(error)):
-                return False
+            if error is not None:
+                self._not_taken(error)
         return not self._calls
 
     def _how_many(self, client: SideClient) -> int:
@@ -264,27 +270,27 @@ class Feed:
             begun.add(copy)
         return len(self._copies)
 
-    def _not_taken(self, error: Any) -> bool:
-        """The client itself refused the next call. Whether to go on with the others."""
+    def _not_taken(self, error: Any) -> None:
+        """The client itself refused the next call. Raises TopicError if it has to be replaced."""
         topic, value, key, number, _, _, timestamp, headers = self._calls[0]
         copy, position = self._copies[0]
-        if error.code() not in REFUSALS:
+        if error.code() not in REFUSALS or position != self.alone:
+            if error.code() in REFUSALS:
+                self.suspect([position])
             raise TopicError(topic, error)
-        if position != self.alone:
-            self._suspects.add(position)
-            self._each = True
-            self._rewind(position)
-            return False
         message = Message(
             topic=topic, partition=number, key=key, value=value, headers=headers,
             timestamp=(TIMESTAMP_CREATE_TIME, timestamp), error=error,
         )  # fmt: skip
         self._calls, self._copies = self._calls[1:], self._copies[1:]
         self.refuse(copy, error, message)
-        return True
 
     def refuse(self, copy: Copy, error: Any, message: Any) -> None:
-        """The record that was sent alone was refused."""
+        """The record that was sent alone was refused. That is written down before a later record is
+        sent: else the next start would take it for a record that is missing."""
         position, self.alone = self.alone, 0
         self._suspects.discard(position)
         self._hub.refuse(self._index, copy, position, error, message)
+        with contextlib.suppress(sqlite3.Error):  # the disk is full; the next checkpoint shows it
+            side = self._hub.names[self._index]
+            self._hub.spool.ledger.begin(side, {copy.partition.number: copy.place()})

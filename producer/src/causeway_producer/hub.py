@@ -98,7 +98,8 @@ class Hub:
     by one with each record that is reported. `torn`: an exception interrupted the work between two
     steps, so it is not known which ones were done. `acknowledged`, `refused`: records of this
     life, by side. `unopened`: for each side the topics with a partition that is not open there.
-    `counts`: for each side its partitions by topic."""
+    `counts`: for each side its partitions by topic. `client_room`: how many records and bytes a
+    side's client may hold."""
 
     def __init__(self, options: Options, spool: Spool, reports: deque[Report]) -> None:
         self.lock = threading.RLock()
@@ -116,6 +117,7 @@ class Hub:
         self.wake = (threading.Event(), threading.Event())
         self.reports = reports
         self.reported = threading.Event()
+        self.client_room = (options.max_messages, options.max_client_bytes)
         self.on_side_delivery = options.on_side_delivery
         self._policy = options.policy
         self._fails_over = options.failover_after_s is not None

@@ -91,8 +91,9 @@ class Journal:
             os.lseek(self._file, segment.size, os.SEEK_SET)
             raise
         self._newest = (segment.first, segment.size, chunk)
-        segment.size += len(head) + len(content)
-        self.size += len(head) + len(content)
+        chunk.size = len(head) + len(content)
+        segment.size += chunk.size
+        self.size += chunk.size
 
     def read(self, cursor: JournalCursor) -> Chunk | None:
         """The next readable chunk, with the cursor moved behind it; None at the end."""
@@ -194,7 +195,7 @@ def _chunk(file: BinaryIO, cursor: JournalCursor) -> Chunk | None:
     if (content := _content(file, cursor)) is None:
         return None
     try:
-        return Chunk(decode(content))
+        return Chunk(decode(content), size=len(content))
     except Exception:
         cursor.offset = offset  # it is read again once the cause is gone
         raise

@@ -36,7 +36,13 @@ class Settings(TypedDict, total=False):
     on_side_delivery: Callable[[str, Any, Any], Any] | None
 
 
-_DEFAULT_MESSAGES = 100_000  # librdkafka's, as the three below
+IN_FLIGHT = "max.in.flight.requests.per.connection"
+_MAX_MESSAGES = "queue.buffering.max.messages"
+_MAX_KBYTES = "queue.buffering.max.kbytes"
+_NO_LIMIT = {_MAX_MESSAGES: 0, _MAX_KBYTES: (1 << 31) - 1}
+
+_DEFAULT_MESSAGES = 100_000  # librdkafka's, as the four below
+_DEFAULT_KBYTES = 1 << 20
 _DEFAULT_RECORD_BYTES = 1_000_000
 _DEFAULT_STICKY_MS = 10
 _DEFAULT_PARTITIONER = "consistent_random"
@@ -62,7 +68,7 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
     "enable.gapless.guarantee": ("true",),
 }
 # The first side's values hold for both sides.
-_LIMITS = ("queue.buffering.max.messages", "queue.buffering.max.kbytes", "message.max.bytes")
+_LIMITS = (_MAX_MESSAGES, _MAX_KBYTES, "message.max.bytes")
 _SHARED = (*_LIMITS, "partitioner", "sticky.partitioning.linger.ms", "on_delivery")
 # Properties that consumers and admin clients need, too.
 _CLIENT = ("bootstrap.servers", "metadata.broker.list", "oauth_cb", "logger", "log_level", "debug")
@@ -86,13 +92,15 @@ class SideOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`max_messages`: records that were taken and not yet reported. `max_record_bytes`: of one
-    record with all overhead. The others are `DualProducer`'s settings."""
+    """`max_messages`: records that were taken and not yet reported, or that one client holds.
+    `max_client_bytes`: of the records that one client holds. `max_record_bytes`: of one record with
+    all overhead. The others are `DualProducer`'s settings."""
 
     sides: tuple[SideOptions, SideOptions]
     spool: Path
     partitioner: Partitioner
     max_messages: int
+    max_client_bytes: int
     max_record_bytes: int
     on_delivery: Callable[..., Any] | None
     policy: Policy = "both"
@@ -149,13 +157,14 @@ def check(
             _refuse(f"{key} of {names[1]}", f"{names[0]} decides it for both", "set it only there")
     if primary["bootstrap.servers"] == other["bootstrap.servers"]:
         _refuse("bootstrap.servers", f"{names[0]} and {names[1]} have the same")
-    limits = {key: primary[key] for key in _LIMITS if key in primary}
-    messages = _number(names[0], primary, "queue.buffering.max.messages", _DEFAULT_MESSAGES)
+    limits = {key: primary[key] for key in _LIMITS if key in primary} | _NO_LIMIT
+    messages = _number(names[0], primary, _MAX_MESSAGES, _DEFAULT_MESSAGES)
     return Options(
         sides=(_side(names[0], primary, limits), _side(names[1], other, limits)),
         spool=Path(spool),
         partitioner=_partitioner(names[0], primary),
         max_messages=messages or sys.maxsize,  # 0 is no limit
+        max_client_bytes=max(1, _number(names[0], primary, _MAX_KBYTES, _DEFAULT_KBYTES)) << 10,
         max_record_bytes=_number(names[0], primary, "message.max.bytes", _DEFAULT_RECORD_BYTES),
         on_delivery=primary.get("on_delivery"),
         **settings,
@@ -191,7 +200,7 @@ def _side(name: str, given: Mapping[str, Any], limits: Mapping[str, Any]) -> Sid
     }
     producer.pop("request.required.acks", None)
     if "max.in.flight" in producer:
-        producer["max.in.flight.requests.per.connection"] = producer.pop("max.in.flight")
+        producer[IN_FLIGHT] = producer.pop("max.in.flight")
     reader = {
         key: value
         for key, value in producer.items()

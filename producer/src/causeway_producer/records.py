@@ -34,13 +34,14 @@ key, value, and the headers without the id. An exact tuple: marshal writes no su
 
 class Chunk:
     """The records of one write to the spool, in order. `wanted`: the application may wait for the
-    delivery of single records."""
+    delivery of single records. `size`: its bytes in the spool, once it is there."""
 
-    __slots__ = ("_marked", "records", "wanted")
+    __slots__ = ("_marked", "records", "size", "wanted")
 
-    def __init__(self, records: list[Record], *, wanted: bool = True) -> None:
+    def __init__(self, records: list[Record], *, wanted: bool = True, size: int = 0) -> None:
         self.records = records
         self.wanted = wanted
+        self.size = size
         self._marked: list[list[Header]] | None = None
 
     @property

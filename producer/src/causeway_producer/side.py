@@ -13,34 +13,36 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from causeway_producer.client import Answer, SideClient
-from causeway_producer.cluster import LookBack
+from causeway_producer.cluster import LookBack, Reading, TopicPartitionKey, forgets_after_ms
 from causeway_producer.errors import (
     OF_TOPICS,
     REFUSALS,
     SettingsError,
     TopicError,
     as_kafka_error,
-    is_answer,
 )
 from causeway_producer.feed import Fed, Feed
 from causeway_producer.hub import Copy, Hub
 from causeway_producer.journal import JournalCursor
-from causeway_producer.options import SideOptions
-from causeway_producer.spool import Place
+from causeway_producer.options import IN_FLIGHT, SideOptions
 from causeway_producer.topics import SideTopics
 
-RETRY_S = 2.0
-IDLE_S = 0.2
-FULL_S = 0.01
+_RETRY_S = 0.5
+_IDLE_S = 0.2
+_FULL_S = 0.01
+_ASK_AGAIN_S = 600.0
+_DAY_MS = 24 * 3600 * 1000
 # Records in a client grow old as well. The client gives up at the latest after twice this time; a
 # chunk may wait as long before the client takes it. With OLD_S that is less than a day.
-WAIT_S = 2 * 3600.0
+_WAIT_S = 2 * 3600.0
 
 
 class State(enum.Enum):
@@ -52,7 +54,7 @@ class State(enum.Enum):
 
 class Side:
     """`reason`: of the last trouble, empty once the side keeps up. `client`: None while it is
-    replaced."""
+    replaced. `forgets_after_ms`: when its brokers forget a client; None if they do not tell."""
 
     def __init__(self, options: SideOptions, index: int, hub: Hub, settle_s: float) -> None:
         self.name = options.name
@@ -64,9 +66,12 @@ class Side:
         self._hub = hub
         self._options = options
         self._settle_s = settle_s
+        self._one_request = str(options.producer.get(IN_FLIGHT)) == "1"
         self._nothing_late = False  # no request of the client that was given up can still arrive
         self._progress = (0, time.monotonic())
-        self._failed: dict[Copy, int] = {}  # the first record of the client that a broker refused
+        self.forgets_after_ms: int | None = None
+        self._asked: float | None = None
+        self._failed: set[Copy] = set()  # in which the client failed on a record
         self._marked = time.time()
         self._marks: list[tuple[Copy, int]] = []  # what the client had then, by partition
         self._wake = hub.wake[index]
@@ -154,30 +159,33 @@ class Side:
                 if (copy := partition.copies[self._index]).given > copy.there
             ]
         client = self.client
-        if now - self._marked > WAIT_S and client is not None and not client.one_request:
+        if now - self._marked > _WAIT_S and client is not None and not client.one_request:
             self._break(KafkaError(KafkaError._TIMED_OUT, "records wait too long for an answer"))
 
     def _note(self, answers: Sequence[Answer]) -> None:
-        """After an error the client sends at most one more batch of the partition. Which of the
-        records that follow have arrived is not known until the logs were read."""
+        """After an error, which of the records that follow in the partition have arrived is not
+        known until the logs were read."""
         noted: dict[Copy, list[Answer]] = {}
         for answer in answers:
             if answer[2] is not None:
-                if is_answer(answer[2]):
-                    self._failed.setdefault(answer[0], answer[1][-1])
+                self._failed.add(answer[0])
             elif answer[0] not in self._failed:
                 if (some := noted.get(answer[0])) is None:
                     some = noted[answer[0]] = []
                 some.append(answer)
         for copy, some in noted.items():
-            self._hub.answered(self._index, copy, some)
-            self._hub.deliver(copy.partition)
+            if _fit(copy, some):
+                self._hub.answered(self._index, copy, some)
+                self._hub.deliver(copy.partition)
+            else:
+                self._failed.add(copy)
+                self._break(KafkaError(KafkaError._STATE, "its log lacks acknowledged records"))
         for copy, positions, error, message in answers:
             if error is None:
                 continue
             if error.code() in REFUSALS and positions[-1] == self._feed.alone:
                 self._feed.refuse(copy, error, message)
-                del self._failed[copy]
+                self._failed.discard(copy)
                 self._nothing_late = True
             elif error.code() in REFUSALS:
                 self._feed.suspect(positions)
@@ -230,7 +238,7 @@ class Side:
             except Exception as error:  # `stats` shows it, and it is tried again
                 with self._hub.lock:
                     self._complain(error)
-                wait_s = RETRY_S
+                wait_s = _RETRY_S
             if wait_s:
                 self._wake.wait(wait_s)
                 self._wake.clear()
@@ -239,6 +247,8 @@ class Side:
         """How long to wait before the next turn, in seconds."""
         if self.state is State.BROKEN:
             self._end_client()
+        if self._asked is None or time.monotonic() - self._asked > _ASK_AGAIN_S:
+            self._ask()
         if self.state is State.CHECKING:
             self._check()
         client = self.client
@@ -246,9 +256,9 @@ class Side:
             self.topics.look_after(client)
             self.topics.count_again(client)
         if self.state is not State.FEEDING:
-            return IDLE_S
+            return _IDLE_S
         with self._hub.lock:
-            return 0.0 if self.feed() else FULL_S
+            return 0.0 if self.feed() else _FULL_S
 
     def _end_client(self) -> None:
         """The logs show what has arrived of all that it had."""
@@ -268,7 +278,7 @@ class Side:
             self._feed.start()
             nothing_late, self._nothing_late = self._nothing_late, False
             newest = hub.newest
-        numbers = self._owed(newest)
+        numbers = {number for _, number in self._owed(newest)}
         with hub.lock:
             copies = {
                 (partition.topic, partition.partition): partition.copies[index]
@@ -276,53 +286,88 @@ class Side:
                 if partition.copies[index].open
             }
             places = {where: copy.place() for where, copy in copies.items()}
-        found, failed = LookBack(
+        look_back = LookBack(
             self._options.reader,
             hub.spool.identity,
             places,
             settle_s=0 if nothing_late else self._settle_s,
             going_on=lambda: not self._closing.is_set(),
-        ).read()
+        )
+        found, failed = look_back.read()
         if self._closing.is_set():
             return
+        self._check_known(found)
+        reached = self._reached(look_back, found, copies)
         client = self.client or SideClient(
             self._options.producer, one_request=self._feed.one_request
         )
         with hub.lock:
-            self._check_known(found)
-            for where, (position, offset) in found.items():
-                copy = copies[where]
-                # A broker that had forgotten the client may have appended the batch behind it.
-                refused = self._failed.pop(copy, position + 1)
-                copy.there, copy.offset = min(position, refused - 1), offset
+            for where, reading in found.items():
+                copies[where].there, copies[where].offset = reached[where], reading.end
             for partition in hub.partitions.values():
                 copy = partition.copies[index]
                 copy.given, copy.last_ms = copy.there, 0
             self._marks = []
+            self._failed.clear()
             for topic, error in failed.items():
                 self.topics.hold(topic, error.str(), unread=True)
             self.client = client
             self.state = State.FEEDING
 
-    def _owed(self, newest: int) -> set[int]:
-        """The partitions with records in the journal, up to `newest`, that the side is not known to
-        have. Without the lock: nothing is deleted that this side may lack."""
-        found: set[int] = set()
+    def _reached(
+        self,
+        look_back: LookBack,
+        found: Mapping[TopicPartitionKey, Reading],
+        copies: Mapping[TopicPartitionKey, Copy],
+    ) -> dict[TopicPartitionKey, int]:
+        """The last record in each partition before which none is missing."""
+        expected: defaultdict[int, list[int]] = defaultdict(list)
+        for position, number in self._owed(max((r.newest() for r in found.values()), default=0)):
+            expected[number].append(position)
+        return {
+            where: reading.reached(
+                expected[copies[where].partition.number], partial(look_back.removed, where)
+            )
+            for where, reading in found.items()
+        }
+
+    def _ask(self) -> None:
+        """Whether the brokers remember a client long enough to send it several batches at once."""
+        try:
+            self.forgets_after_ms = forgets_after_ms(self._options.reader)
+        except KafkaException:
+            if self._asked is None:  # nothing was sent yet
+                raise
+        self._asked = time.monotonic()
+        with self._hub.lock:
+            self._feed.always_one_request = (
+                self._one_request or (self.forgets_after_ms or _DAY_MS) < _DAY_MS
+            )
+
+    def _owed(self, upto: int) -> Iterator[tuple[int, int]]:
+        """Position and partition of the records in the journal, up to a position, that the side is
+        not known to have. Without the lock: nothing is deleted that this side may lack."""
         cursor = JournalCursor()
-        while (chunk := self._hub.spool.journal.read(cursor)) is not None and chunk.first <= newest:
+        while (chunk := self._hub.spool.journal.read(cursor)) is not None and chunk.first <= upto:
             for record in chunk.records:
                 if record[0] > self._hub.partitions[record[1]].copies[self._index].there:
-                    found.add(record[1])
+                    yield record[:2]
         cursor.close()
-        return found
 
-    def _check_known(self, found: Mapping[tuple[str, int], Place]) -> None:
+    def _check_known(self, found: Mapping[TopicPartitionKey, Reading]) -> None:
         """Raises SettingsError if the side has records of ours that were never in this spool."""
-        for (topic, partition), place in found.items():
-            if place.position > self._hub.newest:
+        for (topic, partition), reading in found.items():
+            if reading.newest() > self._hub.newest:
                 raise SettingsError(
                     f"produce to {topic}-{partition} on {self.name}",
                     "it has records of this producer that its spool does not know: the spool is an"
                     " old copy",
                     "start with a new spool",
                 )
+
+
+def _fit(copy: Copy, answers: Sequence[Answer]) -> bool:
+    """Whether the offset of the last record leaves room for all before it. It does not if the topic
+    was made again, or if records failed in the client that have no answer of their own."""
+    offset = answers[-1][3].offset()
+    return offset is None or offset - copy.offset >= sum(len(each[1]) for each in answers) - 1

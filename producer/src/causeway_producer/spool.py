@@ -118,7 +118,7 @@ class Ledger:
         return {number: Place(position, offset) for number, position, offset in rows}
 
     def begin(self, side: str, places: Mapping[int, Place]) -> None:
-        """Where new partitions begin. Waits for the disk: a later place would hide records."""
+        """Where new partitions begin, or go on behind a refused record. Waits for the disk."""
         self._store({side: places})
 
     def move(self, places: Mapping[str, Mapping[int, Place]]) -> None:

@@ -19,7 +19,7 @@ from causeway_producer.spool import Place
 _COUNT_AGAIN_S = 60.0
 # Between two looks at a topic that waits. The pause grows each time the topic fails again: each
 # failure costs the whole side a client.
-MIN_PAUSE_S = 2.0
+_MIN_PAUSE_S = 0.5
 _MAX_PAUSE_S = 300.0
 
 
@@ -69,7 +69,7 @@ class SideTopics:
 
     def hold(self, topic: str, why: str, *, unread: bool = False) -> None:
         """The side takes no record of the topic; others go on. With the lock."""
-        pause_s = min(2 * self._pauses.get(topic, MIN_PAUSE_S / 2), _MAX_PAUSE_S)
+        pause_s = min(2 * self._pauses.get(topic, _MIN_PAUSE_S / 2), _MAX_PAUSE_S)
         self._pauses[topic] = pause_s
         before = self._held.get(topic)
         unread |= before is not None and before.unread
@@ -154,7 +154,7 @@ class SideTopics:
             if wait.reason != why:
                 self._complain(f"{topic} on {self._name}: {why}; its records wait, others go on")
             wait.reason = why
-            wait.due = time.monotonic() + max(MIN_PAUSE_S, wait.pause_s)
+            wait.due = time.monotonic() + max(_MIN_PAUSE_S, wait.pause_s)
 
     def _count(self, client: SideClient, topic: str, *, creation_s: float) -> int:
         """Its partitions. Also checks that this is the cluster that it was before."""

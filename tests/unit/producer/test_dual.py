@@ -97,8 +97,7 @@ def test_both_copies_are_the_same_record(two_sides: TwoSides, opened: Open) -> N
 
 def test_a_side_that_is_down_gets_all_in_order_later(two_sides: TwoSides, opened: Open) -> None:
     """More than its client can hold, and more than one life."""
-    two_sides.most = 50
-    producer = opened(policy="primary")
+    producer = opened(policy="primary", kbytes=1)
     reports: list[tuple[int, Any]] = []
     for number in range(2):
         told(producer, number, reports)
@@ -108,7 +107,8 @@ def test_a_side_that_is_down_gets_all_in_order_later(two_sides: TwoSides, opened
         told(producer, number, reports)
     until(producer, lambda: len(reports) == 1000)
     figures = producer.stats()["sides"]["west"]
-    assert (figures["state"], figures["in_flight"]) == ("feeding", 50)
+    assert figures["state"] == "feeding"
+    assert 0 < figures["in_flight"] < 900
     assert figures["behind_bytes"] > 0
     assert figures["silent_seconds"] > 0
     assert producer.close(timeout=0.05) is False
@@ -207,12 +207,11 @@ def test_the_other_side_becomes_the_primary_one_and_back(two_sides: TwoSides, op
 def test_a_full_spool_is_reported_at_once(
     when_full: str, two_sides: TwoSides, opened: Open
 ) -> None:
-    producer = opened(policy="any", spool_max_bytes=1 << 20, when_full=when_full)
+    producer = opened(policy="any", spool_max_bytes=1 << 20, when_full=when_full, kbytes=1)
     reports: list[Any] = []
     producer.produce("orders", b"")
     settled(producer)
     two_sides.west.up = False
-    two_sides.most = 10
     refused = []
     for _ in range(20):
         try:
@@ -423,11 +422,10 @@ def test_a_crash_at_any_moment_loses_and_doubles_nothing(
     policy: str, two_sides: TwoSides, actions: list[tuple[str, Any]]
 ) -> None:
     two_sides.east, two_sides.west = Cluster("east"), Cluster("west")
-    two_sides.most = 100
     reports: list[tuple[int, Any]] = []
     number = 0
     with tempfile.TemporaryDirectory() as folder:
-        producer = make(Path(folder), policy=policy)
+        producer = make(Path(folder), policy=policy, kbytes=4)
         told(producer, number, reports)
         settled(producer)
         for what, how in actions:
@@ -445,7 +443,7 @@ def test_a_crash_at_any_moment_loses_and_doubles_nothing(
                 client.broken = KafkaError(KafkaError._FATAL)
             else:
                 crash(producer, two_sides, how)
-                producer = make(Path(folder), policy=policy)
+                producer = make(Path(folder), policy=policy, kbytes=4)
         for cluster in two_sides.both:
             cluster.up = True
         settled(producer)

@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from causeway_producer import DualProducer, feed, side
+from causeway_producer import DualProducer
+from tests.harness.dual_producer import pass_time
 from tests.harness.two_sides import Cluster, TwoSides, two_sides
 from tests.harness.waiting import await_until
 
 __all__ = ["two_sides"]
 
 TWO_DAYS_MS = 2 * 24 * 3600 * 1000
+AFTER_OLD_RECORDS_S = 61.0  # then several requests are sent at a time again
 
 
 @pytest.fixture
@@ -76,9 +78,7 @@ def test_brokers_that_fail_and_forget_lose_and_reorder_nothing(
     seed: int,
     two_sides: TwoSides,
     producer: DualProducer,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(feed, "_OLD_MODE_S", 0.01)
     chance = random.Random(seed)
     random.seed(seed)
     two_sides.west.fails = (0.2, 0.1)
@@ -88,6 +88,7 @@ def test_brokers_that_fail_and_forget_lose_and_reorder_nothing(
         )
         produce(producer, range(number, number + 20), age_ms=TWO_DAYS_MS if old else 0)
         producer.poll(0.01)
+        two_sides.clock_s += AFTER_OLD_RECORDS_S
         if chance.random() < 0.1:
             two_sides.west.clients[-1].broken = KafkaError(KafkaError._FATAL)
     all_there(producer)
@@ -99,7 +100,7 @@ def test_brokers_that_fail_and_forget_lose_and_reorder_nothing(
 
 
 def test_old_records_are_sent_one_request_at_a_time(
-    two_sides: TwoSides, producer: DualProducer, monkeypatch: pytest.MonkeyPatch
+    two_sides: TwoSides, producer: DualProducer
 ) -> None:
     west = two_sides.west
     produce(producer, range(10))
@@ -110,25 +111,23 @@ def test_old_records_are_sent_one_request_at_a_time(
     all_there(producer)
     assert [client.in_flight for client in west.clients] == [5, 1]
     assert producer.stats()["sides"]["west"]["reason"] == ""
-    monkeypatch.setattr(feed, "_OLD_MODE_S", 0.0)
-    produce(producer, range(30, 40), age_ms=TWO_DAYS_MS)
-    all_there(producer)
-    produce(producer, range(40, 50))
+    two_sides.clock_s += AFTER_OLD_RECORDS_S
+    produce(producer, range(30, 40))
     all_there(producer)
     assert [client.in_flight for client in west.clients][-1] == 5
-    assert copies(west) == copies(two_sides.east) == 50
+    assert copies(west) == copies(two_sides.east) == 40
 
 
 def test_records_that_grow_old_in_a_client_are_taken_from_it(
-    two_sides: TwoSides, producer: DualProducer, monkeypatch: pytest.MonkeyPatch
+    two_sides: TwoSides, producer: DualProducer
 ) -> None:
-    monkeypatch.setattr(side, "WAIT_S", 0.1)
     west = two_sides.west
     produce(producer, range(10))
     all_there(producer)
     west.up = False
     produce(producer, range(10, 20))
-    poll_until(producer, lambda: producer.stats()["sides"]["west"]["state"] == "checking")
+    while producer.stats()["sides"]["west"]["state"] != "checking":
+        pass_time(producer, two_sides, hours=1)
     assert west.clients[0].broken is not None
     west.up = True
     all_there(producer)

@@ -23,6 +23,7 @@ from tests.harness.dual_producer import (
     crash,
     make,
     opened,
+    pass_time,
     settled,
     side_of,
     told,
@@ -192,11 +193,10 @@ def spooled(directory: Path) -> int:
 def test_a_record_whose_place_in_the_spool_is_damaged_before_a_side_got_it_is_not_delivered(
     policy: str, two_sides: TwoSides, tmp_path: Path
 ) -> None:
-    producer = make(tmp_path, policy=policy)
+    producer = make(tmp_path, policy=policy, kbytes=200)
     reports: list[tuple[int, Any]] = []
     told(producer, 0, reports)
     settled(producer)
-    two_sides.west.clients[-1].most = 10
     two_sides.west.up = False
     for number in range(1, 50):  # a write for each; a file is not read ahead by so many bytes
         before = spooled(tmp_path)
@@ -359,7 +359,11 @@ def test_an_error_in_the_background_thread_is_shown_and_does_not_end_it(
     producer = opened()
     producer.produce("orders", b"")
     settled(producer)
-    two_sides.west.clients[-1].poll_raises = ValueError("unforeseen")
+
+    def fail() -> None:
+        raise ValueError("unforeseen")
+
+    two_sides.west.clients[-1].before_poll = fail
     await_until(lambda: "unforeseen" in producer.stats()["full"], 30)
     await_until(lambda: not producer.stats()["full"], 30)
     producer.produce("orders", b"")
@@ -515,13 +519,6 @@ def test_a_forked_process_does_not_touch_the_spool(two_sides: TwoSides, opened: 
     assert len(two_sides.west.ids()) == 2
 
 
-def expire(producer: DualProducer) -> None:
-    """Half a day has passed: brokers may have forgotten the clients."""
-    for partition in producer._hub.partitions.values():
-        for each in partition.copies:
-            each.last_ms = min(each.last_ms, int((time.time() - 13 * 3600) * 1000))
-
-
 def test_records_after_half_a_day_without_any_reach_both_sides(
     two_sides: TwoSides, opened: Open
 ) -> None:
@@ -530,7 +527,7 @@ def test_records_after_half_a_day_without_any_reach_both_sides(
     for number in range(4):
         told(producer, number, heard)
     settled(producer)
-    expire(producer)
+    pass_time(producer, two_sides, hours=13)
     for number in range(4, 40):
         told(producer, number, heard)
     settled(producer)
@@ -541,8 +538,7 @@ def test_a_side_that_was_down_for_half_a_day_gets_more_than_its_client_holds(
     two_sides: TwoSides, opened: Open
 ) -> None:
     """The client's queue ends within a chunk, so the records before the end have no answer yet."""
-    two_sides.most = 100
-    producer = opened(policy="primary")
+    producer = opened(policy="primary", kbytes=2)
     old_ms = int((time.time() - 13 * 3600) * 1000)
     for number in range(320):
         producer.produce("orders", b"%d" % number, partition=number % 2, timestamp=old_ms)
@@ -551,7 +547,7 @@ def test_a_side_that_was_down_for_half_a_day_gets_more_than_its_client_holds(
             two_sides.west.up = False
         if number % 30 == 3:
             until(producer, lambda: not len(producer))
-    expire(producer)
+    pass_time(producer, two_sides, hours=13)
     two_sides.west.up = True
     settled(producer)
     assert sum(map(len, alike(two_sides).values())) == 320
