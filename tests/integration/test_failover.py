@@ -196,7 +196,7 @@ def test_a_second_call_commits_the_groups_that_could_not_be(
         pytest.param(Ending, "begin", marks=pytest.mark.slow),
         (Ending, "finish"),
         pytest.param(last_groups, "commit", marks=pytest.mark.slow),
-        pytest.param(acls, "lift", marks=pytest.mark.slow),
+        pytest.param(acls, "remove_denials", marks=pytest.mark.slow),
     ],
     ids=["ended", "cut", "committed", "lifted"],
 )

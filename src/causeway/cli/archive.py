@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import load, with_chosen
-from causeway.cli.options import FileArgument
+from causeway.cli.options import FileArgument, valued
 from causeway.cli.words import printable
 
 if TYPE_CHECKING:
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 TopicOption = Annotated[
     list[str] | None,
-    typer.Option(
+    valued(
         "--topic",
-        metavar="PATTERN",
-        help="Only topics whose whole name matches this regular expression. Can be repeated.",
-        show_default=False,
+        "PATTERN",
+        "Only topics whose whole name matches this regular expression. Can be repeated.",
     ),
 ]
 
@@ -28,27 +27,23 @@ def archive(
     file: FileArgument,
     to: Annotated[
         str,
-        typer.Option(
+        valued(
             "--to",
-            metavar="PATH",
-            help="Directory of the archive: a path, or a URL that Spark supports (hdfs, s3a, …).",
-            show_default=False,
+            "PATH",
+            "Directory of the archive: a path, or a URL that Spark supports (hdfs, s3a, …).",
         ),
     ],
     cluster: Annotated[
         str | None,
-        typer.Option(
+        valued(
             "--cluster",
-            metavar="ALIAS",
-            help="The cluster of the topics. Default: the source, if the file has only one.",
-            show_default=False,
+            "ALIAS",
+            "The cluster of the topics. Default: the source, if the file has only one.",
         ),
     ] = None,
     link: Annotated[
         str | None,
-        typer.Option(
-            "--link", metavar="A->B", help="Only topics that this flow mirrors.", show_default=False
-        ),
+        valued("--link", "A->B", "Only topics that this flow mirrors."),
     ] = None,
     topic: TopicOption = None,
     allow_loss: Annotated[
@@ -79,18 +74,11 @@ def restore(
     file: FileArgument,
     source: Annotated[
         str,
-        typer.Option(
-            "--from",
-            metavar="PATH",
-            help="Directory of an archive that `causeway archive` wrote.",
-            show_default=False,
-        ),
+        valued("--from", "PATH", "Directory of an archive that `causeway archive` wrote."),
     ],
     cluster: Annotated[
         str,
-        typer.Option(
-            "--cluster", metavar="ALIAS", help="The cluster to write to.", show_default=False
-        ),
+        valued("--cluster", "ALIAS", "The cluster to write to."),
     ],
     topic: TopicOption = None,
     into_existing: Annotated[

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from causeway.cli.common import console, grid, load, print_json, styled, with_chosen
 from causeway.cli.guard import unconfirmed
-from causeway.cli.options import TIME, DryRunOption, FileArgument, JsonOption, YesOption, seconds
+from causeway.cli.options import (
+    TIME,
+    DryRunOption,
+    FileArgument,
+    JsonOption,
+    YesOption,
+    seconds,
+    valued,
+)
 from causeway.cli.words import count, duration, printable, printable_lines
 from causeway.errors import ConfigError, PartitionsFailedError
 
@@ -28,21 +36,11 @@ def command(
     file: FileArgument,
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            "--topic",
-            metavar="TOPIC",
-            help="Only this topic, by its name on the source. Can be repeated.",
-            show_default=False,
-        ),
+        valued("--topic", "TOPIC", "Only this topic, by its name on the source. Can be repeated."),
     ] = None,
     link: Annotated[
         str | None,
-        typer.Option(
-            "--link",
-            metavar="A->B",
-            help="The flow. Needed if the file has several.",
-            show_default=False,
-        ),
+        valued("--link", "A->B", "The flow. Needed if the file has several."),
     ] = None,
     first: Annotated[
         str,
@@ -62,30 +60,23 @@ def command(
     ] = False,
     fence_for: Annotated[
         float,
-        typer.Option(
+        valued(
             "--fence-for",
-            metavar=TIME,
+            TIME,
+            "Lift the fence after this time, unless the topics are promoted. Default: 5m.",
             parser=seconds,
-            help="Lift the fence after this time, unless the topics are promoted. Default: 5m.",
-            show_default=False,
         ),
     ] = 300.0,
     leave_group: Annotated[
         list[str] | None,
-        typer.Option(
-            "--leave-group",
-            metavar="GROUP",
-            help="A group that does not move. Can be repeated.",
-            show_default=False,
-        ),
+        valued("--leave-group", "GROUP", "A group that does not move. Can be repeated."),
     ] = None,
     reset_group: Annotated[
         list[str] | None,
-        typer.Option(
+        valued(
             "--reset-group",
-            metavar="GROUP",
-            help="Reset a group that is ahead on the target to its source offset. Can be repeated.",
-            show_default=False,
+            "GROUP",
+            "Reset a group that is ahead on the target to its source offset. Can be repeated.",
         ),
     ] = None,
     verify: Annotated[
@@ -97,12 +88,11 @@ def command(
     ] = False,
     timeout: Annotated[
         float,
-        typer.Option(
+        valued(
             "--timeout",
-            metavar=TIME,
+            TIME,
+            "Wait no longer than this. Default: 10m.",
             parser=seconds,
-            help="Wait no longer than this. Default: 10m.",
-            show_default=False,
         ),
     ] = 600.0,
     undo: Annotated[
@@ -149,27 +139,15 @@ def command(
         back=back,
     )
     with _live(quiet=as_json) as told:
-        last: Look | None = None
-
-        def on_look(checklist: Checklist, look: Look) -> None:
-            nonlocal last
-            last = look
-            told(checklist, look)
-
-        try:
-            result = cutover(
-                settings,
-                wishes,
-                link=link,
-                topics=topic or (),
-                act=act,
-                wait_s=timeout,
-                on_look=on_look,
-            )
-        except KeyboardInterrupt:
-            if last is not None and last.fences and not last.ended:
-                print(printable(f"causeway: {_fence_expiry(last)}"), file=sys.stderr)
-            raise
+        result = cutover(
+            settings,
+            wishes,
+            link=link,
+            topics=topic or (),
+            act=act,
+            wait_s=timeout,
+            on_look=told,
+        )
     if as_json:
         print_json(result_json(result))
     else:
@@ -195,28 +173,34 @@ def _code(result: CutoverResult, *, dry_run: bool) -> int:
 @contextmanager
 def _live(*, quiet: bool) -> Iterator[Callable[[Checklist, Look], None]]:
     """Yields a function to call with each checklist. A terminal shows the list in place; otherwise
-    each new current step is a line on stderr."""
+    each new current step is a line on stderr. At an interruption, a line says when the fence is
+    lifted."""
     from rich.live import Live
 
-    if quiet or not sys.stdout.isatty():
-        said = ""
+    in_place = sys.stdout.isatty() and not quiet
+    said = ""
+    last: Look | None = None
+    live = Live(console=console(), auto_refresh=False, transient=True) if in_place else None
 
-        def report(checklist: Checklist, _: Look) -> None:
-            nonlocal said
-            current = checklist.current
-            if current is None or quiet or current.name == said:
-                return
+    def report(checklist: Checklist, look: Look) -> None:
+        nonlocal said, last
+        last, current = look, checklist.current
+        if live is not None:
+            live.update(_table(checklist), refresh=True)
+        elif not quiet and current is not None and current.name != said:
             said = current.name
             print(printable(f"causeway: {current.name}: {current.text}"), file=sys.stderr)
 
-        yield report
-        return
-    with Live(console=console(), auto_refresh=False, transient=True) as live:
-        yield lambda checklist, _: live.update(_table(checklist), refresh=True)
+    try:
+        with live or nullcontext():
+            yield report
+    except KeyboardInterrupt:
+        if last is not None and last.fences and not last.ended:
+            print(printable(f"causeway: {_fence_expiry(last)}"), file=sys.stderr)
+        raise
 
 
 def _table(checklist: Checklist) -> RenderableType:
-
     table = grid()
     table.add_column("step", no_wrap=True)
     table.add_column("state", no_wrap=True)

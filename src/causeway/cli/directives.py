@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +29,7 @@ from causeway.cli.options import (
     ReasonOption,
     TimeoutOption,
     TopicOption,
+    valued,
 )
 from causeway.cli.words import count, duration, moment, size
 from causeway.errors import ConfigError, NobodyLeadsError
@@ -37,15 +37,12 @@ from causeway.errors import ConfigError, NobodyLeadsError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from causeway.config import Settings
     from causeway.link_topics import Directive
     from causeway.operate.directives import DirectiveOutcome
 
 PartitionOption = Annotated[
     int | None,
-    typer.Option(
-        "--partition", metavar="N", help="Only this partition of the topic.", show_default=False
-    ),
+    valued("--partition", "N", "Only this partition of the topic."),
 ]
 AheadOption = Annotated[
     bool,
@@ -73,11 +70,8 @@ def pause(
 
     Applies to all drivers of the file, also to those that start later.
     """
-    from causeway.operate import directives
-
-    act = partial(directives.pause, link=link, topic=topic, partition=partition, ahead=ahead)
-    act = partial(act, reason=reason, wait_s=None if no_wait else timeout)
-    return _request(file, act, "waiting until the driver has paused it", as_json)
+    asked = {"link": link, "topic": topic, "partition": partition, "ahead": ahead, "reason": reason}
+    return _request("pause", "paused it", file, as_json, asked, None if no_wait else timeout)
 
 
 def resume(
@@ -91,11 +85,8 @@ def resume(
     as_json: JsonOption = False,
 ) -> int:
     """Continue a paused link, topic or partition at its position: no record is lost or doubled."""
-    from causeway.operate import directives
-
-    act = partial(directives.resume, link=link, topic=topic, partition=partition)
-    act = partial(act, reason=reason, wait_s=None if no_wait else timeout)
-    return _request(file, act, "waiting until the driver has resumed it", as_json)
+    asked = {"link": link, "topic": topic, "partition": partition, "reason": reason}
+    return _request("resume", "resumed it", file, as_json, asked, None if no_wait else timeout)
 
 
 def restart(
@@ -121,23 +112,19 @@ def restart(
     The driver checks each partition as at the first start. A partition that could lose or double
     records stops again, unless --adopt accepts the loss.
     """
-    from causeway.operate import directives
-
-    act = partial(directives.restart, link=link, topic=topic, partition=partition, adopt=adopt)
-    act = partial(act, reason=reason, wait_s=None if no_wait else timeout)
+    asked = {"link": link, "topic": topic, "partition": partition, "adopt": adopt, "reason": reason}
     to = " --adopt" if adopt else ""
-    return _request(file, act, "waiting until the driver has retried it", as_json, to)
+    return _request("restart", "retried it", file, as_json, asked, None if no_wait else timeout, to)
 
 
 def throttle(
     file: FileArgument,
     rate: Annotated[
         str | None,
-        typer.Option(
+        valued(
             "--rate",
-            metavar="RATE",
-            help="Bytes per second to read from the source: 500kB, 10MB, 1GiB, or unlimited.",
-            show_default=False,
+            "RATE",
+            "Bytes per second to read from the source: 500kB, 10MB, 1GiB, or unlimited.",
         ),
     ] = None,
     off: Annotated[
@@ -152,16 +139,14 @@ def throttle(
     as_json: JsonOption = False,
 ) -> int:
     """Limit the rate of a link or topic, while it runs."""
-    from causeway.operate import directives
-
     if (rate is None) != off:
         cause = "give either a rate or --off"
         raise ConfigError("throttle", cause=cause, remedy="--rate 10MB, or --off")
     most = None if rate is None else parse_rate(rate)
-    act = partial(directives.throttle, bytes_per_s=most, off=off, link=link, topic=topic)
-    act = partial(act, reason=reason, ahead=ahead, wait_s=None if no_wait else timeout)
+    asked: dict[str, Any] = {"link": link, "topic": topic, "ahead": ahead, "reason": reason}
     to = " off" if off else f" to {_limit(most)}"
-    return _request(file, act, "waiting until the driver has set it", as_json, to)
+    asked |= {"bytes_per_s": most, "off": off}
+    return _request("throttle", "set it", file, as_json, asked, None if no_wait else timeout, to)
 
 
 def step_down(
@@ -176,11 +161,8 @@ def step_down(
 
     Without a standby, the same driver leads again after a moment.
     """
-    from causeway.operate import directives
-
-    wait_s = None if no_wait else timeout
-    act = partial(directives.step_down, link=link, reason=reason, wait_s=wait_s)
-    return _request(file, act, "waiting until another driver leads", as_json)
+    asked = {"link": link, "reason": reason}
+    return _request("step_down", "", file, as_json, asked, None if no_wait else timeout)
 
 
 def parse_rate(text: str, option: str = "--rate") -> int | None:
@@ -203,17 +185,21 @@ def _limit(bytes_per_s: int | None) -> str:
 
 
 def _request(
+    action: str,
+    done: str,
     file: Path,
-    act: Callable[[Settings], Sequence[DirectiveOutcome]],
-    activity: str,
     as_json: bool,
+    asked: Mapping[str, Any],
+    wait_s: float | None,
     to: str = "",
 ) -> int:
-    """Sends a request and shows the outcomes."""
+    """Sends a request and shows the outcomes. `done`: by the driver; `to`: the requested value."""
+    from causeway.operate import directives
+
     settings = with_chosen(load(file, quiet=True))
     with waiting() as told:
-        told(activity)
-        outcomes = act(settings)
+        told(f"waiting until {f'the driver has {done}' if done else 'another driver leads'}")
+        outcomes = getattr(directives, action)(settings, wait_s=wait_s, **asked)
     return show_outcomes(outcomes, as_json, to)
 
 

@@ -18,6 +18,7 @@ from causeway.cli.options import (
     ReasonOption,
     TopicOption,
     YesOption,
+    valued,
 )
 from causeway.cli.words import count, number
 from causeway.errors import PartitionsFailedError
@@ -34,21 +35,15 @@ def command(
     topic: TopicOption = None,
     save: Annotated[
         Path | None,
-        typer.Option(
+        valued(
             "--save",
-            metavar="PATH",
-            help="Save the records that were never mirrored to this file, as JSON lines.",
-            show_default=False,
+            "PATH",
+            "Save the records that were never mirrored to this file, as JSON lines.",
         ),
     ] = None,
     save_topic: Annotated[
         str | None,
-        typer.Option(
-            "--save-topic",
-            metavar="TOPIC",
-            help="Write these records to this topic on the target.",
-            show_default=False,
-        ),
+        valued("--save-topic", "TOPIC", "Write these records to this topic on the target."),
     ] = None,
     drop_unmirrored: Annotated[
         bool,

@@ -12,7 +12,15 @@ import typer
 
 from causeway.cli.common import console, load, print_json, waiting, with_chosen
 from causeway.cli.guard import complain
-from causeway.cli.options import TIME, FileArgument, JsonOption, LinkOption, TopicOption, seconds
+from causeway.cli.options import (
+    TIME,
+    FileArgument,
+    JsonOption,
+    LinkOption,
+    TopicOption,
+    seconds,
+    valued,
+)
 from causeway.cli.words import count, duration, printable
 
 if TYPE_CHECKING:
@@ -36,24 +44,22 @@ def command(
     ] = None,
     state: Annotated[
         str | None,
-        typer.Option(
+        valued(
             "--state",
-            metavar="STATE",
-            help="Wait until all partitions are in this state, such as running or paused.",
-            show_default=False,
+            "STATE",
+            "Wait until all partitions are in this state, such as running or paused.",
         ),
     ] = None,
     link: LinkOption = None,
     topic: TopicOption = None,
     timeout: Annotated[
         float | None,
-        typer.Option(
+        valued(
             "--timeout",
-            metavar=TIME,
+            TIME,
+            "Exit with 11 after this time. Default: wait while a driver runs, and 10 minutes for a"
+            " driver to start.",
             parser=seconds,
-            help="Exit with 11 after this time. Default: wait while a driver runs, and 10 minutes "
-            "for a driver to start.",
-            show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -29,6 +29,7 @@ from causeway.status import (
     RANKING,
     LinkStatus,
     PartitionStatus,
+    picked,
     status_of,
     that_end,
     word,
@@ -108,7 +109,7 @@ def wait(
     undriven_since: float | None = None
     pace = _Pace()
     with clusters() as connect:
-        links = choose(settings, Wanted(link, topic, None, ahead=False), connect, "wait")
+        links = choose(settings, Wanted(link, topic), connect, "wait")
         while True:
             looked = time.monotonic()
             failure: CausewayError | None = None
@@ -187,19 +188,16 @@ def judge(links: Sequence[LinkStatus], want: Want, now_ms: int) -> Waiting:
         raise ConfigError("wait", f"for {names}", "it mirrors nothing there")
     behind = tuple((name, one) for name, one in seen if not _is_there(one, want))
     troubled = [(name, one) for name, one in behind if one.state in _TROUBLE]
+    stuck = [
+        f"{name} {one.topic}-{one.partition} {one.state}: {one.reason}" for name, one in troubled
+    ]
     return Waiting(
         at_ms=now_ms,
         partitions=len(seen),
         behind=behind,
         lag_records=sum(one.lag_records or 0 for _, one in seen),
         held_records=sum(one.held_records or 0 for _, one in seen),
-        stuck=(
-            *(
-                f"{name} {one.topic}-{one.partition} {one.state}: {one.reason}"
-                for name, one in troubled
-            ),
-            *missing,
-        ),
+        stuck=(*stuck, *missing),
         reached=not behind and not missing,
         stopped=any(one.state != State.FAILED for _, one in troubled),
         driven=all(each.runs for each in links),
@@ -224,40 +222,27 @@ class _Pace:
 
     def of(self, seen: Waiting) -> Waiting:
         """`seen` with the rate and the remaining time."""
-        now = time.monotonic()
-        self._looks.append((now, seen.lag_records))
+        now, lag = time.monotonic(), seen.lag_records
+        self._looks.append((now, lag))
         while now - self._looks[0][0] > _RATE_S and len(self._looks) > 2:
             self._looks.popleft()
         since, before = self._looks[0]
-        if now - since <= 0:
+        if now <= since:
             return seen
-        rate = (before - seen.lag_records) / (now - since)
-        eta_s = seen.lag_records / rate if rate > 0 else None
-        return replace(seen, records_per_s=rate, eta_s=eta_s)
+        rate = (before - lag) / (now - since)
+        return replace(seen, records_per_s=rate, eta_s=lag / rate if rate > 0 else None)
 
 
 def as_json(waited: Waited) -> dict[str, Any]:
     """JSON for `--json`: stable keys."""
-    last = waited.last
-    return {
-        "reached": waited.code == 0,
-        "reason": waited.reason,
-        "waited_s": round(waited.waited_s, 3),
-        "looked_at_ms": last.at_ms,
-        "partitions": last.partitions,
-        "lag_records": last.lag_records,
-        "held_records": last.held_records,
-        "running": last.driven,
-        "behind": [
-            {
-                "link": name,
-                "topic": one.topic,
-                "partition": one.partition,
-                "state": str(one.state),
-                "reason": one.reason,
-                "lag_records": one.lag_records,
-                "lag_ms": one.lag_ms,
-            }
-            for name, one in last.behind
+    return picked(
+        waited.last,
+        "looked_at_ms=at_ms partitions lag_records held_records running=driven",
+        reached=waited.code == 0,
+        reason=waited.reason,
+        waited_s=round(waited.waited_s, 3),
+        behind=[
+            picked(one, "topic partition state reason lag_records lag_ms", link=name)
+            for name, one in waited.last.behind
         ],
-    }
+    )

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, TopicMetadata
+from causeway.cluster import EARLIEST, LATEST, Cluster, TopicMetadata, offsets_at, value_of
 from causeway.config import ClientSettings, LinkSettings, Settings, links_of
-from causeway.errors import CausewayError, ConfigError, DivergedError
+from causeway.errors import ConfigError, DivergedError
 from causeway.filters import Verdict
 from causeway.model import TopicPartition, same_topic
 from causeway.operate.archive.store import ArchivedRange, ArchivedTopic, Manifest, Store, ends
@@ -39,17 +39,18 @@ class Archived:
 
 
 def cluster_of(settings: Settings, alias: str | None) -> ClientSettings:
-    """The cluster to read: `alias`, or the file's source if it has only one. Raises ConfigError."""
+    """The cluster `alias`, or the file's source if it has only one. Raises ConfigError."""
     sources = {link.source.alias: link.source for link in settings.links}
-    readers = {link.target.alias: link.target for link in settings.links} | sources
+    known = {link.target.alias: link.target for link in settings.links} | sources
     if alias is None and len(sources) == 1:
         return next(iter(sources.values()))
+    names = ", ".join(sorted(known))
     if alias is None:
-        raise ConfigError("use", "--cluster", f"name one of {', '.join(sorted(readers))}")
-    if alias not in readers:
-        cause = f"the file names no cluster {alias}, only {', '.join(sorted(readers))}"
+        raise ConfigError("use", "--cluster", f"name one of {names}")
+    if alias not in known:
+        cause = f"the file names no cluster {alias}, only {names}"
         raise ConfigError("use", f"--cluster {alias}", cause)
-    return readers[alias]
+    return known[alias]
 
 
 @contextmanager
@@ -64,15 +65,12 @@ def spark_session(settings: Settings) -> Iterator[Any]:
         "spark.task.maxFailures": "4",
         **_file_modes(),
     }
-    master = str(settings.spark.get("spark.master", "local[*]"))
-    if master.startswith("local"):
-        conf |= {"spark.master": f"local[{cores or 1},4]", "spark.driver.memory": "1g"}
+    master = {"spark.master": str(settings.spark.get("spark.master", "local[*]"))}
+    if master["spark.master"].startswith("local"):
+        conf["spark.driver.memory"] = "1g"
+        master["spark.master"] = f"local[{cores or 1},4]"
     spark = Spark(
-        {**conf, **{k: v for k, v in settings.spark.items() if k != "spark.master"}}
-        | ({} if "spark.master" in conf else {"spark.master": master}),
-        cores,
-        new_secret(),
-        on_lane_ended=lambda *_: None,
+        {**conf, **settings.spark, **master}, cores, new_secret(), on_lane_ended=lambda *_: None
     )
     spark.start()
     try:
@@ -114,10 +112,13 @@ def archive(
     `patterns`: of topics; none: the topics that the flow mirrors. `allow_loss`: continue if records
     were deleted before they were archived. Raises CausewayError; then the archive is unchanged.
     """
-    client = cluster_of(settings, _alias(settings, alias, link))
     if link is not None:
+        if alias is not None:
+            raise ConfigError("use", "--link and --cluster", "give one of them")
         links = links_of(settings, link, "archive")
-    else:
+        alias = links[0].source.alias
+    client = cluster_of(settings, alias)
+    if link is None:
         links = tuple(one for one in settings.links if one.source.alias == client.alias)
     with Cluster(client) as cluster:
         found = _topics(cluster, links, patterns)
@@ -133,28 +134,18 @@ def archive(
             return _run(spark, store, cluster, file, client.alias, planned, done, say)
 
 
-def _alias(settings: Settings, alias: str | None, link: str | None) -> str | None:
-    if link is None:
-        return alias
-    if alias is not None:
-        raise ConfigError("use", "--link and --cluster", "give one of them")
-    return links_of(settings, link, "archive")[0].source.alias
-
-
 def _topics(
     cluster: Cluster, links: Collection[LinkSettings], patterns: tuple[Pattern, ...]
 ) -> list[TopicMetadata]:
-    selected = []
-    for name, topic in sorted(cluster.metadata().topics.items()):
+    def is_selected(topic: TopicMetadata) -> bool:
         if patterns:
-            wanted = any(one.matches(name) for one in patterns) and not topic.internal
-        else:
-            decisions = [link.decide_topic(name).verdict for link in links]
-            wanted = Verdict.MIRRORED in decisions
-        if wanted and topic.error is not None:
+            return not topic.internal and any(one.matches(topic.name) for one in patterns)
+        return any(link.decide_topic(topic.name).verdict is Verdict.MIRRORED for link in links)
+
+    selected = [each for _, each in sorted(cluster.metadata().topics.items()) if is_selected(each)]
+    for topic in selected:
+        if topic.error is not None:
             raise topic.error
-        if wanted:
-            selected.append(topic)
     return selected
 
 
@@ -163,8 +154,11 @@ def _plan(
 ) -> dict[str, ArchivedTopic]:
     """The topics and offsets of the run. Raises DivergedError if they do not follow the archive."""
     tps = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-    starts = _looked_up(cluster, tps, EARLIEST)
-    stops = _looked_up(cluster, tps, LATEST)
+    starts, stops = (
+        {tp: value_of(offset) for tp, offset in found.items()}
+        for when in (EARLIEST, LATEST)
+        for found in [offsets_at(cluster, tps, when, read_committed=True)]
+    )
     archived = ends(done)
     ids = {name: topic.topic_id for one in done for name, topic in one.topics.items()}
     configs = cluster.describe_configs([topic.name for topic in topics])
@@ -183,40 +177,23 @@ def _plan(
             tp = TopicPartition(topic.name, index)
             start, first = archived.get(tp), starts[tp]
             if start is not None and (start < first or stops[tp] < start) and not allow_loss:
-                raise DivergedError(
-                    "archive",
-                    str(tp),
-                    f"it is archived up to offset {start}, and its log now goes from {first} to"
-                    f" {stops[tp]}: records are missing in between",
-                    remedy="--allow-loss continues without them",
-                )
+                cause = f"it is archived up to offset {start}, and its log now goes from {first} to"
+                cause += f" {stops[tp]}: records are missing in between"
+                remedy = "--allow-loss continues without them"
+                raise DivergedError("archive", str(tp), cause, remedy=remedy)
             begin = first if start is None else max(start, first)
             shares[index] = ArchivedRange(start=begin, end=max(begin, stops[tp]))
-        own = configs[topic.name]
-        if isinstance(own, CausewayError):
-            raise own
         planned[topic.name] = ArchivedTopic(
             topic_id=topic.topic_id,
             partitions=len(topic.partitions),
             configs={
                 name: entry.value
-                for name, entry in own.items()
+                for name, entry in value_of(configs[topic.name]).items()
                 if entry.source == "DYNAMIC_TOPIC_CONFIG" and entry.value is not None
             },
             shares=shares,
         )
     return planned
-
-
-def _looked_up(
-    cluster: Cluster, tps: Collection[TopicPartition], timestamp: int
-) -> dict[TopicPartition, int]:
-    found = {}
-    for tp, answer in cluster.list_offsets(tps, timestamp, read_committed=True).items():
-        if isinstance(answer, CausewayError):
-            raise answer
-        found[tp] = answer.offset
-    return found
 
 
 def _run(
@@ -243,11 +220,11 @@ def _run(
     number = done[-1].number + 1 if done else 1
     offsets = sum(share.end - share.start for share in new.values())
     say(f"run {number}: {offsets} offsets of {len(new)} partitions")
-    totals: dict[TopicPartition, tuple[int, int]] = {}
+    found: dict[TopicPartition, tuple[int, int]] = {}
     if new:
         seen = _stage(spark, file, alias, new, store.staging(number))
-        totals = _read_back(spark, store.staging(number))
-        together = (sum(n for n, _ in totals.values()), sum(d for _, d in totals.values()))
+        found = _read_back(spark, store.staging(number))
+        together = (sum(n for n, _ in found.values()), sum(d for _, d in found.values()))
         if seen != together:
             raise DivergedError(
                 "archive",
@@ -256,12 +233,14 @@ def _run(
                 " digests differ: this run is not added",
                 remedy="run it again",
             )
+    nothing = 0, 0
     topics = {
         name: replace(
             topic,
             shares={
-                index: replace(share, **_counted(totals, TopicPartition(name, index)))
+                index: replace(share, records=records, digest=digest)
                 for index, share in topic.shares.items()
+                for records, digest in [found.get(TopicPartition(name, index), nothing)]
             },
         )
         for name, topic in planned.items()
@@ -271,16 +250,9 @@ def _run(
     manifest = Manifest(number=number, cluster_id=cluster_id, topics=topics, files=files)
     store.add(manifest)
     store.settle([manifest])
-    records = sum(count for count, _ in totals.values())
+    records = sum(count for count, _ in found.values())
     say(f"run {number}: {records} records in {len(files)} files, counts and digests agree")
     return Archived(number=number, records=records, topics=len(planned), files=len(files))
-
-
-def _counted(
-    totals: Mapping[TopicPartition, tuple[int, int]], tp: TopicPartition
-) -> dict[str, int]:
-    records, digest = totals.get(tp, (0, 0))
-    return {"records": records, "digest": digest}
 
 
 def _stage(
@@ -301,14 +273,10 @@ def _stage(
         assigned.setdefault(tp.topic, []).append(tp.partition)
     offsets = sum(share.end - share.start for share in new.values())
     frame = (
-        spark.read.format("causeway")
-        .option("config", str(file.absolute()))
-        .option("cluster", alias)
+        reader(spark, file, alias)
         .option("assign", json.dumps(assigned))
         .option("startingOffsets", by_topic({tp: share.start for tp, share in new.items()}))
         .option("endingOffsets", by_topic({tp: share.end for tp, share in new.items()}))
-        .option("includeHeaders", "true")
-        .option("headerKeys", "binary")
         .option("minPartitions", str(max(len(new), offsets // _OFFSETS_A_TASK)))
         .load()
     )
@@ -327,24 +295,32 @@ def _stage(
     return int(found["records"]), int(found["digest"] or 0)
 
 
-def _read_back(spark: Any, where: str) -> dict[TopicPartition, tuple[int, int]]:
-    rows = (
-        spark.read.schema(f"{COLUMNS}, topic STRING, day STRING")
-        .parquet(where)
-        .groupBy("topic", "partition")
-        .agg(*_totals())
-        .collect()
+def reader(spark: Any, file: Path, alias: str) -> Any:
+    """Reads topics of the cluster `alias`."""
+    return (
+        spark.read.format("causeway")
+        .option("config", str(file.absolute()))
+        .option("cluster", alias)
+        .option("includeHeaders", "true")
+        .option("headerKeys", "binary")
     )
-    return {
-        TopicPartition(row.topic, row.partition): (int(row.records), int(row.digest or 0))
-        for row in rows
-    }
 
 
-def _totals() -> list[Any]:
+def _read_back(spark: Any, where: str) -> dict[TopicPartition, tuple[int, int]]:
+    frame = spark.read.schema(f"{COLUMNS}, topic STRING, day STRING").parquet(where)
+    found = totals(frame, DIGEST, "topic", "partition")
+    return {TopicPartition(*key): total for key, total in found.items()}
+
+
+def totals(frame: Any, digest: str, *keys: str) -> dict[tuple[Any, ...], tuple[int, int]]:
+    """The number of records and their digest, by the columns `keys`."""
     from pyspark.sql import functions as f
 
-    return [f.count(f.lit(1)).alias("records"), f.expr(DIGEST).alias("digest")]
+    records = f.count(f.lit(1)).alias("records")
+    rows = frame.groupBy(*keys).agg(records, f.expr(digest).alias("digest")).collect()
+    return {
+        tuple(row[key] for key in keys): (int(row.records), int(row.digest or 0)) for row in rows
+    }
 
 
 # The columns that a restore reads.

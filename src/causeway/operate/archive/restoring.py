@@ -13,11 +13,12 @@ import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, NewTopic
-from causeway.config import ClientSettings, Settings
+from causeway.cluster import EARLIEST, LATEST, Cluster, NewTopic, offsets_at, value_of
+from causeway.config import Settings
 from causeway.control import topic_configs
 from causeway.errors import (
     AuthenticationError,
@@ -29,7 +30,15 @@ from causeway.errors import (
     UnreachableError,
 )
 from causeway.model import TopicPartition
-from causeway.operate.archive.archiving import COLUMNS, ORDER_DIGEST, Say, spark_session
+from causeway.operate.archive.archiving import (
+    COLUMNS,
+    ORDER_DIGEST,
+    Say,
+    cluster_of,
+    reader,
+    spark_session,
+    totals,
+)
 from causeway.operate.archive.store import ArchivedTopic, Manifest, Store
 from causeway.patterns import Pattern
 from causeway.wire import codes
@@ -69,16 +78,6 @@ class RestoreChunk:
     ranges: Mapping[int, tuple[int, int]]
 
 
-def target_of(settings: Settings, alias: str | None) -> ClientSettings:
-    """The cluster to write to. Raises ConfigError."""
-    clients = {link.source.alias: link.source for link in settings.links}
-    clients |= {link.target.alias: link.target for link in settings.links}
-    if alias not in clients:
-        known = ", ".join(sorted(clients))
-        raise ConfigError("use", f"--cluster {alias}", f"the file names {known}")
-    return clients[alias]
-
-
 def restore(
     settings: Settings,
     file: Path,
@@ -97,7 +96,7 @@ def restore(
     before anything is written. If one topic fails, the next ones are still restored, and
     PartitionsFailedError names all that failed. Raises CausewayError.
     """
-    client = target_of(settings, alias)
+    client = cluster_of(settings, alias)
     with Cluster(client) as cluster, spark_session(settings) as spark:
         store = Store(spark, path)
         archive_id = store.id(create=False)
@@ -139,25 +138,20 @@ def chunks_of(manifests: Collection[Manifest], topic: str) -> Iterator[RestoreCh
             number += 1
 
 
+@dataclass
 class _Restore:
-    def __init__(
-        self,
-        spark: Any,
-        store: Store,
-        manifests: list[Manifest],
-        cluster: Cluster,
-        file: Path,
-        alias: str,
-        archive_id: str,
-        say: Say,
-    ) -> None:
-        self._spark, self._store, self._manifests = spark, store, manifests
-        self._cluster, self._file, self._alias = cluster, file, alias
-        self._archive_id, self._say = archive_id, say
+    spark: Any
+    store: Store
+    manifests: list[Manifest]
+    cluster: Cluster
+    file: Path
+    alias: str
+    archive_id: str
+    say: Say
 
     def _name(self, topic: str, foreign: bool) -> str:
         """The name of the write; its length does not depend on the topic's name."""
-        named = hashlib.sha256(f"{self._archive_id} {topic}".encode()).hexdigest()[:32]
+        named = hashlib.sha256(f"{self.archive_id} {topic}".encode()).hexdigest()[:32]
         return f"{'add' if foreign else 'restore'}-{named}"
 
     def _begun(self, topic: str, foreign: bool) -> int | None:
@@ -165,12 +159,12 @@ class _Restore:
         from causeway.spark import marks, write_name
 
         name = write_name(self._name(topic, foreign))
-        mark = marks(self._cluster, [name]).get(name)
+        mark = marks(self.cluster, [name]).get(name)
         return None if mark is None else mark.batch
 
     def holds_others(self, topic: str) -> bool:
         """Whether the topic exists and has records that are not from this archive."""
-        found = self._cluster.metadata([topic]).topics[topic]
+        found = self.cluster.metadata([topic]).topics[topic]
         if found.error is not None:
             if isinstance(found.error, BrokerError) and (
                 found.error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
@@ -182,22 +176,21 @@ class _Restore:
             raise DivergedError(
                 "restore",
                 topic,
-                f"{len(found.partitions)} partitions on {self._alias}, {wanted} in the archive",
+                f"{len(found.partitions)} partitions on {self.alias}, {wanted} in the archive",
             )
         if self._begun(topic, foreign=True) is not None:
             return True
         if self._begun(topic, foreign=False) is not None:
             return False
         tps = [TopicPartition(topic, index) for index in found.partitions]
-        starts = self._cluster.list_offsets(tps, EARLIEST)
-        stops = self._cluster.list_offsets(tps, LATEST)
-        if all(_offset(starts[tp]) == _offset(stops[tp]) for tp in tps):
+        starts, stops = (offsets_at(self.cluster, tps, when) for when in (EARLIEST, LATEST))
+        if all(value_of(starts[tp]) == value_of(stops[tp]) for tp in tps):
             return False
         # A rolled-back attempt leaves offsets without records.
         return bool(self._reading(topic).limit(1).count())
 
     def _latest(self, topic: str) -> ArchivedTopic:
-        return next(m.topics[topic] for m in reversed(self._manifests) if topic in m.topics)
+        return next(m.topics[topic] for m in reversed(self.manifests) if topic in m.topics)
 
     def restore_all(
         self, topics: Collection[str], replication_factor: int, foreign: Collection[str]
@@ -218,30 +211,30 @@ class _Restore:
                 failed.append(f"restore {name}: {_in_words(error)}")
             else:
                 continue
-            self._say(failed[-1])
+            self.say(failed[-1])
         if failed:
             raise PartitionsFailedError(
                 "restore",
                 f"{len(failed)} of {len(topics)} topics",
-                f"{'; '.join(failed)}; {len(done)} of {len(topics)} topics are on {self._alias}",
+                f"{'; '.join(failed)}; {len(done)} of {len(topics)} topics are on {self.alias}",
                 remedy="correct the cause and run it again: restored records are not written again",
             )
         return done
 
     def restore(self, topic: str, replication_factor: int, foreign: bool) -> Restored:
-        chunks = list(chunks_of(self._manifests, topic))
+        chunks = list(chunks_of(self.manifests, topic))
         begun = self._begun(topic, foreign)
         if not foreign:
             self._make(topic, replication_factor)
         left = [chunk for chunk in chunks if begun is None or chunk.number >= begun]
         if begun is not None:
-            self._say(f"{topic}: continues at chunk {begun + 1} of {len(chunks)}")
+            self.say(f"{topic}: continues at chunk {begun + 1} of {len(chunks)}")
         for chunk in left:
             self._write(topic, chunk, foreign)
-            self._say(f"{topic}: {chunk.number + 1} of {len(chunks)} chunks")
+            self.say(f"{topic}: {chunk.number + 1} of {len(chunks)} chunks")
         records = sum(
             share.records
-            for manifest in self._manifests
+            for manifest in self.manifests
             if topic in manifest.topics
             for share in manifest.topics[topic].shares.values()
         )
@@ -254,27 +247,25 @@ class _Restore:
         """Creates or changes the topic, so that it accepts every record and keeps it until the
         end."""
         archived = self._latest(topic)
-        configs = {**archived.configs, **self._while(archived)}
-        new = NewTopic(
-            name=topic,
-            partitions=archived.partitions,
-            replication_factor=replication_factor,
-            configs=configs,
-        )
-        there = self._cluster.metadata([topic]).topics[topic].error is None
-        if there:
-            error = self._cluster.alter_configs({topic: self._while(archived)})[topic]
+        during = self._while(archived)
+        if self.cluster.metadata([topic]).topics[topic].error is None:
+            error = self.cluster.alter_configs({topic: during})[topic]
         else:
-            error = self._cluster.create_topics([new])[topic]
-            self._cluster.forget([topic])
+            new = NewTopic(
+                name=topic,
+                partitions=archived.partitions,
+                replication_factor=replication_factor,
+                configs={**archived.configs, **during},
+            )
+            error = self.cluster.create_topics([new])[topic]
+            self.cluster.forget([topic])
         if error is not None:
             raise error
 
     def _while(self, archived: ArchivedTopic) -> dict[str, str]:
         """The settings during a restore. They are the same for each attempt, because the last
         attempt replaces them."""
-        metadata = self._cluster.metadata([])
-        broker = self._cluster.broker_configs(min(metadata.brokers))
+        broker = self.cluster.broker_configs(min(self.cluster.metadata([]).brokers))
         defaults = topic_configs.topic_defaults(broker)
         needed = topic_configs.needed(dict(archived.configs), defaults)
         known = [name for name in topic_configs.TIMESTAMP_LIMITS if name in defaults]
@@ -285,17 +276,17 @@ class _Restore:
         archived = self._latest(topic)
         names = self._while(archived)
         changes = {name: archived.configs.get(name) for name in names}
-        error = self._cluster.alter_configs({topic: changes})[topic]
+        error = self.cluster.alter_configs({topic: changes})[topic]
         if error is not None:
             raise error
 
     def _files(self, topic: str, run: int) -> list[str]:
-        (manifest,) = (one for one in self._manifests if one.number == run)
+        (manifest,) = (one for one in self.manifests if one.number == run)
         start = f"topic={topic}/"
-        return [self._store.at(name) for name in manifest.files if name.startswith(start)]
+        return [self.store.at(name) for name in manifest.files if name.startswith(start)]
 
     def _archived(self, topic: str, run: int) -> Any:
-        return self._spark.read.schema(COLUMNS).parquet(*self._files(topic, run))
+        return self.spark.read.schema(COLUMNS).parquet(*self._files(topic, run))
 
     def _write(self, topic: str, chunk: RestoreChunk, foreign: bool) -> None:
         from pyspark.sql import functions as f
@@ -307,7 +298,7 @@ class _Restore:
                 max(end for _, end in chunk.ranges.values()) - 1,
             )
         )
-        ranges = self._spark.createDataFrame(
+        ranges = self.spark.createDataFrame(
             [(p, start, end) for p, (start, end) in sorted(chunk.ranges.items())],
             "partition INT, from_offset LONG, to_offset LONG",
         )
@@ -321,8 +312,8 @@ class _Restore:
             .select(*columns)
             .write.format("causeway")
             .mode("append")
-            .option("config", str(self._file.absolute()))
-            .option("cluster", self._alias)
+            .option("config", str(self.file.absolute()))
+            .option("cluster", self.alias)
             .option("topic", topic)
             .option("id", self._name(topic, foreign))
             .option("batch", str(chunk.number))
@@ -331,36 +322,23 @@ class _Restore:
         )
 
     def _reading(self, topic: str) -> Any:
-        return (
-            self._spark.read.format("causeway")
-            .option("config", str(self._file.absolute()))
-            .option("cluster", self._alias)
-            .option("subscribe", topic)
-            .option("includeHeaders", "true")
-            .option("headerKeys", "binary")
-            .load()
-        )
+        return reader(self.spark, self.file, self.alias).option("subscribe", topic).load()
 
     def _compare(self, topic: str, records: int) -> None:
         """Raises DivergedError if a partition differs from the archive."""
         if not records:
             return
-        runs = [m.number for m in self._manifests if topic in m.topics]
+        runs = [m.number for m in self.manifests if topic in m.topics]
         frames = [self._archived(topic, run) for run in runs if self._files(topic, run)]
-        whole = frames[0]
-        for frame in frames[1:]:
-            whole = whole.unionByName(frame)
+        whole = reduce(lambda one, other: one.unionByName(other), frames)
         archived, restored = _by_partition(whole), _by_partition(self._reading(topic))
         if archived != restored:
-            odd = sorted(set(archived.items()) ^ set(restored.items()))[0][0]
-            raise DivergedError(
-                "restore",
-                f"{topic}-{odd}",
-                f"{archived.get(odd, (0, 0))[0]} records are archived and"
-                f" {restored.get(odd, (0, 0))[0]} are on {self._alias}, or they differ",
-                remedy=f"delete the topic on {self._alias} and restore it again",
-            )
-        self._say(f"{topic}: {records} records, counts and digests of each partition agree")
+            ((odd,), _), *_ = sorted(set(archived.items()) ^ set(restored.items()))
+            before, now = (each.get((odd,), (0, 0))[0] for each in (archived, restored))
+            cause = f"{before} records are archived and {now} are on {self.alias}, or they differ"
+            remedy = f"delete the topic on {self.alias} and restore it again"
+            raise DivergedError("restore", f"{topic}-{odd}", cause, remedy=remedy)
+        self.say(f"{topic}: {records} records, counts and digests of each partition agree")
 
 
 def _in_words(error: Exception) -> str:
@@ -369,22 +347,10 @@ def _in_words(error: Exception) -> str:
     return str(found[-1] if found else str(error).partition("\n")[0])
 
 
-def _offset(answer: Any) -> int:
-    if isinstance(answer, CausewayError):
-        raise answer
-    return int(answer.offset)
-
-
-def _by_partition(frame: Any) -> dict[int, tuple[int, int]]:
+def _by_partition(frame: Any) -> dict[tuple[Any, ...], tuple[int, int]]:
     """The number of records by partition, and a digest of the records and their order."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     order = Window.partitionBy("partition").orderBy("offset")
-    rows = (
-        frame.withColumn("n", f.row_number().over(order))
-        .groupBy("partition")
-        .agg(f.count(f.lit(1)).alias("records"), f.expr(ORDER_DIGEST).alias("digest"))
-        .collect()
-    )
-    return {row.partition: (int(row.records), int(row.digest)) for row in rows}
+    return totals(frame.withColumn("n", f.row_number().over(order)), ORDER_DIGEST, "partition")

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
+
 from causeway.errors import PrerequisiteError
 from causeway.model import TopicPartition
 
@@ -67,18 +69,7 @@ class Manifest:
         data = json.loads(text)
         if data.pop("version") != _VERSION:
             raise ValueError("a newer Causeway wrote it")
-        topics = {
-            name: ArchivedTopic(
-                **{
-                    **topic,
-                    "shares": {
-                        int(p): ArchivedRange(**share) for p, share in topic["shares"].items()
-                    },
-                }
-            )
-            for name, topic in data["topics"].items()
-        }
-        return cls(**{**data, "topics": topics, "files": tuple(data["files"])})
+        return msgspec.convert(data, cls, str_keys=True)
 
 
 class Store:
@@ -139,13 +130,14 @@ class Store:
         return self._staged(self._staging(number), number)
 
     def _staged(self, base: str, number: int) -> dict[str, str]:
-        found = {}
-        for topic in self._names(base):
-            for day in self._names(f"{base}/{topic}"):
-                for name in self._names(f"{base}/{topic}/{day}"):
-                    if topic.startswith("topic=") and name.endswith(".parquet"):
-                        found[f"{base}/{topic}/{day}/{name}"] = f"{topic}/{day}/{number:08d}-{name}"
-        return found
+        return {
+            f"{base}/{topic}/{day}/{name}": f"{topic}/{day}/{number:08d}-{name}"
+            for topic in self._names(base)
+            if topic.startswith("topic=")
+            for day in self._names(f"{base}/{topic}")
+            for name in self._names(f"{base}/{topic}/{day}")
+            if name.endswith(".parquet")
+        }
 
     def add(self, manifest: Manifest) -> None:
         """Adds the run to the archive."""
@@ -206,12 +198,12 @@ class Store:
 
 def ends(manifests: list[Manifest]) -> dict[TopicPartition, int]:
     """The source offset up to which each partition is archived."""
-    found: dict[TopicPartition, int] = {}
-    for manifest in manifests:
-        for name, topic in manifest.topics.items():
-            for partition, share in topic.shares.items():
-                found[TopicPartition(name, partition)] = share.end
-    return found
+    return {
+        TopicPartition(name, partition): share.end
+        for manifest in manifests
+        for name, topic in manifest.topics.items()
+        for partition, share in topic.shares.items()
+    }
 
 
 def _java_cause(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from causeway.cluster import ANSWER_S, Connect, silent_clusters_of
 from causeway.config import LinkSettings, Settings, links_of, unknown
 from causeway.control import Sharer
 from causeway.errors import CausewayError, ConfigError, UnreachableError
-from causeway.link_topics import AnyDirective, DirectiveLog, ProgressContents, ProgressTopic, Scope
+from causeway.link_topics import AnyDirective, DirectiveLog, ProgressTopic, Scope
 
 WAIT_S: Final = 30.0
 MOST_TEXT: Final = 500  # characters of a reason
@@ -73,21 +73,6 @@ def current_user() -> str:
     except (KeyError, OSError):  # an id without a name, as in some containers
         user = "somebody"
     return f"{user}@{socket.gethostname()}"
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownPartitions:
-    """Numbers of partitions by topic of the source; of those that only a directive names, 0.
-    `trouble`: why the source could not be asked for more."""
-
-    counts: dict[str, int]
-    trouble: CausewayError | None = None
-
-    def has(self, wanted: Wanted) -> bool:
-        if wanted.topic not in self.counts:
-            return False
-        count = self.counts[wanted.topic]
-        return wanted.partition is None or wanted.partition < count or not count
 
 
 class Answering(NamedTuple):
@@ -177,23 +162,28 @@ def _having(
             why = links[0].decide_topic(wanted.topic).reason
             raise ConfigError(action, f"topic {wanted.topic}", f"it will not be mirrored: {why}")
         return chosen, {}
-    found = [(each, _known(each, wanted, connect, silent)) for each in links]
-    chosen = tuple(link for link, known in found if known.has(wanted))
-    troubles = {link.name: known.trouble for link, known in found if known.trouble is not None}
+    found = {each.name: _known(each, wanted, connect, silent) for each in links}
+    chosen = tuple(each for each in links if _has(found[each.name][0], wanted))
+    troubles = {name: why for name, (_, why) in found.items() if why is not None}
     if chosen:
         return chosen, troubles
     trouble = next(iter(troubles.values()), None)
-    counts = [known.counts[wanted.topic] for _, known in found if wanted.topic in known.counts]
+    counts = [known[wanted.topic] for known, _ in found.values() if wanted.topic in known]
     if counts:
         what = f"partition {wanted.partition} of {wanted.topic}"
         raise ConfigError(action, what, f"it has {max(counts)} partitions, numbered from 0")
-    known_names = {name for _, known in found for name in known.counts}
-    if trouble is not None and not get_close_matches(wanted.topic, known_names):
+    names = {name for known, _ in found.values() for name in known}
+    if trouble is not None and not get_close_matches(wanted.topic, names):
         raise trouble  # it is unknown whether the topic exists
     more = "topics are named as on the source"
     if action in _AHEAD:
         more += "; --ahead if it is yet to come"
-    raise unknown(action, "topic", wanted.topic, known_names, more)
+    raise unknown(action, "topic", wanted.topic, names, more)
+
+
+def _has(counts: Mapping[str, int], wanted: Wanted) -> bool:
+    count = counts.get(wanted.topic or "")
+    return count is not None and (wanted.partition is None or wanted.partition < count or not count)
 
 
 def _known(
@@ -201,35 +191,31 @@ def _known(
     wanted: Wanted,
     connect: Connect,
     silent: Mapping[str, UnreachableError],
-) -> _KnownPartitions:
-    """What the progress and the directives know, and, unless that is enough, the source."""
+) -> tuple[dict[str, int], CausewayError | None]:
+    """What the progress and the directives know, and, unless that is enough, the source: numbers of
+    partitions by topic of the source; 0 of those that only a directive names. And why the source
+    could not be asked for more."""
     target = connect(link.target_admin)
     progress = ProgressTopic(target, link.progress_topic)
-    contents = progress.read() if progress.exists() else ProgressContents()
+    partitions = progress.read().partitions if progress.exists() else {}
     log = DirectiveLog(target, link.directives_topic)
     log.look()
-    named = (key[1].topic for key in log.directives.by_key)
+    named = (scope.topic for _, scope in log.directives.by_key)
     counts: dict[str, int] = {name: 0 for name in named if name is not None}
-    for at in contents.partitions:
+    for at in partitions:
         counts[at.topic] = max(counts.get(at.topic, 0), at.partition + 1)
-    known = _KnownPartitions(counts)
-    if known.has(wanted):
-        return known
-    if (error := silent.get(link.source_admin.alias)) is not None:
-        return _KnownPartitions(counts, error)
+    error = silent.get(link.source_admin.alias)
+    if _has(counts, wanted) or error is not None:
+        return counts, None if _has(counts, wanted) else error
     try:
-        return _KnownPartitions(counts | _of_source(link, connect, counts))
-    except UnreachableError as error:
-        return _KnownPartitions(counts, error)
-
-
-def _of_source(link: LinkSettings, connect: Connect, before: Iterable[str]) -> dict[str, int]:
-    found = connect(link.source_admin).metadata(None).topics
-    return {
+        found = connect(link.source_admin).metadata(None).topics
+    except UnreachableError as unreachable:
+        return counts, unreachable
+    return counts | {
         name: len(topic.partitions)
         for name, topic in found.items()
-        if name in before or link.decide_topic(name).target_name is not None
-    }
+        if name in counts or link.decide_topic(name).target_name is not None
+    }, None
 
 
 def choose_one(
