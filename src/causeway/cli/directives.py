@@ -213,7 +213,7 @@ def show_outcomes(outcomes: Sequence[DirectiveOutcome], as_json: bool, to: str =
         out = console()
         for each in outcomes:
             _show(out, each, to)
-    if not directives.all_acted(outcomes):
+    if any(each.acted is False for each in outcomes):
         return NobodyLeadsError.exit_code
     return next((each.error.exit_code for each in outcomes if each.error is not None), 0)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.operate.cutover.comparison import memory
+from causeway.operate.cutover.report import memory
 from tests.harness.daemon import link
 
 MIRROR = link("127.0.0.1:1", "127.0.0.1:2", ".*")

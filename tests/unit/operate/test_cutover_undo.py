@@ -19,8 +19,8 @@ from causeway.link_topics import (
     Scope,
 )
 from causeway.model import State
-from causeway.operate.cutover import undo_cutover
-from causeway.operate.cutover.undo_cutover import _go_on, _held, under_way
+from causeway.operate.cutover import lock as locking
+from causeway.operate.cutover.lock import _go_on, _held, under_way
 from tests.harness.daemon import link
 from tests.harness.directives import replace_writes
 
@@ -76,13 +76,13 @@ def test_an_undo_takes_along_what_has_come_until_it_has_the_turn(
         lifted.extend(found)
         return {str(each.scope.topic): None for each in found}
 
-    monkeypatch.setattr(undo_cutover, "clusters", lambda: nullcontext(lambda _: None))
-    monkeypatch.setattr(undo_cutover, "choose_one", lambda *_: (mirror, ()))
-    monkeypatch.setattr(undo_cutover, "DirectiveLog", lambda *_: log)
+    monkeypatch.setattr(locking, "clusters", lambda: nullcontext(lambda _: None))
+    monkeypatch.setattr(locking, "choose_one", lambda *_: (mirror, ()))
+    monkeypatch.setattr(locking, "DirectiveLog", lambda *_: log)
     replace_writes(monkeypatch, write)
     monkeypatch.setattr(fences, "lift", lift)
     settings: Any = SimpleNamespace(links=(mirror,))
-    found = undo_cutover.undo(settings, act=True, who="anna@ops")
+    found = locking.undo(settings, act=True, who="anna@ops")
     assert lifted == [fence]
     assert found.changed
     assert found.topics == {"orders": None}

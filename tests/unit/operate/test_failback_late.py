@@ -181,7 +181,7 @@ def test_a_file_is_taken_for_saved_where_it_holds_the_very_records(tmp_path: Pat
     with pytest.raises(ConfigError, match="from line 6 on"):
         save(replace(WHAT, end=log.end))
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="something else"):
+    with pytest.raises(ConfigError, match="from line 1 on"):
         save(WHAT)
 
 

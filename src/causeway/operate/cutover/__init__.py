@@ -4,9 +4,9 @@
 no state of its own: a second call continues where the first ended. `undo` lifts the fences.
 """
 
-from causeway.operate.cutover.report import producer_lines, result_json
+from causeway.operate.cutover.lock import Lifted, undo, undo_json
+from causeway.operate.cutover.report import producer_lines
 from causeway.operate.cutover.run import OnLook, cutover
-from causeway.operate.cutover.undo_cutover import Lifted, undo, undo_json
 from causeway.operate.cutover.values import (
     Act,
     Checklist,
@@ -19,4 +19,5 @@ from causeway.operate.cutover.values import (
     Producer,
     StepState,
     Wishes,
+    result_json,
 )

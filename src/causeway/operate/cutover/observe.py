@@ -17,8 +17,6 @@ from causeway.link_topics import (
     EndDirective,
     LeaseRecord,
     LinkDirectives,
-    ProgressContents,
-    ProgressTopic,
     Scope,
     recognise,
 )
@@ -35,7 +33,7 @@ from causeway.operate.cutover.values import (
     Verified,
 )
 from causeway.operate.cutover.watch import SourceWatch, writers
-from causeway.operate.directives import sharers_of
+from causeway.operate.directives import LinkRequests, sharers_of
 from causeway.status import DriverStatus, driver_of
 
 _DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")
@@ -60,8 +58,7 @@ class Observer:
         self.source = connect(link.source_admin)
         self.target = connect(link.target_admin)
         self._connect = connect
-        self._progress = ProgressTopic(self.target, link.progress_topic)
-        self._contents = ProgressContents()
+        self._progress = LinkRequests(link, connect)
         self._log = DirectiveLog(self.target, link.directives_topic)
         self._reverse = reverse = reverse_of(settings, link)
         self.sharers = sharers_of(settings, link, connect)
@@ -81,13 +78,12 @@ class Observer:
     def standing(self) -> LinkDirectives:
         return self._log.directives
 
-    def look(self, checks: tuple[Check, ...] = (), *, of_groups: bool = True) -> Look:
+    def look(self, checks: tuple[Check, ...] = ()) -> Look:
         """Asks again. Raises CausewayError where a cluster cannot be asked at all."""
         self._log.look()
-        if self._contents.end or self._progress.exists():
-            self._contents.update(self._progress.read(self._contents.end))
-            recognise(self.link, self._connect, self._contents)
-        self._clock.see(self._contents.leases, _now_ms())
+        self._progress.read_on()
+        contents = recognise(self.link, self._connect, self._progress.contents)
+        self._clock.see(contents.leases, _now_ms())
         counts = self._counts()
         parts = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
         ends_of = {name: self.standing.end_of(Scope(name)) for name in self.topics}
@@ -120,10 +116,10 @@ class Observer:
                 else None,
             )
             for at in parts
-            for progress in [self._contents.partitions.get(at)]
+            for progress in [contents.partitions.get(at)]
         )
-        if of_groups and time.monotonic() - self._groups_at >= _GROUPS_S:
-            self._groups = self.groups.look(self._contents, readable, self._ended_before)
+        if time.monotonic() - self._groups_at >= _GROUPS_S:
+            self._groups = self.groups.look(contents, readable, self._ended_before)
             self._groups_at = time.monotonic()
         driver = self._clock.driver
         look = Look(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from causeway.operate.cutover.groups import further, placing, undecided
-from causeway.operate.cutover.report import count, producer_lines, shortened, time
+from causeway.operate.cutover.report import count, duration, producer_lines, shortened
 from causeway.operate.cutover.values import (
     Act,
     Checklist,
@@ -179,13 +179,13 @@ def _fence(look: Look, wishes: Wishes) -> CutoverStep:
         return CutoverStep(f"nothing was written for {look.still_s:.0f} s")
     lacking = [topic for topic in look.topics if not look.is_fenced(topic)]
     if lacking:
-        text = f"deny WRITE on {count(len(lacking), 'topic')} for {time(wishes.fence_for_s)}"
+        text = f"deny WRITE on {count(len(lacking), 'topic')} for {duration(wishes.fence_for_s)}"
         return CutoverStep(text, Act.FENCE)
     left = min(look.left_ms(fence.record) for fence in look.fences.values()) / 1000
-    lifted = f"lifted in {time(left)} by the driver's clock"
+    lifted = f"lifted in {duration(left)} by the driver's clock"
     if abs(look.ahead_ms) >= _CLOCKS_MS:  # a person would notice the difference
         way = "ahead of" if look.ahead_ms > 0 else "behind"
-        lifted += f", which is {time(abs(look.ahead_ms) / 1000)} {way} this machine's"
+        lifted += f", which is {duration(abs(look.ahead_ms) / 1000)} {way} this machine's"
     if not all(fence.everywhere for fence in look.fences.values()):
         return CutoverStep("brokers take it up", Act.WAIT, left_s=None)
     if hidden := [place for place in look.places if _is_beyond(place.log_end, place.end)]:
@@ -298,7 +298,7 @@ def _to_come(name: str, look: Look, wishes: Wishes) -> str:
     most = f"at most {count(wishes.lag, 'record')} {'is' if wishes.lag == 1 else 'are'}"
     fence = "producers are stopped; wait until nothing is written"
     if wishes.fence:
-        fence = f"deny WRITE on {topics}, lifted after {time(wishes.fence_for_s)}"
+        fence = f"deny WRITE on {topics}, lifted after {duration(wishes.fence_for_s)}"
     groups = ", ".join(group.name for group in _moving(look, wishes)) or "no group"
     return {
         "check": "both clusters are checked",

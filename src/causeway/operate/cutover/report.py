@@ -1,20 +1,26 @@
-"""A cutover in words and as JSON. The keys are stable, and no secrets are shown.
-
-`fenced_until_ms` is by the clock of the leading driver, which is `driver_clock_ahead_ms` ahead of
-this machine's clock.
-"""
+"""A cutover in words, also what `causeway verify` has compared; that is remembered for the next
+call."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any, Final
+import hashlib
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
-from causeway.model import age_ms
-from causeway.operate.cutover.values import CutoverResult, Producer
-from causeway.status import picked
+from causeway.config import LinkSettings
+from causeway.model import TopicPartition, age_ms
+from causeway.operate.cutover.values import Checklist, Producer, StepState, Verified
+from causeway.operate.verify import Agreement, Progress, Report, Why
 
 _MOST_LINES: Final = 8
 _MOST_NAMES: Final = 5
+_OLD_S: Final = 24 * 3600.0  # what was the same long ago is compared again
 
 
 def shortened(lines: Iterable[str]) -> tuple[str, ...]:
@@ -35,7 +41,7 @@ def count(number: int, one: str) -> str:
     return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
 
 
-def time(seconds: float) -> str:
+def duration(seconds: float) -> str:
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -57,68 +63,68 @@ def _line(each: Producer, now_ms: int) -> str:
     if each.transactional_id is not None:
         who += f", transactional id {each.transactional_id}"
     ago = age_ms(each.last_ms, now_ms)
-    dated = "with an impossible time" if ago is None else f"dated {time(ago / 1000)} ago"
+    dated = "with an impossible time" if ago is None else f"dated {duration(ago / 1000)} ago"
     return f"{where}: {who}{many}, newest record {dated}"
 
 
-def result_json(result: CutoverResult) -> dict[str, Any]:
-    """The result of one call. Offsets are of the source; null means unknown."""
-    look = result.look
-    return picked(
-        result,
-        "end pause_ms",
-        link=result.link.name,
-        first=result.wishes.first,
-        driver_clock_ahead_ms=look.ahead_ms,
-        steps=[
-            picked(
-                step,
-                "step=name state text lines",
-                left_s=None if step.left_s is None else round(step.left_s, 1),
-            )
-            for step in result.checklist.steps
-        ],
-        checks=[picked(each, "check=name mark text") for each in look.checks],
-        topics=[
-            {
-                "topic": topic,
-                "target_topic": target,
-                "fenced_until_ms": None
-                if (fence := look.fences.get(topic)) is None
-                else fence.record.until,
-                "ended": topic in look.ended,
-                "partitions": [
-                    picked(
-                        place,
-                        "source_end=end mirrored_to=position state reason",
-                        partition=place.at.partition,
-                    )
-                    for place in look.places
-                    if place.at.topic == topic
-                ],
-            }
-            for topic, target in sorted(look.topics.items())
-        ],
-        groups=[
-            picked(
-                group,
-                "group=name members_on_source=busy_here members_on_target=busy_there behind placed"
-                " ahead reason",
-            )
-            for group in look.groups
-        ],
-        producers=_producers(look.producers),
-        through_the_fence=_producers(result.through),
-        behind_the_cut=_producers(look.late),
-    )
-
-
-def _producers(found: Iterable[Producer]) -> list[dict[str, Any]]:
-    return [
-        picked(
-            each,
-            "topics producer_id transactional_id last_ms",
-            records=each.records or None,
-        )
-        for each in found
+def verified(report: Report, ends: Mapping[TopicPartition, int]) -> Verified:
+    """What a comparison has shown. `ends`: how far the mirror was when it began."""
+    bad = [one for one in report.partitions if one.verdict is Agreement.DIFFERS]
+    # What comes meanwhile is compared in the end.
+    left = [
+        (one, each)
+        for one in report.partitions
+        for each in one.left
+        if each.why is not Why.NOT_MIRRORED
     ]
+    text = ""
+    if bad:
+        many = sum(one.different for one in bad)
+        text = f"{many:,} records differ, the first in {bad[0].topic}-{bad[0].partition}"
+    unsure = ""
+    if left:
+        one, each = left[0]
+        many = len({(one.topic, one.partition) for one, _ in left})
+        where = f"{one.topic}-{one.partition}: {each.text}"
+        unsure = f"not all could be compared in {many:,} partitions, such as {where}"
+    return Verified(ends=ends, records=report.records, bad=text, unsure=unsure)
+
+
+def under_way(checklist: Checklist, progress: Progress) -> Checklist:
+    """With how far the comparison is."""
+    share = progress.done / progress.size if progress.size else 1.0
+    text = f"{min(share, 1.0):.0%} compared, {progress.records:,} records are the same"
+    steps = (
+        step._replace(text=text, left_s=progress.eta_s) if step.state is StepState.NOW else step
+        for step in checklist.steps
+    )
+    return replace(checklist, steps=tuple(steps))
+
+
+@contextmanager
+def memory(link: LinkSettings, topics: Collection[str]) -> Iterator[Path]:
+    """The file for `causeway verify`'s state, in the user's cache; where that cannot be written,
+    one of this call alone."""
+    path = _in_cache(link, topics)
+    if path is not None:
+        yield path
+        return
+    with TemporaryDirectory(prefix="causeway-cutover-") as directory:
+        yield Path(directory) / "compared"
+
+
+def _in_cache(link: LinkSettings, topics: Collection[str]) -> Path | None:
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        directory = (Path(base) if base else Path.home() / ".cache") / "causeway" / "cutover"
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        about = repr((link.name, link.source.bootstrap, link.target.bootstrap, sorted(topics)))
+        path = directory / hashlib.sha256(about.encode()).hexdigest()[:32]
+        for each in directory.iterdir():
+            with suppress(FileNotFoundError):  # another call may have been quicker
+                if time.time() - each.stat().st_mtime > _OLD_S:
+                    each.unlink()
+        path.touch(mode=0o600)
+    except (OSError, RuntimeError):  # RuntimeError: a user without a home
+        return None
+    return path

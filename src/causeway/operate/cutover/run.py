@@ -15,10 +15,10 @@ from causeway.control import fences
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.link_topics import FenceDirective, LinkDirectives, Scope
 from causeway.operate.cutover import checks as checking
-from causeway.operate.cutover.comparison import memory, under_way, verified
 from causeway.operate.cutover.lock import LOCK_S, CutoverLock, persist
 from causeway.operate.cutover.observe import Observer
 from causeway.operate.cutover.plan import BEFORE_THE_END, plan
+from causeway.operate.cutover.report import memory, under_way, verified
 from causeway.operate.cutover.values import (
     Act,
     Checklist,

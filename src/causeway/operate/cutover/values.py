@@ -1,16 +1,18 @@
-"""What a person asks of a cutover, what the clusters say, the checklist, and the result."""
+"""What a person asks of a cutover, what the clusters say, the checklist, and the result. The JSON
+has stable keys, and no secrets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from causeway.config import LinkSettings
 from causeway.errors import ConfigError
 from causeway.link_topics import EndDirective, FenceDirective
 from causeway.model import TopicPartition
+from causeway.status import picked
 
 _LONGEST_FENCE_S: Final = 24 * 3600.0
 
@@ -284,3 +286,67 @@ class CutoverResult:
     look: Look
     pause_ms: int | None = None
     through: tuple[Producer, ...] = ()
+
+
+def result_json(result: CutoverResult) -> dict[str, Any]:
+    """Offsets are of the source; null means unknown. `fenced_until_ms` is by the clock of the
+    leading driver, which is `driver_clock_ahead_ms` ahead of this machine's."""
+    look = result.look
+    return picked(
+        result,
+        "end pause_ms",
+        link=result.link.name,
+        first=result.wishes.first,
+        driver_clock_ahead_ms=look.ahead_ms,
+        steps=[
+            picked(
+                step,
+                "step=name state text lines",
+                left_s=None if step.left_s is None else round(step.left_s, 1),
+            )
+            for step in result.checklist.steps
+        ],
+        checks=[picked(each, "check=name mark text") for each in look.checks],
+        topics=[
+            {
+                "topic": topic,
+                "target_topic": target,
+                "fenced_until_ms": None
+                if (fence := look.fences.get(topic)) is None
+                else fence.record.until,
+                "ended": topic in look.ended,
+                "partitions": [
+                    picked(
+                        place,
+                        "source_end=end mirrored_to=position state reason",
+                        partition=place.at.partition,
+                    )
+                    for place in look.places
+                    if place.at.topic == topic
+                ],
+            }
+            for topic, target in sorted(look.topics.items())
+        ],
+        groups=[
+            picked(
+                group,
+                "group=name members_on_source=busy_here members_on_target=busy_there behind placed"
+                " ahead reason",
+            )
+            for group in look.groups
+        ],
+        producers=_producers(look.producers),
+        through_the_fence=_producers(result.through),
+        behind_the_cut=_producers(look.late),
+    )
+
+
+def _producers(found: Iterable[Producer]) -> list[dict[str, Any]]:
+    return [
+        picked(
+            each,
+            "topics producer_id transactional_id last_ms",
+            records=each.records or None,
+        )
+        for each in found
+    ]

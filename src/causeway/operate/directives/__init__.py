@@ -4,7 +4,6 @@ from causeway.operate.directives.act import (
     DirectiveOutcome,
     DirectiveRequest,
     LinkRequests,
-    all_acted,
     outcome_json,
     pause,
     restart,

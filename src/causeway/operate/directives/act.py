@@ -36,7 +36,7 @@ from causeway.link_topics import (
     write_directives,
 )
 from causeway.operate.directives.scopes import Asked, Wanted, choose_answering
-from causeway.status import PartitionStatus, by_progress, driver_of
+from causeway.status import PartitionStatus, by_progress, driver_of, picked
 
 _POLL_S = 0.1
 
@@ -119,30 +119,16 @@ def step_down(settings: Settings, **asked: Unpack[Asked]) -> tuple[DirectiveOutc
 
 def outcome_json(outcome: DirectiveOutcome) -> dict[str, Any]:
     """For `--json` and the API: stable keys."""
-    before = outcome.before
-    return {
-        "link": outcome.link,
-        "action": outcome.action,
-        "topic": outcome.scope.topic,
-        "partition": outcome.scope.partition,
-        "changed": outcome.changed,
-        "driver": outcome.driver,
-        "acted": outcome.acted,
-        "refused": outcome.refused,
-        "error": None if outcome.error is None else str(outcome.error),
-        "before": None if before is None else directive_as_json(before),
-        "beside": [directive_as_json(each) for each in outcome.beside],
-        "gap_ms": outcome.gap_ms,
-        "partitions": [
-            {
-                "topic": one.topic,
-                "partition": one.partition,
-                "state": str(one.state),
-                "reason": one.reason,
-            }
-            for one in outcome.seen
-        ],
-    }
+    before, error = outcome.before, outcome.error
+    return picked(
+        outcome,
+        "link action changed driver acted refused gap_ms",
+        **outcome.scope._asdict(),
+        error=error and str(error),
+        before=before and directive_as_json(before),
+        beside=[directive_as_json(each) for each in outcome.beside],
+        partitions=[picked(one, "topic partition state reason") for one in outcome.seen],
+    )
 
 
 def _ask(
@@ -284,8 +270,3 @@ class DirectiveRequest(LinkRequests):
                     return True, since
             known = len(self.contents.leases)
         return False, None
-
-
-def all_acted(outcomes: Collection[DirectiveOutcome]) -> bool:
-    """Whether none was waited for in vain."""
-    return not any(each.acted is False for each in outcomes)

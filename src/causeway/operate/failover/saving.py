@@ -31,10 +31,16 @@ def save(source: Cluster, what: Sequence[Unmirrored], path: Path, *, read_commit
     lines = _lines(source, what, read_committed)
     try:
         if path.exists():
-            _compare(path, lines)
+            with path.open("rb") as there:
+                for number, (one, other) in enumerate(zip_longest(there, lines), 1):
+                    if one != other:
+                        cause = f"it is there already, and is kept: from line {number} on it does "
+                        cause += "not hold what is to be saved now"
+                        remedy = "say another path"
+                        raise ConfigError("save records", str(path), cause, remedy=remedy)
             return
         part = path.with_name(f"{path.name}.part")
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())
@@ -43,25 +49,7 @@ def save(source: Cluster, what: Sequence[Unmirrored], path: Path, *, read_commit
         raise ConfigError("save records", str(path), error.strerror or str(error)) from error
 
 
-def _compare(path: Path, lines: Iterable[str]) -> None:
-    try:
-        with path.open(encoding="utf-8") as there:
-            for number, (one, other) in enumerate(zip_longest(there, lines), 1):
-                if one != other:
-                    raise ConfigError(
-                        "save records",
-                        str(path),
-                        f"it is there already, and is kept: from line {number} on it does not hold "
-                        "what is to be saved now",
-                        remedy="say another path",
-                    )
-    except UnicodeDecodeError as error:
-        cause = "it is there already, holds something else, and is kept"
-        remedy = "say another path"
-        raise ConfigError("save records", str(path), cause, remedy=remedy) from error
-
-
-def _lines(source: Cluster, what: Iterable[Unmirrored], read_committed: bool) -> Iterator[str]:
+def _lines(source: Cluster, what: Iterable[Unmirrored], read_committed: bool) -> Iterator[bytes]:
     for at, offset, record in _records(source, what, read_committed):
         line: dict[str, Any] = {
             "topic": at.topic,
@@ -72,7 +60,7 @@ def _lines(source: Cluster, what: Iterable[Unmirrored], read_committed: bool) ->
             "value": _text(record.value),
             "headers": [[name, _text(value)] for name, value in record.headers],
         }
-        yield json.dumps(line, separators=(",", ":")) + "\n"
+        yield json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
 def save_to_topic(
