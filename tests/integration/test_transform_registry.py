@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from causeway.config import RegistrySettings, Routes, TransformSettings
-from causeway.daemon.spark import Ended, Spark, Stages
+from causeway.daemon.spark import Spark, Stages
 from causeway.errors import ConfigError
 from causeway.filters import TopicRules, compile_patterns
 from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.operate.try_transform import Content, Decoded, Read, TrialOutcome, Trials, prepared
 from causeway.records import PlainRecord
-from causeway.relay import new_secret
+from causeway.relay import StageEnded, new_secret
 from causeway.transform import ChunkOutcome
 from causeway.transform.plan import prepare
 from causeway.transform.schema_formats.avro import Avro
@@ -65,7 +65,7 @@ class World:
         self.proto = self.registry.register("p-value", PROTO, "PROTOBUF")
         self.spark = Spark({}, 1, SECRET, on_lane_ended=lambda *_: None, staged=2)
         self.spark.start()
-        self.ended: list[Ended] = []
+        self.ended: list[StageEnded] = []
         self.stages = Stages(self.spark, self.ended.append, prepare)
 
     def launch(self, key: str, lane: FakeLane, **fields: Any) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from causeway.config import Secret, TransformSettings
-from causeway.daemon.spark import Ended, Spark, Stages
-from causeway.daemon.spark.stages import GAVE_NO_ANSWER
+from causeway.daemon.spark import Spark, Stages
+from causeway.daemon.spark.engine import GAVE_NO_ANSWER
 from causeway.filters import compile_patterns
 from causeway.records import PlainRecord
-from causeway.relay import new_secret
+from causeway.relay import StageEnded, new_secret
 from causeway.transform import ChunkOutcome
 from causeway.transform.json_text import LARGE
 from causeway.transform.plan import prepare
@@ -47,7 +47,7 @@ class World:
         }
         self.spark = Spark(conf, 1, SECRET, on_lane_ended=lambda *_: None, staged=3)
         self.spark.start()
-        self.ended: list[Ended] = []
+        self.ended: list[StageEnded] = []
         self.stages = Stages(self.spark, self.ended.append, prepare)
 
     def launch(self, key: str, sql: str | None, lane: FakeLane, **fields: Any) -> None:

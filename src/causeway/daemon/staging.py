@@ -22,7 +22,7 @@ from causeway.errors import CausewayError, ConfigError, PrerequisiteError
 from causeway.relay import StageEnded
 
 if TYPE_CHECKING:
-    from causeway.daemon.spark import Ended, Spark, Stages
+    from causeway.daemon.spark import Spark, Stages
     from causeway.transform.queries import QueryShortcut
     from causeway.transform.rules import Shortcut
 
@@ -164,8 +164,8 @@ class Staging:
             time.sleep(0.05)
         return False
 
-    def _on_ended(self, ended: Ended) -> None:
-        self._fleet.tell(StageEnded(**ended._asdict()))
+    def _on_ended(self, ended: StageEnded) -> None:
+        self._fleet.tell(ended)
         if ended.reason:
             _log.warning("stage ended", extra={"stage": ended.key, "reason": ended.reason})
             with self._lock:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.daemon.spark.conf import cores
+from causeway.daemon.spark.environment import cores
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from causeway.daemon.spark import conf as spark_conf
 from causeway.daemon.spark import context as spark
 from causeway.daemon.spark import environment
 from causeway.errors import ConfigError, PrerequisiteError
@@ -34,7 +33,7 @@ _NO_ACCOUNT = 1_000_770_000  # as OpenShift makes them
 def test_lanes_follow_the_file_or_the_local_cores(
     conf: dict[str, str], lanes: int | None, wanted: int | None
 ) -> None:
-    assert spark_conf.wanted_lanes(conf, lanes) == wanted
+    assert environment.wanted_lanes(conf, lanes) == wanted
 
 
 @pytest.mark.parametrize("conf", [{}, {"spark.master": "local[*]"}, {"spark.master": "local[*,4]"}])
@@ -44,18 +43,19 @@ def test_lanes_follow_the_file_or_the_local_cores(
 def test_else_there_is_a_lane_for_two_cores_or_as_many_as_a_transform_wants(
     monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], cores: int, least: int, wanted: int
 ) -> None:
-    monkeypatch.setattr(spark_conf, "cores", lambda: cores)
-    assert spark_conf.wanted_lanes(conf, None, least) == wanted
-    assert spark_conf.wanted_lanes(conf, 8, least) == 8
-    assert spark_conf.wanted_lanes({"spark.master": "local[3]"}, None, least) == 3
-    assert spark_conf.cores_of(conf) == cores
+    monkeypatch.setattr(environment, "cores", lambda: cores)
+    assert environment.wanted_lanes(conf, None, least) == wanted
+    assert environment.wanted_lanes(conf, 8, least) == 8
+    assert environment.wanted_lanes({"spark.master": "local[3]"}, None, least) == 3
+    assert environment.cores_of(conf) == cores
 
 
 def test_a_local_master_has_a_slot_for_every_lane_and_no_secret() -> None:
-    conf = spark_conf.complete({"spark.master": "local[2]"}, 8, "the key")
+    conf = environment.complete({"spark.master": "local[2]"}, 8, "the key")
     assert conf["spark.master"] == "local[8]"
     assert (
-        spark_conf.complete({"spark.master": "local[2, 5]"}, 8, "k")["spark.master"] == "local[8,5]"
+        environment.complete({"spark.master": "local[2, 5]"}, 8, "k")["spark.master"]
+        == "local[8,5]"
     )
     assert "the key" not in conf.values()
     assert conf["spark.ui.enabled"] == "false"
@@ -63,7 +63,7 @@ def test_a_local_master_has_a_slot_for_every_lane_and_no_secret() -> None:
 
 
 def test_the_file_wins_over_our_defaults() -> None:
-    conf = spark_conf.complete({"spark.ui.enabled": "true", "spark.driver.memory": "2g"}, 1, "k")
+    conf = environment.complete({"spark.ui.enabled": "true", "spark.driver.memory": "2g"}, 1, "k")
     assert (conf["spark.ui.enabled"], conf["spark.driver.memory"]) == ("true", "2g")
 
 
@@ -80,13 +80,13 @@ def test_the_file_wins_over_our_defaults() -> None:
 def test_a_local_master_authenticates_unless_the_file_says_otherwise(
     master: str, staged: int, said: dict[str, str], wanted: str | None
 ) -> None:
-    conf = spark_conf.complete({"spark.master": master, **said}, 1, "k", staged)
+    conf = environment.complete({"spark.master": master, **said}, 1, "k", staged)
     assert conf.get("spark.authenticate") == wanted
     assert "spark.authenticate.secret" not in conf
 
 
 def test_executors_get_the_key_under_a_name_that_spark_redacts() -> None:
-    conf = spark_conf.complete({"spark.master": "spark://h:7077"}, 1, "the key")
+    conf = environment.complete({"spark.master": "spark://h:7077"}, 1, "the key")
     (name,) = [name for name, value in conf.items() if value == "the key"]
     assert name == f"spark.executorEnv.{SECRET_VARIABLE}"
     assert re.search(spark._REDACTED, name)

@@ -18,7 +18,6 @@ from causeway.daemon import staging
 from causeway.daemon.lanes import Fleet, placing
 from causeway.daemon.lanes import fleet as fleets
 from causeway.daemon.lanes.placing import StageHomes
-from causeway.daemon.spark import Ended
 from causeway.daemon.staging import Staging
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.filters import compile_patterns
@@ -197,7 +196,7 @@ class Launcher:
 
     made: list[Launcher]
 
-    def __init__(self, spark: Any, on_ended: Callable[[Ended], None], prepare: Any) -> None:
+    def __init__(self, spark: Any, on_ended: Callable[[StageEnded], None], prepare: Any) -> None:
         self.on_ended = on_ended
         self.said: list[tuple[str, ...]] = []
         Launcher.made.append(self)
@@ -434,9 +433,11 @@ def test_why_stages_fail_is_told_for_a_while(
     lanes = [Lane(fleet, n).connect() for n in range(2)]
     for n, lane in enumerate(lanes):
         wants(lane, **{f"A->B/pii@00/{n}": "@a"})
-    launcher.made[0].on_ended(Ended("A->B/pii@00/0", "a", "", False))
+    launcher.made[0].on_ended(StageEnded(key="A->B/pii@00/0", attempt="a", reason="", threw=False))
     assert staged.troubles() == {}
-    launcher.made[0].on_ended(Ended("A->B/pii@00/1", "b", "DIVIDE_BY_ZERO", True))
+    launcher.made[0].on_ended(
+        StageEnded(key="A->B/pii@00/1", attempt="b", reason="DIVIDE_BY_ZERO", threw=True)
+    )
     verdicts = [[m for m in lane.sent if isinstance(m, StageEnded)] for lane in lanes]
     assert verdicts == [
         [StageEnded(key="A->B/pii@00/0", attempt="a", reason="", threw=False)],

@@ -10,8 +10,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from causeway.config import TransformSettings
-from causeway.daemon.spark import conf, stages
+from causeway.daemon.spark import engine as stages
+from causeway.daemon.spark import environment as conf
 from causeway.errors import CausewayError
+from causeway.relay import StageEnded
 from causeway.transform import CONTEXT, stage
 from tests.harness.waiting import await_until
 
@@ -29,9 +31,9 @@ class Jobs:
         self.waiting = threading.Event()
         self._cancelled = threading.Event()
         self.session = SimpleNamespace(sparkContext=self)
-        self.said: list[stages.Ended] = []
+        self.said: list[StageEnded] = []
         monkeypatch.setattr(stage, "run_stage", self._run)
-        monkeypatch.setattr(stages, "_BACKOFF_S", (0.0, 0.0))
+        monkeypatch.setattr(stages, "_STAGE_BACKOFF_S", (0.0, 0.0))
         self.stages = stages.Stages(cast(Any, self), self.said.append, _prepare)
 
     def setJobGroup(self, group: str, _: str, interrupts: bool) -> None:  # noqa: N802  Spark's
@@ -90,7 +92,9 @@ def test_an_attempt_that_gives_no_answer_is_ended_once_and_followed_by_another(
     await_until(lambda: len(jobs.attempts) > 1, 30, "the next attempt")
     await_until(lambda: jobs.freed, 30, "its threads are looked for")
     assert jobs.freed == [jobs.groups[0]]
-    assert jobs.said[0] == stages.Ended("k", hung, stages.GAVE_NO_ANSWER, threw=False)
+    assert jobs.said[0] == StageEnded(
+        key="k", attempt=hung, reason=stages.GAVE_NO_ANSWER, threw=False
+    )
     assert jobs.groups[0].endswith(hung)
     jobs.stages.stop("k")
 

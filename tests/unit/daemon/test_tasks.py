@@ -8,7 +8,7 @@ import time
 import pytest
 
 from causeway.daemon.tasks import ScheduledTask, Tasks
-from causeway.daemon.tasks.schedule import DONE, Outcome
+from causeway.daemon.tasks.schedule import Outcome
 from causeway.errors import CausewayError
 from tests.harness.waiting import await_until
 
@@ -24,7 +24,7 @@ def test_a_failing_task_is_seen_tried_again_and_holds_up_nothing() -> None:
 
     def works() -> Outcome:
         ran.set()
-        return DONE
+        return Outcome()
 
     tasks = Tasks(
         "A->B",
@@ -63,7 +63,7 @@ def test_a_term_waits_for_what_the_last_one_has_under_way() -> None:
         entered.set()
         assert go_on.wait(60)
         seen.append("out")
-        return DONE
+        return Outcome()
 
     tasks = Tasks(
         "A->B",
@@ -86,7 +86,7 @@ def test_a_task_that_is_not_ready_holds_up_no_end() -> None:
 
     def work() -> Outcome:
         ran.set()
-        return DONE
+        return Outcome()
 
     task = ScheduledTask(name="groups", interval_s=60, work=work, ready=ready.is_set)
     tasks = Tasks("A->B", [task])
@@ -111,7 +111,7 @@ def test_a_task_that_fares_as_before_is_recorded_as_often_as_it_wants() -> None:
 
     def work(name: str) -> Outcome:
         runs[name] += 1
-        return DONE
+        return Outcome()
 
     tasks = Tasks(
         "A->B",

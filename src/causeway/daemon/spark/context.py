@@ -22,7 +22,14 @@ import javaproperties
 
 from causeway.config import Secret, is_local
 from causeway.daemon.spark import environment, stuck
-from causeway.daemon.spark.conf import JVM_OPTIONS, Conf, complete, executor_options, plain
+from causeway.daemon.spark.environment import (
+    JVM_OPTIONS,
+    SMALL_JVM,
+    STAGE_JVM,
+    Conf,
+    complete,
+    plain,
+)
 from causeway.errors import CausewayError, PrerequisiteError
 from causeway.java import find_java
 from causeway.private_file import Unlisted
@@ -98,7 +105,11 @@ class Spark:
         if (stand_in := environment.missing_account()) is not None:
             stand_in.set_environment()
             self._conf[JVM_OPTIONS] = " ".join(
-                [stand_in.java_options, *filter(None, [self._conf.get(JVM_OPTIONS)])]
+                [
+                    # The launcher splits options at spaces, but not within quotes.
+                    f'"-Duser.home={stand_in.home}" "-Duser.name={stand_in.name}"',
+                    *filter(None, [self._conf.get(JVM_OPTIONS)]),
+                ]
             )
         if self.local:
             environment.prepare_local(self._secret)
@@ -130,7 +141,7 @@ class Spark:
                 stand_in.log_in(gateway.jvm)
             conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm)
             conf.setAll(list(self._conf.items()))
-            options = executor_options(self._staged)
+            options = STAGE_JVM if self._staged else SMALL_JVM
             conf.setIfMissing("spark.executor.extraJavaOptions", options)
             if self._hidden:
                 names = [f"^{re.escape(key)}$" for key in self._hidden]

@@ -33,7 +33,7 @@ from causeway.daemon.clients import Sides
 from causeway.daemon.lanes import LaneLookups
 from causeway.daemon.partitions import Registry, led_topics
 from causeway.daemon.tasks.groups import Groups
-from causeway.daemon.tasks.schedule import DONE, Outcome, ScheduledTask
+from causeway.daemon.tasks.schedule import Outcome, ScheduledTask
 from causeway.errors import CausewayError
 from causeway.link_topics import TopicLog
 from causeway.model import Dated
@@ -74,63 +74,57 @@ class ControlPlane:
             term=term,
             lane=lambda sought: lookups.find((link.name, *sought.source), sought),
         )
-        self._syncs = self._offset_syncs()
+        at_source = link.control.offset_syncs_topic_location == "source"
+        self._syncs = OffsetSyncs(
+            TopicLog(
+                sides.source if at_source else sides.target,
+                link.policy.offset_syncs_topic((link.target if at_source else link.source).alias),
+                admin=sides.source_admin if at_source else sides.target_admin,
+            ),
+            replication_factor=link.control.offset_syncs_replication_factor,
+            lag_max=link.control.offset_lag_max,
+        )
         self.groups = Groups(link, sides, self.translator, term, registry)
         self._mirror_maker = mm2_offsets.positions_of(link, sides.target, sides.target_admin)
         self.tasks = tuple(self._wanted())
 
     def _wanted(self) -> Iterator[ScheduledTask]:
-        control = self._link.control
+        link, control, groups = self._link, self._link.control, self.groups
         if control.emit_offset_syncs_enabled:
             yield ScheduledTask(
-                name="offset syncs",
-                interval_s=_SYNCS_S,
-                work=self._sync_offsets,
-                begin=self._syncs.forget,
-                at_end=True,
+                "offset syncs", _SYNCS_S, self._sync_offsets, self._syncs.forget, at_end=True
             )
-        if interval_s := self.groups.interval_s:
+        if interval_s := groups.interval_s:
+            # Partitions whose lanes still recover get no checkpoints.
+            ready = self._registry.are_placed
             yield ScheduledTask(
-                name="groups",
-                interval_s=interval_s,
-                work=self.groups.work,
-                begin=self.groups.forget,
-                # Partitions whose lanes still recover get no checkpoints.
-                ready=self._registry.are_placed,
-                at_end=True,
+                "groups", interval_s, groups.work, groups.forget, ready, at_end=True
             )
-        if self._link.sync_topic_configs_enabled:
-            interval_s = self._link.sync_topic_configs_interval_s
-            yield ScheduledTask(
-                name="topic configs", interval_s=interval_s, work=self._sync_configs
-            )
+        if link.sync_topic_configs_enabled:
+            interval_s = link.sync_topic_configs_interval_s
+            yield ScheduledTask("topic configs", interval_s, self._sync_configs)
         if control.sync_topic_acls_enabled or control.read_only_mirrors:
-            interval_s = control.sync_topic_acls_interval_s
-            yield ScheduledTask(name=_ACLS, interval_s=interval_s, work=self._sync_acls)
-        if self._link.schemas is not None:
-            yield schemas_task(self._link.schemas, self._topics)
+            yield ScheduledTask(_ACLS, control.sync_topic_acls_interval_s, self._sync_acls)
+        if link.schemas is not None:
+            yield schemas_task(link.schemas, self._topics)
         if control.mm2_offsets:
+            positions = self._mirror_maker
             yield ScheduledTask(
-                name="MirrorMaker 2 offsets",
-                interval_s=_MIRROR_MAKER_S,
-                work=self._write_mirror_maker,
-                begin=self._mirror_maker.forget,
+                "MirrorMaker 2 offsets",
+                _MIRROR_MAKER_S,
+                # Not for stopped partitions: MirrorMaker 2 may be further there.
+                lambda: (
+                    positions.write(self._registry.positions()) if positions.is_there() else None
+                ),
+                positions.forget,
                 at_end=True,
             )
-
-        yield ScheduledTask(
-            name=lag.SOURCE_TASK,
-            interval_s=_SOURCE_S,
-            work=self._look_at_source,
-            record_s=_SOURCE_S / 2,  # after a disaster it shows since when records may be missing
-        )
-        yield ScheduledTask(name="lag in time", interval_s=_DATES_S, work=self._date)
-        if self._link.fetch.read_committed:
-            yield ScheduledTask(
-                name="open transactions",
-                interval_s=_TRANSACTIONS_S,
-                work=self._explain_transactions,
-            )
+        # After a disaster its record shows since when records may be missing.
+        record_s = _SOURCE_S / 2
+        yield ScheduledTask(lag.SOURCE_TASK, _SOURCE_S, self._look_at_source, record_s=record_s)
+        yield ScheduledTask("lag in time", _DATES_S, self._date)
+        if link.fetch.read_committed:
+            yield ScheduledTask("open transactions", _TRANSACTIONS_S, self._explain_transactions)
 
     def protect(self) -> None:
         """Gives ACLs to topics that were just created. The next run of the task retries a failure
@@ -156,24 +150,9 @@ class ControlPlane:
                 extra = {"link": self._link.name, "task": task.name, "reason": str(error)}
                 _log.warning("not up to date at the end", extra=extra)
 
-    def _offset_syncs(self) -> OffsetSyncs:
-        link, sides = self._link, self._sides
-        if link.control.offset_syncs_topic_location == "source":
-            name = link.policy.offset_syncs_topic(link.target.alias)
-            topic = TopicLog(sides.source, name, admin=sides.source_admin)
-        else:
-            name = link.policy.offset_syncs_topic(link.source.alias)
-            topic = TopicLog(sides.target, name, admin=sides.target_admin)
-        return OffsetSyncs(
-            topic,
-            replication_factor=link.control.offset_syncs_replication_factor,
-            lag_max=link.control.offset_lag_max,
-        )
-
-    def _sync_offsets(self) -> Outcome:
+    def _sync_offsets(self) -> None:
         flush = self._syncs.wants_all
         self._syncs.write(self._registry.newest(moved=not flush), flush=flush)
-        return DONE
 
     def _sync_configs(self) -> Outcome:
         topics = self._topics()
@@ -211,7 +190,7 @@ class ControlPlane:
         self._sides.source_admin.bootstrap_check(_SOURCE_S)
         return Outcome(dated=self._registry.is_watched)
 
-    def _date(self) -> Outcome:
+    def _date(self) -> None:
         """Asks for the time of each first record once. Asks for the ends of partitions that have
         stopped or failed."""
         self._ask_ends()
@@ -220,7 +199,6 @@ class ControlPlane:
         positions = dict(wanted[:_MOST_DATES])
         found = lag.timestamps_at(self._sides.source, positions)
         self._registry.date({at: Dated(positions[at], stamp) for at, stamp in found.items()})
-        return DONE
 
     def _ask_ends(self) -> None:
         rows = self._registry.rows(lambda row: row.is_unwatched)
@@ -239,16 +217,9 @@ class ControlPlane:
             return  # the task `source` reports it
         self._registry.note_ends(ends)
 
-    def _explain_transactions(self) -> Outcome:
+    def _explain_transactions(self) -> None:
         long = self._registry.held()
         self._registry.explain(long, open_transactions.explain(self._sides.source, long))
-        return DONE
-
-    def _write_mirror_maker(self) -> Outcome:
-        # Not for stopped partitions: MirrorMaker 2 may be further there.
-        if self._mirror_maker.is_there():
-            self._mirror_maker.write(self._registry.positions())
-        return DONE
 
 
 def _outcome(errors: Iterable[tuple[str, CausewayError]]) -> Outcome:
@@ -276,13 +247,9 @@ def schemas_task(
             unfinished=bool(done.waiting),
         )
 
-    return ScheduledTask(
-        name=TASK,
-        interval_s=settings.interval_s,
-        work=work,
-        begin=schemas.forget,
-        ready=lambda: any(topics()),  # else a new link's schemas would wait for the next round
-    )
+    # If no topic is known yet, a new link's schemas would wait for the next round.
+    ready = lambda: any(topics())  # noqa: E731
+    return ScheduledTask(TASK, settings.interval_s, work, schemas.forget, ready)
 
 
 def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> ScheduledTask:
@@ -294,8 +261,4 @@ def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> ScheduledTas
         replication_factor=settings.replication_factor,
     )
 
-    def beat() -> Outcome:
-        heartbeats.beat()
-        return DONE
-
-    return ScheduledTask(name="heartbeats", interval_s=settings.interval_s, work=beat)
+    return ScheduledTask("heartbeats", settings.interval_s, heartbeats.beat)

@@ -36,24 +36,22 @@ class Outcome:
     dated: bool = True
 
 
-DONE = Outcome()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ScheduledTask:
     """A task and its schedule. `work` does all that is due, and raises CausewayError if it could
-    not do anything. `begin` comes before the first run of each term: another driver may have
-    written since. `ready`: whether the first run is useful already; the task waits for it for a
-    while. `at_end`: it runs once more when the link ends in order. `name`: shown to people.
-    `record_s`: seconds after which an unchanged result is recorded again."""
+    not do anything; None: there is nothing to report. `begin` comes before the first run of each
+    term: another driver may have written since. `ready`: whether the first run is useful already;
+    the task waits for it for a while. `at_end`: it runs once more when the link ends in order.
+    `name`: shown to people. `record_s`: seconds after which an unchanged result is recorded
+    again."""
 
     name: str
     interval_s: float
-    work: Callable[[], Outcome]
+    work: Callable[[], Outcome | None]
     begin: Callable[[], None] = lambda: None
     ready: Callable[[], bool] = lambda: True
-    at_end: bool = False
-    record_s: float = _RECORD_S
+    at_end: bool = field(default=False, kw_only=True)
+    record_s: float = field(default=_RECORD_S, kw_only=True)
     _running: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def start_over(self) -> None:
@@ -64,7 +62,7 @@ class ScheduledTask:
     def run(self) -> Outcome:
         """Runs the task, one run at a time: `work` need not be thread-safe."""
         with self._running:
-            return self.work()
+            return self.work() or Outcome()
 
 
 class Tasks:
@@ -79,9 +77,8 @@ class Tasks:
         self._tasks = tasks
         self._lock = threading.Lock()
         self._records = {task.name: TaskRecord(name=task.name) for task in tasks}
-        self._items: dict[
-            str, frozenset[str]
-        ] = {}  # of the last run, also those that were not recorded
+        # Of the last run, also those that were not recorded.
+        self._items: dict[str, frozenset[str]] = {}
         self._dirty: set[str] = set()
         self._recorded_at: dict[str, float] = {}
         self._stop = threading.Event()
@@ -95,12 +92,14 @@ class Tasks:
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(
-                target=self._run, args=(task, self._stop), name=f"{task.name} {self.link}"
+                target=self._run,
+                args=(task, self._stop),
+                name=f"{task.name} {self.link}",
+                daemon=True,
             )
             for task in self._tasks
         ]
         for thread in self._threads:
-            thread.daemon = True
             thread.start()
 
     def stop(self) -> None:
@@ -138,37 +137,38 @@ class Tasks:
                 stop.wait(_BACKOFF_S[0])
                 continue
             begun = time.monotonic()
+            outcome: Outcome | str
             try:
                 outcome = task.run()
             except CausewayError as error:
-                self._note(task, str(error), None)
-                failed = True
+                outcome = str(error)
             except Exception as error:
                 _log.error("internal error", exc_info=error, extra=self._extra(task))
-                self._note(task, f"internal error: {error!r}", None)
-                failed = True
-            else:
-                self._note(task, None, outcome)
-                failed = outcome.unfinished
-            if failed:
+                outcome = f"internal error: {error!r}"
+            self._note(task, outcome)
+            if isinstance(outcome, str) or outcome.unfinished:
                 stop.wait(min(pause, max(task.interval_s, _BACKOFF_S[0])))
                 pause = min(2 * pause, _BACKOFF_S[1])
             else:
                 pause = _BACKOFF_S[0]
                 stop.wait(max(0.0, begun + task.interval_s - time.monotonic()))
 
-    def _note(self, task: ScheduledTask, reason: str | None, outcome: Outcome | None) -> None:
+    def _note(self, task: ScheduledTask, outcome: Outcome | str) -> None:
+        """`outcome`: a text if the task failed."""
         now = time.time()
-        items = {} if outcome is None else outcome.items
-        dated = outcome is None or outcome.dated
         with self._lock:
             before = self._records[task.name]
-            after = before.replace(
-                reason=reason,
-                items=_shortened(items),
-                figures=before.figures if outcome is None else outcome.figures,
-                done_at=int(now * 1000) if dated and not reason else before.done_at,
-            )
+            if isinstance(outcome, str):
+                items: Mapping[str, str] = {}
+                reason, dated, after = outcome, True, before.replace(reason=outcome, items={})
+            else:
+                items, reason, dated = outcome.items, None, outcome.dated
+                after = before.replace(
+                    reason=None,
+                    items=_shortened(items),
+                    figures=outcome.figures,
+                    done_at=int(now * 1000) if dated else before.done_at,
+                )
             self._records[task.name] = after
             known = self._items.get(task.name, frozenset(before.items))
             self._items[task.name] = frozenset(items)
