@@ -22,9 +22,8 @@ from causeway.control.configs import ConfigPlan, SyncConfigs
 from causeway.control.fences import DENY_WRITE, FencePlan, Sharer
 from causeway.control.groups import (
     ChosenGroups,
-    CommitPlan,
     Commits,
-    Followed,
+    GroupCommits,
     LeftOutGroup,
     LeftOutReason,
     Translated,

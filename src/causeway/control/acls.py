@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from causeway.cluster import AclBinding, Cluster, SecurityDisabled
-from causeway.config import ClientSettings, LinkSettings
+from causeway.config import LinkSettings
 from causeway.control.topics import MirroredTopic
 from causeway.errors import CausewayError, ConfigError
 
@@ -96,7 +96,9 @@ def plan(observed: ObservedAcls, mirrored: Iterable[MirroredTopic], link: LinkSe
             if reason:
                 left_out.append(LeftOutAcl(acl=acl, reason=reason))
             elif acl.pattern == "LITERAL" and acl.name in mirrors:
-                creates.update(_copy(acl, mirror) for mirror in mirrors[acl.name])
+                reads_only = acl.permission == "ALLOW" and acl.operation == "ALL"
+                operation = "READ" if reads_only else acl.operation
+                creates |= {replace(acl, name=n, operation=operation) for n in mirrors[acl.name]}
         problems += [
             _denial_problem(each.acl, link) for each in left_out if _may_stop_us(each.acl, link)
         ]
@@ -114,7 +116,15 @@ def plan(observed: ObservedAcls, mirrored: Iterable[MirroredTopic], link: LinkSe
 
 def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> str:
     """Why an ACL that applies to one of the (sorted) topics is not copied; else empty."""
-    if not _applies_to_any(acl, mirrored):
+    at = bisect_left(mirrored, acl.name)
+    first = mirrored[at] if at < len(mirrored) else ""  # the first that begins so, if any does
+    if acl.name == "*" and acl.pattern == "LITERAL":
+        applies = bool(mirrored)
+    elif acl.pattern == "PREFIXED":
+        applies = bool(first) and first.startswith(acl.name)
+    else:
+        applies = first == acl.name
+    if not applies:
         return ""
     if _is_about_names(acl):
         why = "only LITERAL ACLs on a topic are copied"
@@ -136,15 +146,6 @@ def _is_allowed_write(acl: AclBinding) -> bool:
     return acl.permission == "ALLOW" and acl.operation == "WRITE"
 
 
-def _applies_to_any(acl: AclBinding, topics: Sequence[str]) -> bool:
-    if acl.name == "*" and acl.pattern == "LITERAL":
-        return bool(topics)
-    at = bisect_left(topics, acl.name)  # the first that begins so, if any does
-    if at == len(topics):
-        return False
-    return topics[at] == acl.name or (acl.pattern == "PREFIXED" and topics[at].startswith(acl.name))
-
-
 def _may_stop_us(acl: AclBinding, link: LinkSettings) -> bool:
     """Whether a denial stops, or may stop, Causeway, which needs every operation on its mirrors
     except DELETE. If its principal is not known, it may be any."""
@@ -164,38 +165,24 @@ def _own_principals(link: LinkSettings) -> frozenset[str] | None:
     only the broker knows the principal of a certificate or a token."""
     if link.control.principal is not None:
         return frozenset({link.control.principal})
-    clients = (link.target, link.target_admin)
-    users = {_user(client) for client in clients}
+    users = {
+        "ANONYMOUS"
+        if client.protocol == "PLAINTEXT"
+        else None
+        if client.sasl is None or client.sasl.oauth is not None
+        else client.sasl.username
+        for client in (link.target, link.target_admin)
+    }
     return frozenset(f"User:{user}" for user in users if user) if all(users) else None
 
 
-def _user(client: ClientSettings) -> str | None:
-    if client.protocol == "PLAINTEXT":
-        return "ANONYMOUS"
-    if client.sasl is None or client.sasl.oauth is not None:
-        return None
-    return client.sasl.username
-
-
 def _denial_problem(acl: AclBinding, link: LinkSettings) -> CausewayError:
+    cause = "it would stop Causeway itself from mirroring the topic"
+    remedy = "deny it on the target to single principals instead"
     if acl.principal != EVERYBODY and _own_principals(link) is None:
-        return ConfigError(
-            "copy ACL",
-            f"{acl} to {link.target.alias}",
-            "that may be Causeway itself",
-            remedy="set causeway.principal to the principal of Causeway there",
-        )
-    return ConfigError(
-        "copy ACL",
-        f"{acl} to {link.target.alias}",
-        "it would stop Causeway itself from mirroring the topic",
-        remedy="deny it on the target to single principals instead",
-    )
-
-
-def _copy(acl: AclBinding, mirror: str) -> AclBinding:
-    reads_only = acl.permission == "ALLOW" and acl.operation == "ALL"
-    return replace(acl, name=mirror, operation="READ" if reads_only else acl.operation)
+        cause = "that may be Causeway itself"
+        remedy = "set causeway.principal to the principal of Causeway there"
+    return ConfigError("copy ACL", f"{acl} to {link.target.alias}", cause, remedy=remedy)
 
 
 def _read_only(
@@ -228,7 +215,17 @@ def _read_only(
             for principal in {acl.principal for acl in writers} - barred
             if principal not in (EVERYBODY, link.control.principal)
         )
-    return denies, [_open_to_all(acl, link) for acl in sorted(open_to_all, key=str)]
+    us = link.control.principal or "Causeway"
+    return denies, [
+        ConfigError(
+            "make mirrors read-only against ACL",
+            f"{acl} on {link.target.alias}",
+            f"it lets everybody write, and a DENY for everybody would stop {us} too: a DENY beats"
+            " every ALLOW",
+            remedy="replace it by ACLs that name principals",
+        )
+        for acl in sorted(open_to_all, key=str)
+    ]
 
 
 def read_only_denials(
@@ -257,16 +254,6 @@ def remove_denials(denies: Collection[AclBinding], target: Cluster) -> None:
     for error in {} if isinstance(answers, SecurityDisabled) else answers.values():
         if error is not None:
             raise error
-
-
-def _open_to_all(acl: AclBinding, link: LinkSettings) -> CausewayError:
-    return ConfigError(
-        "make mirrors read-only against ACL",
-        f"{acl} on {link.target.alias}",
-        f"it lets everybody write, and a DENY for everybody would stop"
-        f" {link.control.principal or 'Causeway'} too: a DENY beats every ALLOW",
-        remedy="replace it by ACLs that name principals",
-    )
 
 
 class _ByName:

@@ -182,23 +182,13 @@ def why_incomplete(
 
     `target_end`: where the mirror ends, if this link is its only writer. `source_first`: where the
     source begins, needed if `target_end` is 0."""
-    return _lost_on_target(progress, target_end) or _never_had(progress, target_end, source_first)
-
-
-def _lost_on_target(progress: PartitionProgress, target_end: int) -> str | None:
     written = progress.outlets[0].pair.target
-    if target_end >= written:
-        return None
-    return (
-        f"the target ends at {target_end}, below {written}: it lost what it had acknowledged, and "
-        "gets it again from a running driver"
-    )
-
-
-def _never_had(
-    progress: PartitionProgress, target_end: int, source_first: int | None
-) -> str | None:
-    """A mirror that began at the source's end lags by nothing, but lacks all earlier records."""
+    if target_end < written:
+        return (
+            f"the target ends at {target_end}, below {written}: it lost what it had acknowledged, "
+            "and gets it again from a running driver"
+        )
+    # A mirror that began at the source's end lags by nothing, but lacks all earlier records.
     if target_end > 0 or source_first is None or source_first >= progress.position:
         return None
     return (

@@ -63,7 +63,8 @@ def observe(
     itself = frozenset(
         name
         for name in source_topics.keys() & decisions.keys()
-        if _is_same(source_topics[name], target_topics.get(decisions[name].target_name or ""))
+        if (mirror := target_topics.get(decisions[name].target_name or "")) is not None
+        and mirror.topic_id == source_topics[name].topic_id != NO_TOPIC_ID
     )
     endless = frozenset(
         name
@@ -80,9 +81,9 @@ def observe(
             sources.setdefault(decision.target_name, set()).add(name)
     there: dict[str, TopicMetadata] = {}
     for name in source_topics.keys() & decisions.keys():
-        mirror = target_topics.get(decisions[name].target_name or "")
-        if decisions[name].renamed is not None and mirror is not None:
-            there[mirror.name] = mirror
+        own = target_topics.get(decisions[name].target_name or "")
+        if decisions[name].renamed is not None and own is not None:
+            there[own.name] = own
     places = [TopicPartition(name, n) for name, topic in there.items() for n in topic.partitions]
     ends = target.list_offsets(places, LATEST) if places and not link.joins else {}
     return Names(
@@ -92,12 +93,6 @@ def observe(
         ),
         itself=itself,
         endless=endless,
-    )
-
-
-def _is_same(topic: TopicMetadata, mirror: TopicMetadata | None) -> bool:
-    return (
-        mirror is not None and topic.topic_id == mirror.topic_id and topic.topic_id != NO_TOPIC_ID
     )
 
 

@@ -82,8 +82,7 @@ def has_members(listed: GroupListing) -> bool:
     return listed.state not in _IDLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOutGroup:
+class LeftOutGroup(NamedTuple):
     """`reason` is for people."""
 
     group: str
@@ -91,23 +90,15 @@ class LeftOutGroup:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenGroups:
+class ChosenGroups(NamedTuple):
     groups: tuple[str, ...]
     left_out: tuple[LeftOutGroup, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
-    """`commits`: by group, those on topics of the link."""
-
-    commits: Mapping[str, Commits]
-    left_out: tuple[LeftOutGroup, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitPlan:
-    """`left_out`: followed groups that get no commit now."""
+class GroupCommits:
+    """`commits`: by group; either those on topics of the link, or those to write to the target now.
+    `left_out`: groups without any."""
 
     commits: Mapping[str, Commits]
     left_out: tuple[LeftOutGroup, ...]
@@ -117,15 +108,11 @@ def choose(listing: Mapping[str, GroupListing], link: LinkSettings) -> ChosenGro
     """The groups that the file asks for, sorted: those of consumers that `groups` selects and
     `groups.exclude` does not. A list leaves out groups that we may not see, so a group that the
     file names outright counts even if the list lacks it: asking for its offsets shows why."""
-    groups: list[str] = []
-    left_out: list[LeftOutGroup] = []
-    for name, listed in sorted((_named(link) | dict(listing)).items()):
-        refusal = _refused(listed, link)
-        if refusal is None:
-            groups.append(name)
-        else:
-            left_out.append(refusal)
-    return ChosenGroups(groups=tuple(groups), left_out=tuple(left_out))
+    found = [_refused(listed, link) for _, listed in sorted((_named(link) | dict(listing)).items())]
+    return ChosenGroups(
+        groups=tuple(each for each in found if isinstance(each, str)),
+        left_out=tuple(each for each in found if isinstance(each, LeftOutGroup)),
+    )
 
 
 def _named(link: LinkSettings) -> dict[str, GroupListing]:
@@ -138,17 +125,17 @@ def _named(link: LinkSettings) -> dict[str, GroupListing]:
     }
 
 
-def _refused(listed: GroupListing, link: LinkSettings) -> LeftOutGroup | None:
+def _refused(listed: GroupListing, link: LinkSettings) -> str | LeftOutGroup:
+    """The group's name if it is chosen."""
     verdict, reason, _ = by_name(
         listed.name, link.control.groups, link.control.groups_exclude, "groups"
     )
     if verdict is not Verdict.MIRRORED:
-        code = LeftOutReason(verdict.value)
-    elif not reads_topics(listed):
-        code, reason = LeftOutReason.NOT_CONSUMERS, _no_consumers(listed, link.source.alias)
-    else:
-        return None
-    return LeftOutGroup(group=listed.name, code=code, reason=reason)
+        return LeftOutGroup(listed.name, LeftOutReason(verdict.value), reason)
+    if not reads_topics(listed):
+        reason = _no_consumers(listed, link.source.alias)
+        return LeftOutGroup(listed.name, LeftOutReason.NOT_CONSUMERS, reason)
+    return listed.name
 
 
 def _no_consumers(listed: GroupListing, alias: str) -> str:
@@ -159,7 +146,7 @@ def follow(
     found: Mapping[str, Commits | CausewayError],
     link: LinkSettings,
     ended: Collection[TopicPartition] = (),
-) -> Followed:
+) -> GroupCommits:
     """The commits of the chosen groups on topics of this link: topics that it mirrors, and topics
     that came from its target. `ended`: partitions whose mirror was promoted or failed over; the
     offsets of groups were committed then."""
@@ -168,9 +155,7 @@ def follow(
     left_out: list[LeftOutGroup] = []
     for group, own in sorted(found.items()):
         if isinstance(own, CausewayError):
-            left_out.append(
-                LeftOutGroup(group=group, code=LeftOutReason.UNREADABLE, reason=str(own))
-            )
+            left_out.append(LeftOutGroup(group, LeftOutReason.UNREADABLE, str(own)))
             continue
         for topic in {at.topic for at in own} - ours.keys():
             ours[topic] = _concerns(topic, link)
@@ -179,13 +164,11 @@ def follow(
         if going_on:
             commits[group] = going_on
         elif mirrored:
-            left_out.append(LeftOutGroup(group=group, code=LeftOutReason.ENDED, reason=ENDED))
+            left_out.append(LeftOutGroup(group, LeftOutReason.ENDED, ENDED))
         else:
             reason = "it has committed nothing on topics that are mirrored"
-            left_out.append(
-                LeftOutGroup(group=group, code=LeftOutReason.NOTHING_MIRRORED, reason=reason)
-            )
-    return Followed(commits=commits, left_out=tuple(left_out))
+            left_out.append(LeftOutGroup(group, LeftOutReason.NOTHING_MIRRORED, reason))
+    return GroupCommits(commits=commits, left_out=tuple(left_out))
 
 
 def _concerns(topic: str, link: LinkSettings) -> bool:
@@ -207,26 +190,21 @@ def checkpoints(
     last one is proven wrong, because the target was recreated, or by its writer. If several source
     partitions decide, only the target offset shows that the group went back.
     """
-    wanted = []
-    for group, stands in translated.items():
-        for at, stand in stands.items():
-            before = last.get((group, at))
-            if (
-                before is None
-                or (stand.alone and stand.upstream < before.upstream)
-                or stand.downstream > before.downstream
-                or (stand.certain and stand.downstream < before.downstream)
-            ):
-                wanted.append(
-                    Checkpoint(
-                        group=group,
-                        partition=at,
-                        upstream=stand.upstream,
-                        downstream=stand.downstream,
-                        metadata=stand.metadata,
-                    )
-                )
-    return wanted
+    return [
+        Checkpoint(
+            group=group,
+            partition=at,
+            upstream=place.upstream,
+            downstream=place.downstream,
+            metadata=place.metadata,
+        )
+        for group, places in translated.items()
+        for at, place in places.items()
+        if (before := last.get((group, at))) is None
+        or (place.alone and place.upstream < before.upstream)
+        or place.downstream > before.downstream
+        or (place.certain and place.downstream < before.downstream)
+    ]
 
 
 def held_back(at: TopicPartition, unread: UnreadRecord) -> str:
@@ -235,76 +213,68 @@ def held_back(at: TopicPartition, unread: UnreadRecord) -> str:
 
 
 def commits(
-    followed: Followed,
+    followed: GroupCommits,
     translated: Translated,
     listing: Mapping[str, GroupListing],
     there: Mapping[str, Commits | CausewayError],
     ends: Mapping[TopicPartition, int],
     link: LinkSettings,
     unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] | None = None,
-) -> CommitPlan:
+) -> GroupCommits:
     """The commits for the target, which has these groups (`listing`), commits (`there`) and log
     ends. Only for groups without members, and only if a partition has no commit or an older one;
     never past the end of the mirrored records, nor past a record that the group has not read
     (`unread`, by group).
     """
-    wanted: dict[str, Commits] = {}
-    left_out: list[LeftOutGroup] = []
-    for group in followed.commits:
-        found = _commits_of(
+    found = {
+        group: _commits_of(
             group,
             translated.get(group, {}),
-            listing,
+            listing.get(group),
             there.get(group, {}),
             ends,
             link,
             (unread or {}).get(group, {}),
         )
-        if isinstance(found, LeftOutGroup):
-            left_out.append(found)
-        else:
-            wanted[group] = found
-    return CommitPlan(commits=wanted, left_out=tuple(left_out))
+        for group in followed.commits
+    }
+    return GroupCommits(
+        commits={g: each for g, each in found.items() if not isinstance(each, LeftOutGroup)},
+        left_out=tuple(each for each in found.values() if isinstance(each, LeftOutGroup)),
+    )
 
 
 def _commits_of(
     group: str,
-    stands: Mapping[TopicPartition, TranslatedOffset],
-    listing: Mapping[str, GroupListing],
+    translated: Mapping[TopicPartition, TranslatedOffset],
+    listed: GroupListing | None,
     there: Commits | CausewayError,
     ends: Mapping[TopicPartition, int],
     link: LinkSettings,
     unread: Mapping[TopicPartition, UnreadRecord],
 ) -> Commits | LeftOutGroup:
-    def left_out(code: LeftOutReason, reason: str) -> LeftOutGroup:
-        return LeftOutGroup(group=group, code=code, reason=reason)
-
     alias = link.target.alias
-    listed = listing.get(group)
     if listed is not None and not reads_topics(listed):
-        return left_out(LeftOutReason.NOT_CONSUMERS, _no_consumers(listed, alias))
+        reason = _no_consumers(listed, alias)
+        return LeftOutGroup(group, LeftOutReason.NOT_CONSUMERS, reason)
     if listed is not None and has_members(listed):
         reason = f"it has members on {alias} ({listed.state}), who commit for themselves"
-        return left_out(LeftOutReason.HAS_MEMBERS, reason)
+        return LeftOutGroup(group, LeftOutReason.HAS_MEMBERS, reason)
     if isinstance(there, CausewayError):
-        return left_out(LeftOutReason.UNREADABLE, str(there))
-    reachable = {at: stand for at, stand in stands.items() if at in ends}
+        return LeftOutGroup(group, LeftOutReason.UNREADABLE, str(there))
+    reachable = {at: place for at, place in translated.items() if at in ends}
     if not reachable:
-        return left_out(
-            LeftOutReason.NOT_TRANSLATED,
-            "what it has committed lies outside what has been mirrored",
-        )
+        reason = "what it has committed lies outside what has been mirrored"
+        return LeftOutGroup(group, LeftOutReason.NOT_TRANSLATED, reason)
     wanted = {}
-    for at, stand in reachable.items():
-        offset = min(stand.downstream, ends[at])
+    for at, place in reachable.items():
+        offset = min(place.downstream, ends[at])
         if at in unread:
             offset = min(offset, unread[at].offset)
         if at not in there or there[at].offset < offset:
-            wanted[at] = Committed(offset=offset, metadata=stand.metadata)
+            wanted[at] = Committed(offset=offset, metadata=place.metadata)
     if not wanted and unread:
         reasons = sorted(held_back(at, held) for at, held in unread.items())
-        return left_out(LeftOutReason.HELD_BACK, "; ".join(reasons))
-    return wanted or left_out(
-        LeftOutReason.UP_TO_DATE,
-        f"on {alias} it is as far as on {link.source.alias}, or further",
-    )
+        return LeftOutGroup(group, LeftOutReason.HELD_BACK, "; ".join(reasons))
+    reason = f"on {alias} it is as far as on {link.source.alias}, or further"
+    return wanted or LeftOutGroup(group, LeftOutReason.UP_TO_DATE, reason)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafka.partitioner.default import murmur2
@@ -47,16 +48,6 @@ class Copied(NamedTuple):
     ours: bool
 
 
-class _Owner(NamedTuple):
-    connector: str
-    cluster: str
-
-
-class _Entry(NamedTuple):
-    owner: _Owner
-    at: TopicPartition
-
-
 class UnconfirmedCopy(Copied):
     """From an entry under another alias of the source, or of another connector. The entry may be
     about another cluster, or another target, so the records have to confirm it."""
@@ -64,47 +55,46 @@ class UnconfirmedCopy(Copied):
     __slots__ = ()
 
 
+@dataclass(slots=True)
 class MirrorMakerOffsets:
-    """The positions of one source cluster, by its alias. Not thread-safe."""
+    """The positions of one source cluster, by its alias. Not thread-safe. `others`: further aliases
+    that the source may have in the entries."""
 
-    def __init__(
-        self,
-        topic: TopicLog,
-        source: str,
-        connector: str = "MirrorSourceConnector",
-        others: Sequence[str] = (),
-    ) -> None:
-        """`others`: further aliases that the source may have in the entries."""
-        self._topic = topic
-        self._source = source
-        self._connector = connector
-        self._aliases = (source, *others)
-        self._written: dict[TopicPartition, int] = {}
-        self._is_fixed = False
+    topic: TopicLog
+    source: str
+    connector: str = "MirrorSourceConnector"
+    others: Sequence[str] = ()
+    _written: dict[TopicPartition, int] = field(default_factory=dict)
+    _is_fixed: bool = False
 
     def read(self) -> dict[TopicPartition, Copied]:
         """Each partition's entry; empty if MirrorMaker 2 never ran. An entry of another connector
         counts if it is the only one of a partition. Raises CausewayError."""
         found: dict[TopicPartition, Copied] = {}
-        unsure: dict[TopicPartition, dict[_Owner, Copied]] = {}
-        for key, value in self._topic.newest().items():
-            place, copied = _place_of(key), _copied(value)
-            if place is None or copied is None or place.owner.cluster not in self._aliases:
-                continue
-            if place.owner == (self._connector, self._source):
-                found[place.at] = copied
-            else:
-                unsure.setdefault(place.at, {})[place.owner] = copied
+        unsure: dict[TopicPartition, dict[tuple[str, str], Copied]] = {}  # by connector and alias
+        for key, value in self.topic.newest().items():
+            try:
+                connector, place = json.loads(key)
+                at = TopicPartition(str(place["topic"]), int(place["partition"]))
+                owner = str(connector), str(place["cluster"])
+                entry = json.loads(value)
+                copied = Copied(int(entry["offset"]), entry.get("writer") == _OURS["writer"])
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                continue  # no position of a source connector
+            if owner == (self.connector, self.source):
+                found[at] = copied
+            elif owner[1] in (self.source, *self.others):
+                unsure.setdefault(at, {})[owner] = copied
         for at in unsure.keys() - found.keys():
             if (likeliest := self._likeliest(unsure[at])) is not None:
                 found[at] = UnconfirmedCopy(*likeliest)
         return found
 
-    def _likeliest(self, entries: Mapping[_Owner, Copied]) -> Copied | None:
+    def _likeliest(self, entries: Mapping[tuple[str, str], Copied]) -> Copied | None:
         """The entry of this connector, or else the only entry; None if several other connectors
         have one."""
-        for alias in self._aliases:
-            if (own := entries.get(_Owner(self._connector, alias))) is not None:
+        for alias in (self.source, *self.others):
+            if (own := entries.get((self.connector, alias))) is not None:
                 return own
         return next(iter(entries.values())) if len(entries) == 1 else None
 
@@ -115,7 +105,7 @@ class MirrorMakerOffsets:
 
     def is_there(self) -> bool:
         """Whether MirrorMaker 2 ever ran. Raises CausewayError."""
-        return self._topic.partitions() > 0
+        return self.topic.partitions() > 0
 
     def write(self, positions: Mapping[TopicPartition, int]) -> None:
         """`positions`: of each source partition the offset below which all is mirrored. Does
@@ -140,21 +130,22 @@ class MirrorMakerOffsets:
         values: Mapping[TopicPartition, bytes | None],
         on_written: Callable[[TopicPartition], None],
     ) -> None:
-        count = self._topic.partitions() if values else 0
+        count = self.topic.partitions() if values else 0
         if not count:
             return
         if not self._is_fixed:
-            self._topic.keep_compacted(partitions=None)
+            self.topic.keep_compacted(partitions=None)
             self._is_fixed = True
         shares: dict[int, dict[TopicPartition, KeyValue]] = {}
         for at, value in values.items():
-            key = _dump([self._connector, _place(at, self._source)])
+            place = {"cluster": self.source, "partition": at.partition, "topic": at.topic}
+            key = _dump([self.connector, place])
             where = (murmur2(key) & 0x7FFFFFFF) % count
             shares.setdefault(where, {})[at] = key, value
         failure: CausewayError | None = None
         for partition, share in shares.items():
             try:
-                self._topic.append(list(share.values()), partition)
+                self.topic.append(list(share.values()), partition)
             except CausewayError as error:
                 failure = error
             else:
@@ -162,28 +153,6 @@ class MirrorMakerOffsets:
                     on_written(at)
         if failure is not None:
             raise failure
-
-
-def _place(at: TopicPartition, source: str) -> dict[str, str | int]:
-    return {"cluster": source, "partition": at.partition, "topic": at.topic}
-
-
-def _place_of(key: bytes) -> _Entry | None:
-    """The owner and the partition in `key`; None if `key` is no position of a source connector."""
-    try:
-        connector, place = json.loads(key)
-        at = TopicPartition(str(place["topic"]), int(place["partition"]))
-        return _Entry(_Owner(str(connector), str(place["cluster"])), at)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-
-
-def _copied(value: bytes) -> Copied | None:
-    try:
-        entry = json.loads(value)
-        return Copied(int(entry["offset"]), entry.get("writer") == _OURS["writer"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
 
 
 def _dump(value: object) -> bytes:

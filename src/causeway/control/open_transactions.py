@@ -83,7 +83,8 @@ def reason(held: Held, transactions: tuple[ActiveProducer, ...] | CausewayError)
     elif transactions:
         first = transactions[0]
         who += f" of producer {first.producer_id}, epoch {first.producer_epoch},"
-    ago = _minutes(held.since_ms)
+    minutes, hours = held.since_ms / 60_000, held.since_ms / 3_600_000
+    ago = f"{minutes:.0f} min" if hours < 2 else f"{hours:.0f} h"
     if held.dated:
         what, advice = f"holds offset {held.stable}, a record dated {ago} ago", ""
     else:
@@ -91,7 +92,3 @@ def reason(held: Held, transactions: tuple[ActiveProducer, ...] | CausewayError)
         advice = " (end its producer, or abort it with kafka-transactions.sh)"
     behind = held.high_watermark - held.stable
     return f"{who} {what}: {behind:,} offsets from there on are mirrored once it ends{advice}"
-
-
-def _minutes(ms: float) -> str:
-    return f"{ms / 60_000:.0f} min" if ms < 7_200_000 else f"{ms / 3_600_000:.0f} h"

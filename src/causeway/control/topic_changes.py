@@ -95,7 +95,15 @@ def apply(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayEr
     grows = [change for change in changes if isinstance(change, GrowTopic)]
     results: dict[Change, CausewayError | None] = {}
     results |= _create(creates, target)[0]
-    results |= _each(alters, lambda batch: _alter(batch, target))
+    results |= _each(
+        alters,
+        lambda batch: {
+            topic: next(iter(errors.values()), None)
+            for topic, errors in alter_configs(
+                {each.topic: dict(each.configs) for each in batch}, target
+            ).items()
+        },
+    )
     results |= _each(
         grows, lambda batch: target.create_partitions({c.topic: c.partitions for c in batch})
     )
@@ -126,11 +134,6 @@ def _create(
     again = _each(list(reduced.values()), create)
     answers |= {each: again[fit] for each, fit in reduced.items()}
     return answers, {each: fit for each, fit in reduced.items() if answers[each] is None}
-
-
-def _alter(changes: list[AlterTopicConfigs], target: Cluster) -> dict[str, CausewayError | None]:
-    errors = alter_configs({each.topic: dict(each.configs) for each in changes}, target)
-    return {topic: next(iter(found.values()), None) for topic, found in errors.items()}
 
 
 def _new(change: CreateTopic) -> NewTopic:
@@ -267,14 +270,8 @@ def _taken(topics: Mapping[str, NewTopic], target: Cluster) -> dict[str, NewTopi
     if not topics:
         return {}
     answers = target.create_topics(list(topics.values()), validate_only=True)
-    return {name: topic for name, topic in topics.items() if _is_taken(answers.get(name))}
-
-
-def _is_taken(error: CausewayError | None) -> bool:
-    """Treat a topic that was created meanwhile as accepted: the creation will find it."""
-    return error is None or (
-        isinstance(error, BrokerError) and error.code == codes.TOPIC_ALREADY_EXISTS
-    )
+    # A topic that was created meanwhile counts as accepted: the creation will find it.
+    return {name: topic for name, topic in topics.items() if _settled(answers.get(name)) is None}
 
 
 def alter_configs(

@@ -244,7 +244,14 @@ def _plan_new(
     if observed.target_without_ids:
         return Decision(errors=(*errors, without_id(target, link.target.alias)))
     if link.replication_factor > observed.target_brokers:
-        return Decision(errors=(*errors, _too_few_brokers(target, observed.target_brokers, link)))
+        brokers, alias = observed.target_brokers, link.target.alias
+        few = TooFewBrokersError(
+            "create topic",
+            f"{target} on {alias}",
+            f"needs {link.replication_factor} brokers, {alias} has {brokers}",
+            remedy=f"set replication.factor to {brokers} or less, or start more brokers",
+        )
+        return Decision(errors=(*errors, few))
     configs = topic_configs.copied(
         described, link.config_properties_exclude, link.use_defaults_from
     )
@@ -351,15 +358,6 @@ def without_id(topic: str, alias: str) -> CausewayError:
         name="UNSUPPORTED_VERSION",
         remedy="set inter.broker.protocol.version to 2.8 or later; a broker that is not Apache "
         f"Kafka must give ids to its topics, see {BROKERS_PAGE}",
-    )
-
-
-def _too_few_brokers(target: str, brokers: int, link: LinkSettings) -> CausewayError:
-    return TooFewBrokersError(
-        "create topic",
-        f"{target} on {link.target.alias}",
-        f"needs {link.replication_factor} brokers, {link.target.alias} has {brokers}",
-        remedy=f"set replication.factor to {brokers} or less, or start more brokers",
     )
 
 

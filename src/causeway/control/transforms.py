@@ -74,8 +74,19 @@ class Transforms:
         self._link = link
         self.all: tuple[Transform, ...] = ()
         if link.transforms:
-            identify = identify or _identify()
-            self.all = tuple(_known(link, each, identify(each, spark)) for each in link.transforms)
+            if identify is None:
+                # Imported here: links without transforms need neither it nor its imports.
+                found = import_module("causeway.transform").identity_of
+                identify = partial(found, java=java_version())
+            self.all = tuple(
+                Transform(
+                    settings=each,
+                    identity=(identity := identify(each, spark)),
+                    key=f"{link.name}/{each.name}@{identity[:16]}",
+                    routes=Routes.of(link),
+                )
+                for each in link.transforms
+            )
         by_settings = {id(each.settings): each for each in self.all}
 
         # A topic's patterns are asked once: each look at the clusters asks of every topic.
@@ -105,16 +116,5 @@ def with_treatments(identity: str | None, treatments: Sequence[TreatmentSettings
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
-def _identify() -> Identify:
-    # Imported here: links without transforms need neither it nor its imports.
-    found = import_module("causeway.transform").identity_of
-    return partial(found, java=java_version())
-
-
 def _pickled(value: Shortcut | QueryShortcut | Routes) -> str:
     return base64.b64encode(pickle.dumps(value)).decode()
-
-
-def _known(link: LinkSettings, settings: TransformSettings, identity: str) -> Transform:
-    key = f"{link.name}/{settings.name}@{identity[:16]}"
-    return Transform(settings=settings, identity=identity, key=key, routes=Routes.of(link))

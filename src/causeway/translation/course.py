@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from causeway.cluster import EARLIEST
-from causeway.control import Followed, TranslatedOffset
+from causeway.control import GroupCommits, TranslatedOffset
 from causeway.link_topics import Outlet, PartitionProgress, Span
 from causeway.model import State, TopicPartition
 from causeway.relay import Sought
@@ -115,7 +115,7 @@ class CourseOffsets(NamedTuple):
 
 
 def offsets_to_translate(
-    followed: Followed, shared: Mapping[TopicPartition, Collection[TopicPartition]]
+    followed: GroupCommits, shared: Mapping[TopicPartition, Collection[TopicPartition]]
 ) -> dict[TopicPartition, set[int]]:
     """The source offsets to translate. If several partitions of a topic feed one target partition,
     and a group has committed on some of them, it has read nothing of the others."""
@@ -134,7 +134,7 @@ def offsets_to_translate(
 
 
 def group_offsets(
-    followed: Followed, found: CourseOffsets
+    followed: GroupCommits, found: CourseOffsets
 ) -> dict[str, dict[TopicPartition, TranslatedOffset]]:
     """By group and target partition: the first record that the group has not read, from any of the
     source partitions. A target partition is missing if the offset of one source is not known."""
@@ -170,7 +170,7 @@ def group_offsets(
     return answer
 
 
-def inexact(followed: Followed, found: CourseOffsets) -> dict[str, str]:
+def inexact(followed: GroupCommits, found: CourseOffsets) -> dict[str, str]:
     """Why offsets are not exact, by group and source partition."""
     notes: dict[str, str] = {}
     for key, offsets in found.offsets.items():

@@ -13,8 +13,7 @@ from causeway.cluster import Committed, GroupListing
 from causeway.config import ControlSettings, LinkSettings
 from causeway.control import (
     Checkpoint,
-    CommitPlan,
-    Followed,
+    GroupCommits,
     LeftOutReason,
     TranslatedOffset,
     UnreadRecord,
@@ -45,7 +44,7 @@ def at(offset: int, metadata: str = "") -> Committed:
     return Committed(offset=offset, leader_epoch=3, metadata=metadata)
 
 
-def followed(commits: Mapping[TopicPartition, Committed], group: str = "g") -> Followed:
+def followed(commits: Mapping[TopicPartition, Committed], group: str = "g") -> GroupCommits:
     return follow({group: commits}, watching())
 
 
@@ -169,7 +168,7 @@ def planned(
     there: Mapping[TopicPartition, Committed] | CausewayError = NOTHING,
     listing: Mapping[str, GroupListing] = {},
     ends: Mapping[TopicPartition, int] = ENDS,
-) -> CommitPlan:
+) -> GroupCommits:
     names = {T0: M0, T1: M1}
     stands = {
         names[place]: TranslatedOffset(own[place].offset, offset, own[place].metadata)
@@ -179,7 +178,7 @@ def planned(
     return commits(followed(own), {"g": stands}, listing, {"g": there}, ends, watching())
 
 
-def why(plan: CommitPlan) -> LeftOutReason:
+def why(plan: GroupCommits) -> LeftOutReason:
     assert plan.commits == {}
     (left,) = plan.left_out
     return left.code
@@ -213,7 +212,7 @@ def test_never_past_a_record_that_the_group_has_not_read() -> None:
     own, stands = followed({T0: at(50)}), {"g": {M0: TranslatedOffset(50, 50)}}
     empty = listed("g", "Empty")
 
-    def plan(there: dict[TopicPartition, Committed], offset: int) -> CommitPlan:
+    def plan(there: dict[TopicPartition, Committed], offset: int) -> GroupCommits:
         unread = {"g": {M0: UnreadRecord(offset, "a record of others")}}
         return commits(own, stands, empty, {"g": there}, ENDS, watching(), unread)
 

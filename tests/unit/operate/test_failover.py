@@ -11,7 +11,7 @@ import pytest
 
 from causeway.cluster import EARLIEST, Committed, OffsetAt, TopicMetadata
 from causeway.config import ClientSettings, LinkSettings
-from causeway.control import CommitPlan
+from causeway.control import GroupCommits
 from causeway.errors import CausewayError, ConfigError, NobodyLeadsError, UnreachableError
 from causeway.filters import compile_patterns
 from causeway.link_topics import (
@@ -175,7 +175,7 @@ def test_what_the_source_took_in_while_the_mirror_ended_is_missing_too(
         return SourceAnswer(reason=reason)
 
     monkeypatch.setattr(missing, "look", ask)
-    nothing = last_groups.RememberedGroups(places=(), plan=CommitPlan(commits={}, left_out=()))
+    nothing = last_groups.RememberedGroups(places=(), plan=GroupCommits(commits={}, left_out=()))
     monkeypatch.setattr(last_groups, "remembered", lambda *_: nothing)
     monkeypatch.setattr(last_groups, "commit", lambda *_: {})
     asked = EndDirective(who="anna@ops", at=1, how=State.FAILED_OVER)
@@ -193,7 +193,7 @@ def test_groups_that_could_not_be_committed_are_tried_again(
 
     def remembered(_: object, __: object, ___: object, only: Any) -> last_groups.RememberedGroups:
         tried.append(only)
-        return last_groups.RememberedGroups(places=(), plan=CommitPlan(commits={}, left_out=()))
+        return last_groups.RememberedGroups(places=(), plan=GroupCommits(commits={}, left_out=()))
 
     def note_left(scope: Scope, groups: set[str]) -> None:
         assert scope == THE_LINK
@@ -242,7 +242,7 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
                 for name in only
                 for at in sorted(read[name] & parts)
             ),
-            plan=CommitPlan(
+            plan=GroupCommits(
                 commits={
                     name: dict.fromkeys(places, Committed(offset=5, metadata=""))
                     for name, places in wanted.items()
@@ -252,7 +252,7 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
             ),
         )
 
-    def commit(_: object, plan: CommitPlan) -> dict[str, str]:
+    def commit(_: object, plan: GroupCommits) -> dict[str, str]:
         for name, places in plan.commits.items():
             there[name] |= places.keys()
         return {}
@@ -293,7 +293,7 @@ def test_heartbeats_are_no_loss(monkeypatch: pytest.MonkeyPatch, *, alone: bool)
     begun = {each.source: each for each in ([beat] if alone else [ONE, beat])}
     answer = SourceAnswer(ends={ONE.source: 50, beat.source: 50})
     monkeypatch.setattr(missing, "look", lambda *_: answer)
-    nothing = last_groups.RememberedGroups(places=(), plan=CommitPlan(commits={}, left_out=()))
+    nothing = last_groups.RememberedGroups(places=(), plan=GroupCommits(commits={}, left_out=()))
     monkeypatch.setattr(last_groups, "remembered", lambda *_: nothing)
     found = move_of(ending_of(progress=lambda _=None: begun)).look()
     assert [each.topic for each in found.topics] == ["heartbeats" if alone else "orders"]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from causeway.cluster import EARLIEST, Committed
-from causeway.control import Followed, TranslatedOffset
+from causeway.control import GroupCommits, TranslatedOffset
 from causeway.model import TopicPartition
 from causeway.translation import (
     CourseKey,
@@ -26,8 +26,8 @@ ROUTED = TopicPartition("A.paid", 0)
 at = partial(MappedOffset, ROUTED)
 
 
-def followed(**groups: Mapping[TopicPartition, int]) -> Followed:
-    return Followed(
+def followed(**groups: Mapping[TopicPartition, int]) -> GroupCommits:
+    return GroupCommits(
         commits={
             group: {at: Committed(offset=offset) for at, offset in commits.items()}
             for group, commits in groups.items()

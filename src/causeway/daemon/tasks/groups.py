@@ -12,7 +12,7 @@ from causeway.config import LinkSettings
 from causeway.control import (
     Checkpoint,
     ChosenGroups,
-    Followed,
+    GroupCommits,
     LeftOutGroup,
     LeftOutReason,
     Translated,
@@ -180,7 +180,7 @@ class Groups:
         )
 
     def _write_checkpoints(
-        self, followed: Followed, translated: Translated, read_at: float
+        self, followed: GroupCommits, translated: Translated, read_at: float
     ) -> None:
         if self._last is None:
             self._topic.ensure(self.link.control.checkpoints_replication_factor)
@@ -199,7 +199,7 @@ class Groups:
         self._note_latencies(followed, due, read_at)
 
     def _note_latencies(
-        self, followed: Followed, written: Sequence[Checkpoint], read_at: float
+        self, followed: GroupCommits, written: Sequence[Checkpoint], read_at: float
     ) -> None:
         """Keeps the times of `written`, and forgets groups that are no longer followed."""
         now = time.monotonic()
@@ -215,7 +215,7 @@ class Groups:
         self._latencies = kept  # replaced as a whole: another thread may read it
 
     def _commit(
-        self, followed: Followed, translated: Translated
+        self, followed: GroupCommits, translated: Translated
     ) -> tuple[dict[str, str], dict[str, str]]:
         """Commits the offsets. Returns the reasons for groups left out, and the failures."""
         target = self.sides.target_admin
@@ -275,7 +275,7 @@ class Groups:
 
 
 def _statuses(
-    chosen: ChosenGroups, followed: Followed, undone: Mapping[str, str]
+    chosen: ChosenGroups, followed: GroupCommits, undone: Mapping[str, str]
 ) -> tuple[GroupStatus, ...]:
     """All groups of the source, by name. `undone`: by group, or `group on partition`, why."""
     found = {

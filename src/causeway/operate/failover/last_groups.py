@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from causeway.cluster import EARLIEST, LATEST, Cluster, Committed, offsets_at
 from causeway.config import LinkSettings
 from causeway.control import (
-    CommitPlan,
-    Followed,
+    GroupCommits,
     MirroredTopic,
     TranslatedOffset,
     UnreadRecord,
@@ -124,7 +123,7 @@ class RememberedGroups:
     """What the target knows of groups without the source. `plan`: what is to be committed."""
 
     places: tuple[GroupPlace, ...]
-    plan: CommitPlan
+    plan: GroupCommits
 
     def left(self, failures: Mapping[str, str]) -> set[str]:
         """The groups that are yet to be committed: those of `failures`, and those of which the
@@ -161,7 +160,7 @@ def remembered(
         }
         for when in (LATEST, EARLIEST)
     )
-    followed = Followed(commits={group: {} for group in stands}, left_out=())
+    followed = GroupCommits(commits={group: {} for group in stands}, left_out=())
     unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] = {}
     if stands and not all(outlet.exclusive for each in progress for outlet in each.outlets):
         maps = ProgressTopic(target, link.progress_topic).read().maps
@@ -193,7 +192,7 @@ def remembered(
     return RememberedGroups(places=tuple(places), plan=plan)
 
 
-def commit(target: Cluster, plan: CommitPlan) -> dict[str, str]:
+def commit(target: Cluster, plan: GroupCommits) -> dict[str, str]:
     """What could not be committed, and why, by group. Raises CausewayError."""
     wanted: Mapping[str, Mapping[TopicPartition, Committed]] = plan.commits
     failed = {}
