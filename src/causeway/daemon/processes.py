@@ -24,20 +24,16 @@ def started_at(pid: int) -> str | None:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return "" if _answers(pid) else None
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return None
+        except PermissionError:
+            pass  # it lives, and belongs to another user
+        return ""
     # The name, in brackets, may hold anything; the state is the first field after it.
     fields = stat[stat.rindex(")") + 2 :].split()
     return None if fields[0] in "ZX" else fields[19]
-
-
-def _answers(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @lru_cache(1)

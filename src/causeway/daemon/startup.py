@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 from causeway.cluster import Cluster
@@ -94,6 +95,7 @@ class BrokerApis:
             self._left.remove((side, cluster))
 
 
+@dataclass(slots=True)
 class Patience:
     """Decides how long one link waits for an error to pass. Not thread-safe.
 
@@ -101,9 +103,8 @@ class Patience:
     cluster with fewer than N brokers. Only time shows the difference.
     """
 
-    def __init__(self, link: str) -> None:
-        self._link = link
-        self._since: float | None = None
+    link: str
+    _since: float | None = None
 
     def may_pass(self, error: CausewayError) -> bool:
         """Whether another attempt after `error` may succeed."""
@@ -114,7 +115,7 @@ class Patience:
             return False
         if self._since is None:
             self._since = time.monotonic()
-            about = {"link": self._link, "for_s": PATIENCE_S, "reason": str(error)}
+            about = {"link": self.link, "for_s": PATIENCE_S, "reason": str(error)}
             _log.warning("waits for brokers that may be restarting", extra=about)
         return time.monotonic() - self._since < PATIENCE_S
 
@@ -130,12 +131,12 @@ class Patience:
         return self._since is not None
 
 
+@dataclass(slots=True)
 class FirstLane:
     """Ends a bounded run if no lane connects in time."""
 
-    def __init__(self) -> None:
-        self._since: float | None = None
-        self._connected = False
+    _since: float | None = None
+    _connected: bool = False
 
     def check(self, *, launched: int, connected: int, trouble: str | None) -> None:
         """Call this repeatedly during the run. `trouble`: why the newest lane ended. Raises
@@ -143,9 +144,8 @@ class FirstLane:
         self._connected = self._connected or connected > 0
         if self._connected or not launched:
             return
-        now = time.monotonic()
-        self._since = now if self._since is None else self._since
-        waited_s = now - self._since
+        self._since = self._since or time.monotonic()
+        waited_s = time.monotonic() - self._since
         if waited_s > (_FAILING_S if trouble else _SILENT_S):
             raise PrerequisiteError(
                 "start lanes",

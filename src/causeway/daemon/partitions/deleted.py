@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from causeway.control import claim_checks
 from causeway.daemon.clients import Sides
@@ -29,8 +30,7 @@ from causeway.link_topics import Deletion, Entry, LeadershipLostError, Partition
 from causeway.model import TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(NamedTuple):
     """`noted`: the time (ms) since which the topic is gone, -1 if it is back; `over`: partitions
     whose retention time is over."""
 
@@ -45,19 +45,13 @@ def judge(
     retention_s: float | None,
 ) -> Changes:
     """`gone`: topics of the source. `retention_s` None: for ever."""
-    noted = {}
+    noted, over = {}, {}
     for at, progress in known.items():
-        if at.topic not in gone:
-            if progress.gone_at >= 0:
-                noted[at] = -1
-        elif progress.gone_at < 0:
-            noted[at] = now_ms
-    over = {
-        at: progress
-        for at, progress in known.items()
-        if at not in noted and claim_checks.is_over(progress, now_ms, retention_s)
-    }
-    return Changes(noted=noted, over=over)
+        if (at.topic in gone) == (progress.gone_at < 0):
+            noted[at] = now_ms if at.topic in gone else -1
+        elif claim_checks.is_over(progress, now_ms, retention_s):
+            over[at] = progress
+    return Changes(noted, over)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ would lose or double records.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, Content, content_of, raw_batches, relayed
@@ -25,40 +25,33 @@ from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
 from causeway.records import HEADER, LOG_APPEND_TIME, records_of
 
 
+@dataclass(slots=True)
 class OthersHere:
     """One look at the other links of the target, taken at the first question. Not thread-safe."""
 
-    def __init__(self, target: Cluster, link: LinkSettings) -> None:
-        self._target = target
-        self._link = link
-        self._feeds: dict[TopicPartition, list[OtherFeed]] | None = None
+    target: Cluster
+    link: LinkSettings
+    _feeds: Mapping[TopicPartition, Sequence[OtherFeed]] | None = None
 
     def brought(self, topic: MirroredTopic, partition: int, ends: Mapping[int, int]) -> bool:
-        """Whether other links wrote all records of the target partition. False if that does not
-        matter for the beginning of the mirror. `ends`: the ends of the target partitions that
-        `partition` may feed. Raises CausewayError."""
-        if not (self._link.stops_on_data and any(ends.values())):
+        """Whether all records of the target partition came after other links began there, and none
+        of these links has the same source topic under another alias. False if that does not matter
+        for the beginning of the mirror. `ends`: the ends of the target partitions that `partition`
+        may feed. Raises CausewayError."""
+        if not (self.link.stops_on_data and any(ends.values())):
             return False
         if self._feeds is None:
-            self._feeds = feeds_of_other_links(self._target, self._link.progress_topic)
-        at = TopicPartition(topic.target, partition)
-        return _brought_all(self._feeds.get(at, ()), topic)
-
-
-def _brought_all(feeding: Collection[OtherFeed], topic: MirroredTopic) -> bool:
-    """Whether all records of a partition of `topic` on the target came after other links began
-    there, and none of these links has the same source topic under another alias."""
-    here = [
-        each
-        for each in feeding
-        if same_topic(each.outlet.topic_id, topic.target_id) and each.outlet.producer_id >= 0
-    ]
-    if any(
-        each.topic_id == topic.source_id or NO_TOPIC_ID in (each.topic_id, topic.source_id)
-        for each in here
-    ):
-        return False
-    return any(each.outlet.claimed_at == 0 for each in here)
+            self._feeds = feeds_of_other_links(self.target, self.link.progress_topic)
+        here = [
+            each
+            for each in self._feeds.get(TopicPartition(topic.target, partition), ())
+            if same_topic(each.outlet.topic_id, topic.target_id) and each.outlet.producer_id >= 0
+        ]
+        own = any(
+            each.topic_id == topic.source_id or NO_TOPIC_ID in (each.topic_id, topic.source_id)
+            for each in here
+        )
+        return not own and any(each.outlet.claimed_at == 0 for each in here)
 
 
 _LAST = 8  # records that must agree, or all there are
@@ -91,7 +84,7 @@ def find_place(
         for batch in relayed(source, source_at, start, read_committed=committed):
             for index, record in enumerate(records_of(batch)):
                 newest = batch.source_offset(index)
-                window.append(last.comparable(content_of(record)))
+                window.append(_without_time(content_of(record), last.append_times))
                 if last.is_like(window, cut_off=cut_off):
                     places.add(newest + 1)
             read += batch.size
@@ -130,9 +123,6 @@ class _Last:
         append_times = any(HEADER.unpack_from(batch)[5] & LOG_APPEND_TIME for batch in raw)
         contents = [_without_time(content_of(r), append_times) for r in found[-_LAST:]]
         return cls(records=contents, append_times=append_times)
-
-    def comparable(self, content: Content) -> Content:
-        return _without_time(content, self.append_times)
 
     def is_like(self, window: Sequence[Content], *, cut_off: bool) -> bool:
         """Whether these records of the source are those that the target ends with. `cut_off`: they

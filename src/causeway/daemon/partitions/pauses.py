@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from causeway.config import LinkSettings
 from causeway.control import topic_changes
 from causeway.daemon.partitions.registry import Registry
-from causeway.daemon.partitions.rows import AT_REST, Row
+from causeway.daemon.partitions.rows import AT_REST
 from causeway.link_topics import ClaimStart, DirectiveKind, Hold, LinkDirectives, Scope
 from causeway.model import ENDED, HELD, State, TopicPartition
 
@@ -44,7 +44,7 @@ class Pauses:
         self.deciding = threading.RLock()
         self._standing = LinkDirectives()
         self._done = True  # the directives are carried out
-        self._held = False  # a partition is, or was, on hold
+        self.held = False  # a partition is, or was, on hold
 
     def update(self, standing: LinkDirectives) -> None:
         """Takes the directives in force. All later questions use them."""
@@ -83,7 +83,16 @@ class Pauses:
             if self._done or not self._holds(self._standing):
                 return True
             standing = self._standing
-        wanted = self._to_hold(standing)
+        wanted = {  # those that are not on hold yet, or for another reason
+            row.progress.source: hold
+            for row in self._registry.rows(lambda _: True)
+            if (hold := self._hold_of(standing, row.progress.source)) is not None
+            and not (
+                row.progress.state is hold[0] and (row.progress.reason or "").startswith(hold[1])
+            )
+            # A partition at rest can end, but is not paused; an ended one is renewed first.
+            and (hold[0] in ENDED or row.progress.state not in AT_REST | ENDED)
+        }
         gone = self._recall(wanted) if wanted else {}
         # No lane sends their records, whatever the fleet still knows.
         rest = self._registry.rows(lambda row: row.progress.state in AT_REST | ENDED)
@@ -94,21 +103,10 @@ class Pauses:
             state, reason = next(iter(held.values()))
             about = {"partitions": len(held), "reason": reason}
             _log.warning(str(state), extra={"link": self._link, **about})
-            self._held = True
+            self.held = True
         with self.deciding:
             self._done = len(held) == len(wanted) and standing is self._standing
             return self._done
-
-    def _to_hold(self, standing: LinkDirectives) -> dict[TopicPartition, Hold]:
-        """The partitions to hold that are not on hold yet, or for another reason."""
-        return {
-            row.progress.source: hold
-            for row in self._registry.rows(lambda _: True)
-            if (hold := self._hold_of(standing, row.progress.source)) is not None
-            and not _is_held(row, hold)
-            # A partition at rest can end, but is not paused; an ended one is renewed first.
-            and (hold[0] in ENDED or row.progress.state not in AT_REST | ENDED)
-        }
 
     def over(self) -> list[TopicPartition]:
         """The paused partitions that should resume."""
@@ -125,7 +123,7 @@ class Pauses:
     ) -> list[TopicPartition]:
         with self.deciding:
             standing = self._standing
-        if not self._held:
+        if not self.held:
             return []
         held = self._registry.rows(lambda row: row.progress.state in states)
         return [at for row in held if over(standing, at := row.progress.source)]
@@ -139,7 +137,7 @@ class Pauses:
         found = {at: self._hold_of(standing, at) for at in places}
         held = {at: hold for at, hold in found.items() if hold is not None}
         self._registry.hold(held)
-        self._held |= bool(held)
+        self.held |= bool(held)
         return set(held)
 
     def _holds(self, standing: LinkDirectives) -> bool:
@@ -150,18 +148,9 @@ class Pauses:
             return standing.hold_of(at)
         return self._by_file or standing.hold_of(at)
 
-    def note_held(self) -> None:
-        """Notes that rows were added that are on hold."""
-        self._held = True
-
 
 def by_file(link: LinkSettings) -> Hold | None:
     """The hold of a link whose file pauses it; else None."""
     if not link.records_paused:
         return None
     return State.PAUSED, topic_changes.why_paused(link)
-
-
-def _is_held(row: Row, hold: Hold) -> bool:
-    state, reason = hold
-    return row.progress.state is state and (row.progress.reason or "").startswith(reason)

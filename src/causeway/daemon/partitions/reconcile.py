@@ -331,8 +331,7 @@ class Reconciler:
                     row.put_on_hold(*hold)
                 rows.append(row)
             self._registry.add(rows)
-        if rows:
-            self.pauses.note_held()
+        self.pauses.held |= bool(rows)
 
     def _reverse_ended(self, topics: Collection[str]) -> frozenset[str]:
         """Those of `topics` whose reverse mirror, from our target to our source, has ended, as the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from causeway.control import Transform, Transforms
 from causeway.daemon.lanes import plus
@@ -55,8 +55,8 @@ class TransformTally:
             TransformStatus(
                 name=each.name,
                 partitions=len(of[each.name]),
-                counts=(total := _sum(of[each.name])),
-                rules=total.by_rule(_rules(each)),
+                counts=(total := reduce(plus, of[each.name], None) or Transformed()),
+                rules=total.by_rule(_rules(each.settings.rules)),
                 unseen=_unseen(each, self._with_earlier(each.name, total)),
                 stages=stages.get(each.key, 0),
                 troubles=(troubles[each.key],) if each.key in troubles else (),
@@ -90,7 +90,9 @@ class TransformTally:
                     reason=next(iter(status.troubles), None),
                 )
                 known = self._recorded.get(transform.name)
-                if _is_news(record, known) or (due and _differs(record, known)):
+                written_at = -1 if known is None else known.written_at
+                changed = record.replace(written_at=written_at) != known
+                if _is_news(record, known) or (due and changed):
                     self._recorded[transform.name] = record
                     dirty.append(record)
             return dirty
@@ -111,28 +113,16 @@ class TransformTally:
         return plus(self._earlier.get(name), counts) or counts
 
 
-def _sum(each: Iterable[Transformed | None]) -> Transformed:
-    total = Transformed()
-    for counts in each:
-        total = plus(total, counts) or total
-    return total
-
-
 def _unseen(transform: Transform, counts: Transformed) -> tuple[str, ...]:
     """The rules that have not matched any record, although there were records."""
-    if not counts.records_in:
-        return ()
-    names = _rules(transform)
+    names = _rules(transform.settings.rules) if counts.records_in else ()
     return tuple(name for bit, name in enumerate(names) if not counts.seen >> bit & 1)
 
 
-def _rules(transform: Transform) -> tuple[str, ...]:
-    rules = transform.settings.rules
-    return () if rules is None else _names(rules)
-
-
 @lru_cache
-def _names(rules: str) -> tuple[str, ...]:
+def _rules(rules: str | None) -> tuple[str, ...]:
+    if rules is None:
+        return ()
     from causeway.transform.rules import rule_names
 
     return rule_names(rules)
@@ -142,12 +132,7 @@ def _is_news(record: TransformRecord, known: TransformRecord | None) -> bool:
     """Whether a person should see it soon."""
     if known is None:
         return record.counts != Transformed() or record.reason is not None
-    return (record.counts.seen, record.counts.refused > 0, record.reason) != (
-        known.counts.seen,
-        known.counts.refused > 0,
-        known.reason,
+    before, now = (
+        (each.counts.seen, each.counts.refused > 0, each.reason) for each in (known, record)
     )
-
-
-def _differs(record: TransformRecord, known: TransformRecord | None) -> bool:
-    return known is None or record.replace(written_at=known.written_at) != known
+    return before != now

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import importlib
 import logging
 import os
 import re
@@ -15,7 +16,7 @@ import subprocess
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import javaproperties
@@ -126,7 +127,9 @@ class Spark:
         # PySpark warns about the version of pandas, and about a JVM that died before its stop.
         warnings.filterwarnings("ignore", module="pyspark")
         # The first call into the JVM needs this import; do it while the JVM starts.
-        threading.Thread(target=_import_converters, name="spark-import", daemon=True).start()
+        # It imports pandas and Arrow, if installed.
+        modules = "pyspark.testing.utils"
+        threading.Thread(target=_import, args=(modules,), name="spark-import", daemon=True).start()
         if self._tuned:
             more = (
                 environment.archive_option() if self._java_options is None else self._java_options
@@ -256,8 +259,7 @@ class Spark:
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                self._context.setLocalProperty("spark.job.description", f"lane {task.lane}")
-                self._context.parallelize([task.lane], 1).mapPartitions(task).collect()
+                self._job(task, f"lane {task.lane}", task.lane)
                 reason, returned = "it returned", True
             except Exception as error:
                 reason, returned = self._mask(explain(error)), False
@@ -283,14 +285,20 @@ class Spark:
 
     def rehearse(self) -> None:
         """Runs a job that does nothing, as a lane's job would run."""
-        self._context.parallelize([0], 1).mapPartitions(list).collect()
+        self._job(list, "rehearsal")
+
+    def _job(
+        self, task: Callable[[Iterator[int]], Iterable[T]], description: str, item: int = 0
+    ) -> list[T]:
+        self._context.setLocalProperty("spark.job.description", description)
+        found: list[T] = self._context.parallelize([item], 1).mapPartitions(task).collect()
+        return found
 
     def compute(self, task: Callable[[Iterator[int]], Iterator[T]], description: str) -> list[T]:
         """Runs `task` as a job of one task, from any thread, and returns what it yields. Raises
         CausewayError, which is retriable unless the JVM is gone or executors cannot import."""
         try:
-            self._context.setLocalProperty("spark.job.description", description)
-            found: list[T] = self._context.parallelize([0], 1).mapPartitions(task).collect()
+            return self._job(task, description)
         except Exception as error:
             reason = self._mask(explain(error))
             self._look_at_context()
@@ -300,7 +308,6 @@ class Spark:
             raise CausewayError(
                 "run", description, self.death or reason, retriable=self.death is None
             ) from error
-        return found
 
     def stop(self, patience_s: float = 5.0) -> None:
         """Ends all jobs, the context and the JVM, by force after `patience_s`. Never raises."""
@@ -318,7 +325,10 @@ class Spark:
             _log.debug("stop: %s", error)
         if self._process is None:
             return
-        _forget_gateway()
+        from pyspark import SparkContext
+
+        # PySpark would use the JVM, which is about to end, for the next context.
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
         try:
             if self._process.stdin is not None:
                 self._process.stdin.close()
@@ -334,17 +344,9 @@ class Spark:
         return self._mask(explain(error)) if error is not None else ""
 
 
-def _import_converters() -> None:
-    """Imports pandas and Arrow, if installed: PySpark needs them for its first call to the JVM."""
+def _import(module: str) -> None:
     with contextlib.suppress(ImportError):
-        import pyspark.testing.utils  # noqa: F401
-
-
-def _forget_gateway() -> None:
-    """Makes PySpark forget its JVM, which is about to end. It would use it for the next context."""
-    from pyspark import SparkContext
-
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        importlib.import_module(module)
 
 
 def explain(error: Exception) -> str:
