@@ -25,7 +25,7 @@ KEY = "A->B/pii@now"
 
 @pytest.fixture
 def tally(monkeypatch: pytest.MonkeyPatch) -> TransformTally:
-    monkeypatch.setattr(tallies, "_names", lambda _: ("mask a", "drop b"))
+    monkeypatch.setattr(tallies, "_rules", lambda _: ("mask a", "drop b"))
     return TransformTally(Transforms(LINK_PII, {}, lambda *_: "now"))
 
 

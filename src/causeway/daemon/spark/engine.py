@@ -208,7 +208,7 @@ class Stages:
         while not launched.stopped.is_set():
             began = time.monotonic()
             ended = launched.attempt(self._spark, self._prepare)
-            if launched.stopped.is_set():
+            if ended is None or launched.stopped.is_set():
                 return
             self._on_ended(ended)
             healthy = time.monotonic() - began > _HEALTHY_S
@@ -255,9 +255,11 @@ class _Stage:
 
     def attempt(
         self, spark: Spark, prepare: Callable[[Any, TransformSettings], PreparedTransform]
-    ) -> StageEnded:
-        """Runs the stage once."""
+    ) -> StageEnded | None:
+        """Runs the stage once; None after a stop."""
         attempt, reason, threw = self._begin(), "", False
+        if not attempt:
+            return None
         try:
             session = spark.session
             context = session.sparkContext
