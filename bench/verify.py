@@ -60,7 +60,7 @@ def measure(stage: Stage, name: str, shape: Shape, say: Say) -> Verified:
                 if not started:
                     started = True
                     meter.start()
-                elif progress.ranges_done == progress.ranges and not usage:
+                elif progress.done >= progress.size and not usage:
                     usage.append(meter.stop(seconds=progress.seconds))
 
             report = verify(load(file), topics=[run.topic], on_progress=look)

@@ -62,10 +62,10 @@ def command(
     Exits with 13 if a record differs. Works with and without a running driver."""
     from causeway.cli.directives import parse_rate
     from causeway.operate.verify import as_json as to_json
-    from causeway.operate.verify import verify
+    from causeway.operate.verify import render, verify
 
     if html is not None:
-        _writable(html)
+        _write(html, "use", "a")  # fails before the comparison, not after it
     settings = with_chosen(load(file, quiet=True))
     with _shown() as on_progress:
         report = verify(
@@ -81,27 +81,18 @@ def command(
     else:
         show(console(), report)
     if html is not None:
-        _write_page(html, report)
+        _write(html, "write", "w", render(report))
     if report.differs:
         return DIFFERENT
     return LEFT_OUT if strict and not report.complete else 0
 
 
-def _writable(path: Path) -> None:
-    """Raises ConfigError before the comparison, not after it."""
+def _write(path: Path, operation: str, mode: str, text: str = "") -> None:
     try:
-        path.open("a").close()
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
     except OSError as error:
-        raise ConfigError("use", f"--html {path}", error.strerror or str(error)) from error
-
-
-def _write_page(path: Path, report: Report) -> None:
-    from causeway.operate.verify import render
-
-    try:
-        path.write_text(render(report), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError("write", f"--html {path}", error.strerror or str(error)) from error
+        raise ConfigError(operation, f"--html {path}", error.strerror or str(error)) from error
 
 
 @contextmanager
@@ -149,22 +140,11 @@ def show(out: Output, report: Report) -> None:
         Agreement.NOT_COMPARED: "yellow",
         Agreement.DIFFERS: "red",
     }
-    agree = [one for one in report.partitions if one.verdict is Agreement.AGREES]
-    rows = [
-        one
-        for one in report.partitions
-        if one.verdict is not Agreement.AGREES or len(agree) <= _ROWS
-    ]
+    few = report.count(Agreement.AGREES) <= _ROWS
+    rows = [one for one in report.partitions if few or one.verdict is not Agreement.AGREES]
     if rows:
-        columns = (
-            "topic",
-            "mirror",
-            ">source offsets",
-            ">target offsets",
-            ">records",
-            ">bytes",
-            "verdict",
-        )
+        offsets = ">source offsets", ">target offsets"
+        columns = ("topic", "mirror", *offsets, ">records", ">bytes", "verdict")
         cells = [
             (
                 f"{one.topic}-{one.partition}",

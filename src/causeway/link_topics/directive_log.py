@@ -193,17 +193,12 @@ def write_directives(
             "a concurrent administrative request was written later",
             remedy="nothing was changed; look at `causeway status`, and try again",
         ) from error
-    if plan.changes:
-        _await(log)
-    return WrittenDirectives(plan, log.end, log.topic_id)
-
-
-def _await(log: DirectiveLog) -> None:
-    """Waits until readers see the commit: a broker answers before they do."""
+    # A broker answers before readers see the commit.
     before, deadline = log.end, time.monotonic() + _SEEN_S
-    while log.end <= before and time.monotonic() < deadline:
+    while plan.changes and log.end <= before and time.monotonic() < deadline:
         time.sleep(0.02)
         log.look()
+    return WrittenDirectives(plan, log.end, log.topic_id)
 
 
 def _commit(

@@ -59,6 +59,10 @@ class Scope(NamedTuple):
         return self.topic == other.topic and self.partition in (None, other.partition)
 
     @property
+    def order(self) -> tuple[str, int]:
+        return self.topic or "", -1 if self.partition is None else self.partition
+
+    @property
     def wider(self) -> Scope | None:
         """The next wider scope."""
         if self.topic is None:
@@ -265,7 +269,7 @@ class LinkDirectives:
     def __iter__(self) -> Iterator[Directive]:
         """Those that hold, by kind and scope."""
         found = (each for each in self.by_key.values() if each.kind.holds)
-        return iter(sorted(found, key=lambda each: (each.kind, _order(each.scope))))
+        return iter(sorted(found, key=lambda each: (each.kind, *each.scope.order)))
 
     def get(self, which: type[AnyDirective], scope: Scope = THE_LINK) -> AnyDirective | None:
         """The directive of that class about exactly `scope`."""
@@ -359,7 +363,3 @@ def directive_as_json(directive: Directive) -> dict[str, Any]:
         found |= {"how": directive.how.value, "done": directive.done}
     until = getattr(directive, "until", -1)
     return found | {"until_ms": until} if until >= 0 else found
-
-
-def _order(scope: Scope) -> tuple[str, int]:
-    return scope.topic or "", -1 if scope.partition is None else scope.partition

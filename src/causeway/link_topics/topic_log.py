@@ -52,7 +52,6 @@ class TopicLog:
         self,
         replication_factor: int,
         *,
-        partitions: int = 1,
         configs: Mapping[str, str] = COMPACTED,
     ) -> None:
         """Creates the topic unless it exists, with no more replicas than the cluster has brokers.
@@ -67,7 +66,7 @@ class TopicLog:
                 raise found.error
             new = NewTopic(
                 name=self.topic,
-                partitions=partitions,
+                partitions=1,
                 replication_factor=min(replication_factor, max(1, len(metadata.brokers))),
                 configs={**configs, **self._log_format(min(metadata.brokers, default=-1))},
             )
@@ -75,7 +74,7 @@ class TopicLog:
             if error is not None and getattr(error, "code", None) != codes.TOPIC_ALREADY_EXISTS:
                 raise error
         elif configs.get(_POLICY) == _COMPACT:
-            self.keep_compacted(partitions)
+            self.keep_compacted()
         deadline = time.monotonic() + _LEADER_S
         while True:
             found = self._cluster.metadata([self.topic]).topics.get(self.topic)

@@ -189,7 +189,8 @@ def events(
             lambda link: (
                 one
                 for one in _events_of(link, connect)
-                if (not levels or one.event.level in levels) and _says(one.event, match)
+                if (not levels or one.event.level in levels)
+                and any(fits(text, match) for text in (one.event.event, *one.event.about.values()))
             ),
         )
     newest = sorted(found.lines, key=lambda one: one.event.at)
@@ -203,10 +204,6 @@ def _events_of(link: LinkSettings, connect: Connect) -> Iterator[EventLine]:
     if progress.exists():
         found = progress.read().events
         yield from (EventLine(link=link.name, event=found[number]) for number in sorted(found))
-
-
-def _says(event: EventRecord, match: str) -> bool:
-    return any(fits(text, match) for text in (event.event, *event.about.values()))
 
 
 def event_json(one: EventLine) -> dict[str, Any]:
@@ -233,7 +230,7 @@ def narrowed(settings: Settings, link: str | None, topic: str | None) -> tuple[L
     if topic is None:
         return status(chosen)
     looked = status(chosen, {topic})
-    found = [each for each in looked if each.error is not None or _has(each, topic)]
+    found = [each for each in looked if each.error is not None or topic in _topic_names(each)]
     if not found:
         known = {name for each in status(chosen) for name in _topic_names(each)}
         more = "topics are named as on the source"
@@ -244,10 +241,6 @@ def narrowed(settings: Settings, link: str | None, topic: str | None) -> tuple[L
 
 def _topic_names(each: LinkStatus) -> Collection[str]:
     return {one.topic for one in each.partitions} | {one.topic for one in each.problems}
-
-
-def _has(each: LinkStatus, topic: str) -> bool:
-    return topic in _topic_names(each)
 
 
 def _only_topic(each: LinkStatus, topic: str, transform: TransformSettings | None) -> LinkStatus:

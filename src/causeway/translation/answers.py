@@ -86,7 +86,9 @@ def translate(
         if back and any(one.link not in errors for one in mirrored):
             # Only the target itself shows which topics it has.
             mirrored = [one for one in mirrored if one.link not in errors]
-        answers += mirrored or [min(of_links, key=_specific)]
+        answers += mirrored or [
+            min(of_links, key=lambda one: _NOT_THERE.index(one.why or OffsetNote.UNKNOWN))
+        ]
     return tuple(answers)
 
 
@@ -121,10 +123,6 @@ class _Limit:
             cause = f"it takes longer than {self._patience_s} s to count in the logs"
             remedy = "causeway translate takes the time that it needs"
             raise CausewayError("look up offsets", cause=cause, remedy=remedy, retriable=True)
-
-
-def _specific(answer: Answer) -> int:
-    return _NOT_THERE.index(answer.why or OffsetNote.UNKNOWN)
 
 
 def _check(question: Question) -> None:

@@ -191,7 +191,13 @@ def _cluster_logs(
     mixed: Collection[TopicPartition],
 ) -> ClusterLogs:
     topics = {at.topic for at in partitions}
-    first_contact = connect(_short(client))
+    first_contact = connect(
+        replace(
+            client,
+            request_timeout_ms=min(client.request_timeout_ms, _MOST_MS),
+            connect_timeout_ms=min(client.connect_timeout_ms, _MOST_MS),
+        )
+    )
     if not topics:
         return ClusterLogs(cluster=first_contact)
     cluster = connect(client)
@@ -205,7 +211,11 @@ def _cluster_logs(
     except CausewayError as error:
         return ClusterLogs(cluster=first_contact, error=error)
     errors = {name: topic.error for name, topic in found.items() if topic.error is not None}
-    gone = frozenset(name for name, error in errors.items() if _is_unknown(error))
+    gone = frozenset(
+        name
+        for name, error in errors.items()
+        if isinstance(error, BrokerError) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
+    )
     return ClusterLogs(
         cluster=cluster,
         ids={name: topic.topic_id for name, topic in found.items() if topic.error is None},
@@ -214,16 +224,4 @@ def _cluster_logs(
         starts=starts,
         ends=ends,
         sequences={at: one for at, one in last.items() if not isinstance(one, CausewayError)},
-    )
-
-
-def _is_unknown(error: CausewayError) -> bool:
-    return isinstance(error, BrokerError) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _short(client: ClientSettings) -> ClientSettings:
-    return replace(
-        client,
-        request_timeout_ms=min(client.request_timeout_ms, _MOST_MS),
-        connect_timeout_ms=min(client.connect_timeout_ms, _MOST_MS),
     )

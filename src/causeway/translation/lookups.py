@@ -175,17 +175,15 @@ class SpanLookUps:
                 if known is not None and each.what.version == known.version:
                     result = each.result.result()
                     ended |= {(key, offset): result for offset in each.offsets}
-                    if not isinstance(result, CausewayError):
-                        self._remember(known, each.what, result)
+                    if isinstance(result, CausewayError):
+                        continue
+                    end = each.what.span.end
+                    for offset, target in result.items():
+                        if each.what.transformed and target == end.target:
+                            known.later[offset] = end.source
+                        else:
+                            known.targets[offset] = target
         return ended
-
-    def _remember(self, known: KnownOffsets, what: SpanToRead, result: dict[int, int]) -> None:
-        end = what.span.end
-        for offset, target in result.items():
-            if what.transformed and target == end.target:
-                known.later[offset] = end.source
-            else:
-                known.targets[offset] = target
 
     def _read(self, course: Course, what: SpanToRead, offsets: list[int], floor: int) -> SpanResult:
         sought = course.sought(what.span, offsets, read_committed=self._read_committed, floor=floor)

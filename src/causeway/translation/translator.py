@@ -103,7 +103,8 @@ class OffsetTranslator:
         asked: dict[CourseKey, dict[int, int]] = {}
         for key, course in courses.items():
             start = source_starts[key.source]
-            offsets = {offset: _from(start, offset) for offset in wanted[key.source]}
+            first = start.offset if isinstance(start, OffsetAt) else 0
+            offsets = {one: first if one == EARLIEST else one for one in wanted[key.source]}
             known = self._lookups.known_of(course, term, offsets.values())
             asked[key] = {offset: known.later.get(one, one) for offset, one in offsets.items()}
             starts = target_starts[key.target], start
@@ -256,13 +257,6 @@ class OffsetTranslator:
         )
         targets = list(dict.fromkeys(key.target for key in courses))
         return starts, self._target.list_offsets(targets, EARLIEST, patience_s=PATIENCE_S)
-
-
-def _from(start: OffsetAt | CausewayError, offset: int) -> int:
-    """`offset`, or the log start for EARLIEST."""
-    if offset != EARLIEST:
-        return offset
-    return start.offset if isinstance(start, OffsetAt) else 0
 
 
 def _raised_to(starts: _Starts, found: ByCourse) -> ByCourse:

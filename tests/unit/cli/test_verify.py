@@ -112,8 +112,6 @@ def test_progress_in_words() -> None:
     seen = Progress(
         done=250_000_000,
         size=1_000_000_000,
-        ranges_done=4,
-        ranges=16,
         records=1_000,
         differ=1,
         seconds=2.5,

@@ -38,7 +38,6 @@ from causeway.operate.explain.topics import TopicFacts, stamp
 from causeway.status import (
     DriverStatus,
     LinkStatus,
-    PartitionStatus,
     by_progress,
     driver_of,
     status_of,
@@ -136,21 +135,20 @@ def _unknown(
         cause += f", and {_IMPOSSIBLE}"
     if near := get_close_matches(name, sorted(topics | groups), _NEAR):
         cause += f"; like it: {', '.join(near)}"
-    would = _would_group if possible == [SubjectKind.GROUP] else _would_topic
-    decisions = "; ".join(f"on {each.link.name} it {would(each.link, name)}" for each in links)
+    group = possible == [SubjectKind.GROUP]
+    decisions = "; ".join(
+        f"on {each.link.name} it {_would(each.link, name, group=group)}" for each in links
+    )
     return ConfigError("explain", what, cause, remedy=f"if it existed: {decisions}")
 
 
-def _would_topic(link: LinkSettings, name: str) -> str:
+def _would(link: LinkSettings, name: str, *, group: bool) -> str:
+    if group:
+        return f"is {groups.decide(link, name)[1]}"
     decision = link.decide_topic(name)
     if decision.target_name is None:
         return f"would be left out, {decision.reason}"
     return f"would go to {decision.target_name}, {decision.reason}"
-
-
-def _would_group(link: LinkSettings, name: str) -> str:
-    _, reason, _ = groups.decide(link, name)
-    return f"is {reason}"
 
 
 class Known:
@@ -262,7 +260,12 @@ class Known:
         facts = TopicFacts(
             there=metadata is not None if topic in self._metadata else None,
             hidden=str(metadata.error) if metadata is not None and hidden else None,
-            partitions=_by_progress(self.link, self.contents, topic),
+            # As the last driver recorded them.
+            partitions=tuple(
+                by_progress(self.link, one)
+                for at, one in sorted(self.contents.partitions.items())
+                if at.topic == topic
+            ),
             driver=_driver(self._newest()),
         )
         status = self._status(topic) if self.complete else None
@@ -339,17 +342,6 @@ class Known:
 
     def _newest(self) -> DriverStatus | None:
         return driver_of(self.contents.leases, int(time.time() * 1000))
-
-
-def _by_progress(
-    link: LinkSettings, contents: ProgressContents, topic: str
-) -> tuple[PartitionStatus, ...]:
-    """The partitions of the topic, as the last driver recorded them."""
-    return tuple(
-        by_progress(link, one)
-        for at, one in sorted(contents.partitions.items(), key=lambda item: item[0])
-        if at.topic == topic
-    )
 
 
 def _with_status(facts: TopicFacts, seen: LinkStatus, topic: str, target: str | None) -> TopicFacts:

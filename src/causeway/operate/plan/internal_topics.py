@@ -48,7 +48,11 @@ def plan(
     """Sorted by cluster and name. `silent`: why clusters do not answer, by alias; they are not
     asked. Raises no CausewayError."""
     own: dict[tuple[str, str], OwnTopic] = {}
-    wanted = [*(each for link in settings.links for each in _of_link(link)), *_heartbeats(settings)]
+    wanted = [each for link in settings.links for each in _of_link(link)]
+    wanted += (
+        _Wanted(pair.target, pair.topic, f"heartbeats of {pair.name}")
+        for pair in settings.heartbeat_links
+    )
     for each in wanted:
         key = each.client.alias, each.topic
         if key in own:
@@ -87,11 +91,6 @@ def _of_link(link: LinkSettings) -> Iterator[_Wanted]:
             made=False,
             partitions=None,
         )
-
-
-def _heartbeats(settings: Settings) -> Iterator[_Wanted]:
-    for pair in settings.heartbeat_links:
-        yield _Wanted(pair.target, pair.topic, f"heartbeats of {pair.name}")
 
 
 def _mirrors(each: _Wanted, settings: Settings) -> Iterator[_Wanted]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from causeway.config import LinkSettings
-from causeway.control import Copied, MirroredTopic, TopicProblem, mm2_offsets
+from causeway.control import MirroredTopic, TopicProblem, mm2_offsets
 from causeway.daemon import Sides
 from causeway.daemon.partitions import (
     Adopt,
@@ -85,7 +85,8 @@ def plan(
     if not wanted:
         return Starts()
     try:
-        copied = _copied(sides, link)
+        wants = link.control.mm2_offsets
+        copied = mm2_offsets.positions_of(link, sides.target).read() if wants else {}
     except AuthorizationError as error:
         return Starts(problems=(TopicProblem(topic=error.subject, error=error),))
     # Partitions that the target does not have yet are empty, and would not answer.
@@ -150,18 +151,15 @@ def plan(
                     topic=topic.source, error=DivergedError("mirror", str(at), decision.reason)
                 )
             )
-    notes = _notes(link, sorted(uncertain))
+    notes: tuple[str, ...] = ()
+    if uncertain:
+        notes = (
+            f"if {link.name} has mirrored before, its progress topic {link.progress_topic} is lost:"
+            f" then a run stops what has data on the target already"
+            f" ({', '.join(sorted(uncertain))})",
+        )
     notes += _foreign_before(link, wanted, places, contents, taken_over)
     return Starts(partitions=tuple(starts), problems=tuple(problems), notes=notes)
-
-
-def _notes(link: LinkSettings, uncertain: Sequence[str]) -> tuple[str, ...]:
-    if not uncertain:
-        return ()
-    return (
-        f"if {link.name} has mirrored before, its progress topic {link.progress_topic} is lost: "
-        f"then a run stops what has data on the target already ({', '.join(uncertain)})",
-    )
 
 
 def _start_of(decision: Decision) -> tuple[How, int | None]:
@@ -176,12 +174,6 @@ def _start_of(decision: Decision) -> tuple[How, int | None]:
             return How.GO_ON, to
         case Stop():
             return How.STOP, None
-
-
-def _copied(sides: Sides, link: LinkSettings) -> Mapping[TopicPartition, Copied]:
-    if not link.control.mm2_offsets:
-        return {}
-    return mm2_offsets.positions_of(link, sides.target).read()
 
 
 def _progress_lost(

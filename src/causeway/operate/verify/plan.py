@@ -27,7 +27,7 @@ from causeway.link_topics import (
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
 from causeway.operate.verify.outcome import PartitionFeed, Range
 from causeway.operate.verify.state import Agreed
-from causeway.operate.verify.stretches import Ends, Logs, after_mirrored, cut, earlier
+from causeway.operate.verify.stretches import RANGE_BYTES, Ends, Logs, after_mirrored, cut, earlier
 from causeway.status import driver_of
 
 _NO_PRODUCER = -2  # an id that no record has
@@ -81,7 +81,7 @@ def plan(
     link: str | None = None,
     topics: Collection[str] | None = None,
     agreed: Callable[[PartitionFeed], Agreed | None] = lambda _: None,
-    range_bytes: int | None = None,
+    range_bytes: int = RANGE_BYTES,
 ) -> list[PartitionPlan]:
     """Plans for all partitions of the links, or of `topics` (names on the source) only. `agreed`:
     the ranges that agreed before, which are left out. `range_bytes`: see `cut`. Raises ConfigError
@@ -106,7 +106,7 @@ class _LinkPlanner:
         link: LinkSettings,
         connect: Connect,
         agreed: Callable[[PartitionFeed], Agreed | None],
-        range_bytes: int | None,
+        range_bytes: int,
     ) -> None:
         self._range_bytes = range_bytes
         self._link, self._agreed = link, agreed

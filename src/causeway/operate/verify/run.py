@@ -26,17 +26,16 @@ from causeway.operate.verify.stretches import RANGE_BYTES
 _LEAST_RANGE = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Progress:
-    """`done` of about `size` bytes on the source; `differ`: ranges that do not agree."""
+    """`done` of about `size` bytes on the source; `differ`: ranges that do not agree. One value
+    follows the whole comparison."""
 
-    done: int
     size: int
-    ranges_done: int
-    ranges: int
-    records: int
-    differ: int
-    seconds: float
+    done: int = 0
+    records: int = 0
+    differ: int = 0
+    seconds: float = 0.0
     looking: bool = False  # all is compared; differing ranges are looked into
 
     @property
@@ -71,7 +70,8 @@ def verify(
     began, started = int(time.time() * 1000), time.monotonic()
     memory = AgreedFile(state)
     memory.open()
-    comparing_s = 0.0
+    # A throttled range takes a few seconds: a lane reads both sides at its share of the rate.
+    throttled = None if bytes_per_s is None else int(max(_LEAST_RANGE, bytes_per_s))
     try:
         with clusters() as connect:
             shares = plan(
@@ -80,28 +80,25 @@ def verify(
                 link=link,
                 topics=topics,
                 agreed=memory.agreed,
-                range_bytes=None if bytes_per_s is None else _throttled_range(bytes_per_s),
+                range_bytes=min(RANGE_BYTES, throttled or RANGE_BYTES),
             )
             work = _Comparison(shares, memory, on_progress)
-            size = sum(part.range.size for part in work.parts)
+            size = work.progress.size
             if work.parts:
                 with runner(settings, connect, size, bytes_per_s, work.tick) as run:
                     work.begin()
                     run.run(work.parts, look_into=False, on_answer=work.take)
-                    closer = work.closer()
-                    if closer:
+                    if closer := work.closer():
                         run.run(closer, look_into=True, on_answer=work.take_closer)
-                    comparing_s = work.seconds
-            partitions = work.report()
+                    work.tick()
+            return Report(
+                partitions=work.report(),
+                began=began,
+                seconds=time.monotonic() - started,
+                comparing_s=work.progress.seconds,
+            )
     finally:
         memory.close()
-    seconds = time.monotonic() - started
-    return Report(partitions=partitions, began=began, seconds=seconds, comparing_s=comparing_s)
-
-
-def _throttled_range(bytes_per_s: float) -> int:
-    """Bytes that take a few seconds, because a lane reads both sides at its share of the rate."""
-    return int(min(RANGE_BYTES, max(_LEAST_RANGE, bytes_per_s)))
 
 
 @dataclass(slots=True)
@@ -133,36 +130,19 @@ class _Comparison:
             for place, each in enumerate((share.earlier, *share.ranges), -1)
             if each is not None
         ]
-        self._size = sum(part.range.size for part in self.parts)
-        self._done = self._ranges_done = self._records = self._differ = 0
-        self._looking = False
+        self.progress = Progress(size=sum(part.range.size for part in self.parts))
 
     def begin(self) -> None:
         """Starts the clock of the comparison."""
         self._started = time.monotonic()
         self.tick()
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._started
-
     def tick(self) -> None:
-        self._on_progress(
-            Progress(
-                done=self._done,
-                size=self._size,
-                ranges_done=self._ranges_done,
-                ranges=len(self.parts),
-                records=self._records,
-                differ=self._differ,
-                seconds=self.seconds,
-                looking=self._looking,
-            )
-        )
+        self.progress.seconds = time.monotonic() - self._started
+        self._on_progress(self.progress)
 
     def take(self, part: Part, found: Answer) -> None:
-        self._done += part.range.size
-        self._ranges_done += 1
+        self.progress.done += part.range.size
         into = self._found[part.owner]
         if part.range.feed.earlier:
             into.earlier = found if isinstance(found, RangeOutcome) else None
@@ -170,9 +150,9 @@ class _Comparison:
         if not self._usable(part, found):
             return
         assert isinstance(found, RangeOutcome)
-        self._records += found.records
+        self.progress.records += found.records
         if found.differs:
-            self._differ += 1
+            self.progress.differ += 1
             into.suspects.append(part.place)
             if self._shares[part.owner].compacted:
                 # Compaction never produces such a batch.
@@ -201,7 +181,7 @@ class _Comparison:
     def closer(self) -> list[Part]:
         """The ranges to look into: differing neighbours together, with the range before them, which
         may hold the first copy of a doubled record."""
-        self._looking = True
+        self.progress.looking = True
         parts = []
         for owner, (share, found) in enumerate(zip(self._shares, self._found, strict=True)):
             found.suspects.sort()

@@ -55,24 +55,14 @@ class AgreedFile:
         if self._path is None:
             return
         try:
-            self._file = self._path.open("a")
-            self._use(self._path, self._file)
-        except OSError as error:
-            raise ConfigError("use", f"--state {self._path}", str(error)) from error
-        except ConfigError:
-            self.close()
-            raise
-
-    def _use(self, path: Path, file: IO[str]) -> None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            cause = "another verify uses it"
-            raise ConfigError("use", f"--state {path}", cause) from error
-        except OSError as error:  # not every file system supports locks
-            _log.debug("lock %s: %s", path, error)
-        try:
-            content = path.read_bytes()
+            file = self._file = self._path.open("a")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise self._unusable("another verify uses it") from None
+            except OSError as error:  # not every file system supports locks
+                _log.debug("lock %s: %s", self._path, error)
+            content = self._path.read_bytes()
             whole = content[: content.rfind(b"\n") + 1]
             lines = whole.decode().splitlines()
             if content and not lines:
@@ -82,7 +72,14 @@ class AgreedFile:
             if not lines:
                 self._write(_FORMAT)
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("use", f"--state {path}", str(error)) from error
+            self.close()
+            raise self._unusable(str(error)) from error
+        except ConfigError:
+            self.close()
+            raise
+
+    def _unusable(self, cause: str, remedy: str = "") -> ConfigError:
+        return ConfigError("use", f"--state {self._path}", cause, remedy=remedy)
 
     def close(self) -> None:
         if self._file is not None:
@@ -124,12 +121,8 @@ class AgreedFile:
                 if number or msgspec.json.decode(line) != _FORMAT:
                     self._take(msgspec.json.decode(line, type=_Line))
             except msgspec.MsgspecError as error:
-                raise ConfigError(
-                    "use",
-                    f"--state {self._path}",
-                    f"line {number + 1} is not what verify writes ({error})",
-                    remedy="name a new file",
-                ) from error
+                cause = f"line {number + 1} is not what verify writes ({error})"
+                raise self._unusable(cause, "name a new file") from error
 
     def _take(self, line: _Line) -> None:
         key = (

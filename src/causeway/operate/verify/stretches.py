@@ -53,12 +53,12 @@ def cut(
     *,
     from_first: bool,
     done: Sequence[Stretch] = (),
-    range_bytes: int | None = None,
+    range_bytes: int,
 ) -> list[Range]:
     """The ranges to compare. `points`: of the offset map, ascending; all records are mirrored up to
     the last one. `from_first`: nothing was mirrored before the first point. `done`: stretches that
     agreed before, in order; they are left out. `range_bytes`: estimated size of a range."""
-    most = max(1, int((range_bytes or RANGE_BYTES) / logs.offset_bytes))
+    most = max(1, int(range_bytes / logs.offset_bytes))
     known = sorted({*points, *(pair for stretch in done for pair in stretch)})
     stretches = [
         (one, other)

@@ -28,7 +28,7 @@ def _logs(source_start: int = 0, target_start: int = 0, target_end: int = 10**9)
 
 
 def _cut(points: Sequence[Pair], logs: Logs | None = None, **more: object) -> list[Range]:
-    given: dict[str, object] = {"from_first": True, **more}
+    given: dict[str, object] = {"from_first": True, "range_bytes": stretches.RANGE_BYTES, **more}
     return cut(FEED, points, logs or _logs(), **given)  # type: ignore[arg-type]
 
 
@@ -132,7 +132,7 @@ def test_each_range_begins_at_a_true_pair(most: int) -> None:
         target_end=10**9,
         offset_bytes=stretches.RANGE_BYTES / most,
     )
-    for one in cut(FEED, [Pair(5, 3, 3), Pair(55, 53, 53)], logs, from_first=True):
+    for one in _cut([Pair(5, 3, 3), Pair(55, 53, 53)], logs):
         assert one.start is not None
         assert one.start.source - one.start.target == 2
         assert one.start.target == one.start.sequence
