@@ -4,7 +4,7 @@
     header __value_schema_id: id or GUID    the header is
 
 An id on the target is what the target's registry calls the same schema, for ever (see
-causeway.schemas.translating): so what becomes of a record follows from it, on every lane and after
+causeway.schemas.link): so what becomes of a record follows from it, on every lane and after
 any crash. What looks otherwise passes as it is.
 """
 

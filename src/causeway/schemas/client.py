@@ -27,32 +27,37 @@ _JSON = "application/vnd.schemaregistry.v1+json"
 _ACCEPT = f"{_JSON}, application/json"
 
 
-class UnansweredError(Exception):
-    """The registry did not answer a question; `reason` says why, and holds no secret. `passing`:
-    the registry is unreachable or out of order, which says nothing about the settings. `missing`:
-    the path does not exist, as in a registry without all of the interface. `url`: the registry's,
-    once known."""
+class RegistryError(Exception):
+    """A registry did not do what it was asked; `reason` says why, and holds no secret. `passing`:
+    the registry is unreachable or out of order, which says nothing about the settings."""
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.passing = passing
+
+
+class UnansweredError(RegistryError):
+    """The registry did not answer a question. `missing`: the path does not exist, as in a registry
+    without all of the interface. `url`: the registry's, once known."""
 
     url = ""
 
     def __init__(
         self, reason: str, *, denied: bool = False, passing: bool = False, missing: bool = False
     ) -> None:
-        super().__init__(reason)
-        self.reason = reason
+        super().__init__(reason, passing=passing)
         self.denied = denied
-        self.passing = passing
         self.missing = missing
 
 
-class RegistryRefusedError(Exception):
+class RegistryRefusedError(RegistryError):
     """The registry refuses a request: `code` is its own (409 or 422 and more digits), `reason` its
     message, shortened."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
         self.code = code
-        self.reason = reason
 
 
 class _NoRegistryRedirect(urllib.request.HTTPRedirectHandler):

@@ -1,4 +1,5 @@
-"""Decides, without I/O, how a registry's subjects are copied into another registry with their ids.
+"""Decides how a registry's subjects are copied into another registry with their ids. Nothing here
+asks a registry except a change that is carried out.
 
     missing on the target        ->  registered as the same version with the same id (mode IMPORT)
     deleted softly on the source ->  the same on the target
@@ -20,7 +21,8 @@ from dataclasses import dataclass, field
 
 from causeway.config import SchemaSettings
 from causeway.filters import excludes
-from causeway.schemas.registry import IMPORT, Schema, SubjectVersion
+from causeway.schemas.client import RegistryRefusedError
+from causeway.schemas.registry import IMPORT, Schema, SchemaRegistry, SubjectVersion
 
 PARTS = ("key", "value")
 
@@ -69,6 +71,10 @@ def names(kind: str, own: str, mirrors: str) -> Iterator[str]:
         yield own
 
 
+_NO_IDS = (
+    "the target's registry gives ids of its own, also in the mode IMPORT:"
+    " set causeway.schemas = translate"
+)
 TRANSLATE = "or set causeway.schemas = translate"
 _NO_MODES = (
     "the target's registry has no mode IMPORT, which keeps ids: set causeway.schemas = translate"
@@ -96,6 +102,9 @@ class Change:
 
     subject: str
 
+    def carry_out(self, registry: SchemaRegistry) -> None:
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import(Change):
@@ -104,12 +113,34 @@ class Import(Change):
 
     force: bool = False
 
+    def carry_out(self, registry: SchemaRegistry) -> None:
+        registry.set_mode(self.subject, IMPORT, force=self.force)
+
+    def __str__(self) -> str:
+        return "put it into mode IMPORT"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register(Change):
     """Registers `version` as on the source."""
 
     version: SubjectVersion
+
+    def carry_out(self, registry: SchemaRegistry) -> None:
+        version = self.version
+        before = registry.versions(self.subject)
+        given = registry.register(
+            self.subject, version.schema, id=version.id, number=version.number
+        )
+        if given != version.id:
+            stray = registry.find(self.subject, version.schema)
+            # A version that was there before is another client's.
+            if stray is not None and stray.number not in before:
+                registry.delete(self.subject, stray.number)
+            raise RegistryRefusedError(0, _NO_IDS)
+
+    def __str__(self) -> str:
+        return f"register version {self.version.number} with id {self.version.id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +149,24 @@ class Delete(Change):
 
     number: int
 
+    def carry_out(self, registry: SchemaRegistry) -> None:
+        registry.delete(self.subject, self.number)
+
+    def __str__(self) -> str:
+        return f"delete version {self.number} softly"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLevel(Change):
     """None: the registry's own level applies again."""
 
     level: str | None
+
+    def carry_out(self, registry: SchemaRegistry) -> None:
+        registry.set_level(self.subject, self.level)
+
+    def __str__(self) -> str:
+        return f"set its compatibility to {self.level or 'the default'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,14 +256,14 @@ def _levels(pair: SubjectPair, source: Subject, target: Subject) -> Iterator[Set
 def in_order(plans: Iterable[SubjectPlan]) -> list[tuple[SubjectPlan, Change]]:
     """All changes in an order that is possible: a subject's mode before its versions, a schema
     after the schemas that it refers to, deletions and levels after all versions."""
-    plans = list(plans)
-    modes = [(p, c) for p in plans for c in p.changes if isinstance(c, Import)]
-    registers: dict[tuple[str, int], tuple[SubjectPlan, Register]] = {}
-    for each in plans:
-        for change in each.changes:
-            if isinstance(change, Register):
-                registers[change.subject, change.version.number] = (each, change)
-    rest = [(p, c) for p in plans for c in p.changes if not isinstance(c, (Import, Register))]
+    every = [(plan, change) for plan in plans for change in plan.changes]
+    registers = {
+        (change.subject, change.version.number): (plan, change)
+        for plan, change in every
+        if isinstance(change, Register)
+    }
+    modes = [one for one in every if isinstance(one[1], Import)]
+    rest = [one for one in every if not isinstance(one[1], Import | Register)]
     return [*modes, *_sorted(registers), *rest]
 
 
@@ -236,15 +279,9 @@ def _sorted(
                 below.pop()
                 continue
             references = registers[key][1].version.schema.references
-            needed = [
-                (one.subject, one.version)
-                for one in references
-                if (one.subject, one.version) in registers
-                and (one.subject, one.version) not in done
-                and (one.subject, one.version) not in below
-            ]
-            if needed:
-                below += needed
+            needed = {(one.subject, one.version) for one in references} & registers.keys()
+            if needed := needed.difference(done, below):
+                below += sorted(needed)
                 continue
             done.add(below.pop())
             yield registers[key]

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from causeway.schemas.client import RegistryRefusedError, UnansweredError, unanswered
 from causeway.schemas.copying import PARTS, SubjectPair, names, subject_of
+from causeway.schemas.link import IdTranslator
 from causeway.schemas.registry import SchemaRegistry, SubjectVersion
-from causeway.schemas.translating import IdTranslator
 
 _ID = struct.Struct(">bI")
 _GUID_BYTES = 17

@@ -10,7 +10,7 @@ import pytest
 from causeway.schemas import CircularError, IdLookup, Ids, SchemaRegistry, Unknown
 from causeway.schemas.copier import Copier
 from causeway.schemas.copying import SubjectPair
-from causeway.schemas.translating import IdTranslator
+from causeway.schemas.link import IdTranslator
 from causeway.transform.schema_formats import Schemas
 from causeway.transform.schema_formats import registry as transforms
 from causeway.transform.schema_formats.codecs import REFERS_TO_ITSELF

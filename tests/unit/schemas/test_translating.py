@@ -10,7 +10,7 @@ from causeway.schemas import SchemaRegistry
 from causeway.schemas.client import RegistryRefusedError
 from causeway.schemas.copier import CopyRound
 from causeway.schemas.copying import SubjectPair
-from causeway.schemas.translating import IdTranslator
+from causeway.schemas.link import IdTranslator
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
 ORDERS = SubjectPair(source="orders-value", target="A.orders-value")
