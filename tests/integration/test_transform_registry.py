@@ -23,6 +23,7 @@ from causeway.transform import ChunkOutcome
 from causeway.transform.plan import prepare
 from causeway.transform.schema_formats.avro import Avro
 from causeway.transform.schema_formats.protobuf import Protobuf
+from causeway.transform.schema_formats.registry import place_of
 from tests.harness.schema_registry import RegistryServer
 from tests.harness.stage import FakeLane, batch_of, chunk_of, read
 
@@ -252,7 +253,7 @@ def test_protobuf_keeps_its_id_and_its_message(world: World, lane: FakeLane, key
     head = struct.pack(">bI", 0, world.proto) + b"\2\2"  # the second message of the file
 
     def written(value: dict[str, Any]) -> bytes:
-        return head + customer.encode((1,), json.dumps(value))
+        return head + customer.message(place_of((1,))).encode(json.dumps(value))
 
     outcome = through(
         lane,

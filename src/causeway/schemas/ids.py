@@ -22,7 +22,7 @@ from typing import NamedTuple
 from causeway.schemas.client import RegistryRefusedError, UnansweredError, unanswered
 from causeway.schemas.copying import PARTS, SubjectPair, names, subject_of
 from causeway.schemas.link import IdTranslator
-from causeway.schemas.registry import SchemaRegistry, SubjectVersion
+from causeway.schemas.registry import Patience, SchemaRegistry, SubjectVersion
 
 _ID = struct.Struct(">bI")
 _GUID_BYTES = 17
@@ -71,8 +71,6 @@ def _header(name: str, headers: Sequence[Header]) -> int | None:
     return None
 
 
-LATE_S = (0.2, 0.4, 0.8, 1.6)  # before each further question for an unknown id
-LATE_EVERY_S = 60.0
 _LONG_S = 2.0  # before a registry counts as slow
 _MOST = 10_000  # unknown ids that are cached
 _OPERATION = "translate the ids of schemas"
@@ -109,7 +107,7 @@ class Ids:
         self._lacking: dict[IdLookup, None] = {}  # in the order of `get`
         self._lock = threading.Lock()  # of these
         self._asking = threading.Lock()
-        self._late_at = -LATE_EVERY_S
+        self._patience = Patience()
         self._silence: UnansweredError | None = None
         self._silent_until = 0.0
 
@@ -165,7 +163,7 @@ class Ids:
 
     def _answer(self, asked: IdLookup) -> int | str | Unknown:
         try:
-            version = self._version(asked)
+            version = self._patience.ask(lambda: self._there(asked))
         except UnansweredError as error:
             if error.passing or error.denied:
                 raise
@@ -180,19 +178,6 @@ class Ids:
         if isinstance(asked.name, int):
             return version.id
         return version.guid or Unknown("the target's registry has no GUIDs")
-
-    def _version(self, asked: IdLookup) -> SubjectVersion | None:
-        """The version on the target. An instance of a registry may learn late of a schema that was
-        just registered, so unknown ids are repeated; but invented ids must not delay other
-        records."""
-        found = self._there(asked)
-        if found is None and time.monotonic() - self._late_at >= LATE_EVERY_S:
-            for pause in LATE_S:
-                time.sleep(pause)
-                if (found := self._there(asked)) is not None:
-                    return found
-            self._late_at = time.monotonic()
-        return found
 
     def _there(self, asked: IdLookup) -> SubjectVersion | None:
         id = asked.name if isinstance(asked.name, int) else self._source.id_of_guid(asked.name)

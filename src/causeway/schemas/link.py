@@ -130,7 +130,7 @@ class IdTranslator:
             return None
         with self._trail.into(pair.source, number):
             schema = self._moved(version.schema)
-            found = schema and self._target.find(pair.target, schema)
+            found = None if schema is None else self._target.find(pair.target, schema)
             if found is None and schema is not None and not self._dry:
                 found = self._registered(pair, number, schema)
         self._there[pair, number] = version.id, found

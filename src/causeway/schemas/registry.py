@@ -7,10 +7,11 @@ no schema."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from causeway.config import RegistrySettings
@@ -278,3 +279,27 @@ def _shown(circle: list[tuple[str, int]]) -> str:
     if len(named) > _SHOWN:
         named[_SHOWN - 2 : -1] = ["…"]
     return " -> ".join(named)
+
+
+LATE_S = (0.2, 0.4, 0.8, 1.6)  # before each further question for an unknown id
+LATE_EVERY_S = 60.0  # at most so often
+_Found = TypeVar("_Found")
+
+
+class Patience:
+    """One of several instances of a registry may learn late of a schema that was just registered.
+    So a question for an unknown id is repeated for some seconds, but not for each of many invented
+    ids."""
+
+    def __init__(self) -> None:
+        self._late_at = -LATE_EVERY_S
+
+    def ask(self, question: Callable[[], _Found | None]) -> _Found | None:
+        found = question()
+        if found is None and time.monotonic() - self._late_at >= LATE_EVERY_S:
+            for pause in LATE_S:
+                time.sleep(pause)
+                if (found := question()) is not None:
+                    return found
+            self._late_at = time.monotonic()
+        return found

@@ -23,7 +23,7 @@ TOPICS = Topics("orders", "A.orders")
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids, "LATE_S", ())
+    monkeypatch.setattr("causeway.schemas.registry.LATE_S", ())
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_ids_are_not_translated(source: RegistryStandIn, target: RegistryStandIn
     with pytest.raises(CircularError):
         one.missing(A)
     done = one.run([A, B, GOOD])
-    assert (done.copied, done.clashing, done.waiting) == (1, frozenset("ab"), frozenset())
+    assert (done.copied, done.clashing, done.waiting) == (1, set("ab"), set())
     assert "refers to itself: b version 1 -> a version 1 -> b version 1" in done.items["b"]
 
 
@@ -63,7 +63,7 @@ def test_records_are_told_why(source: RegistryStandIn, target: RegistryStandIn) 
 
 def test_copies_clash(source: RegistryStandIn, target: RegistryStandIn) -> None:
     done = Copier(SchemaRegistry(source.settings), SchemaRegistry(target.settings)).run([A, GOOD])
-    assert (done.copied, done.clashing, done.waiting) == (1, frozenset("ab"), frozenset())
+    assert (done.copied, done.clashing, done.waiting) == (1, set("ab"), set())
     assert "refers to itself: a version 1 -> b version 1 -> a version 1" in done.items["a"]
     assert list(target.ids("good")) == [1]
 

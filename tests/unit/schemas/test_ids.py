@@ -13,7 +13,7 @@ def test_a_batch_of_more_made_up_ids_than_are_remembered_settles(
 ) -> None:
     """Also where another one, with as many, is found out about between."""
     monkeypatch.setattr(ids, "_MOST", 3)
-    monkeypatch.setattr(ids, "LATE_S", ())
+    monkeypatch.setattr("causeway.schemas.registry.LATE_S", ())
     with registry_stand_in() as source, registry_stand_in() as target:
         found = Ids(SchemaRegistry(source.settings), SchemaRegistry(target.settings), "source")
 

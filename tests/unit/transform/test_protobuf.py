@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.transform.schema_formats.protobuf import Protobuf
-from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
+from causeway.transform.schema_formats.registry import MisfitError, NamedSchema, place_of
 
 ORDER = Protobuf(
     """
@@ -39,7 +39,7 @@ ORDER = Protobuf(
         )
     ],
 )
-AT = (1,)
+AT = place_of((1,))
 _LONG = st.integers(-(2**63), 2**63 - 1)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
@@ -67,36 +67,37 @@ def _order(parts: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Any
 @settings(deadline=None)
 @given(st.recursive(_order(), _order, max_leaves=3))
 def test_json_and_bytes_are_the_same_message(order: Any) -> None:
-    data = ORDER.encode(AT, json.dumps(order))
-    text = ORDER.decode(AT, data)
+    data = ORDER.message(AT).encode(json.dumps(order))
+    text = ORDER.message(AT).decode(data)
     assert json.loads(text) == order  # 64-bit integers are numbers, exactly
-    assert ORDER.encode(AT, text) == data
+    assert ORDER.message(AT).encode(text) == data
 
 
 def test_messages_by_their_indexes() -> None:
-    assert ORDER.name((0, 0)) == "shop.Other.Inner"
-    assert ORDER.indexes("shop.Order") == AT
-    assert ORDER.decode((0, 0), b"\n\1a") == '{"in":"a"}'
+    inner = ORDER.message(place_of((0, 0)))
+    assert inner.name == "shop.Other.Inner"
+    assert ORDER.like(ORDER.message(AT)).place == AT
+    assert inner.decode(b"\n\1a") == '{"in":"a"}'
     with pytest.raises(MisfitError):
-        ORDER.decode((5,), b"")
+        ORDER.message(place_of((5,))).decode(b"")
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\x08", b"\xf8\x07\x01"])  # the last: another field
 def test_what_cannot_be_read(data: bytes) -> None:
     with pytest.raises(MisfitError):
-        ORDER.decode(AT, data)
+        ORDER.message(AT).decode(data)
 
 
 @pytest.mark.parametrize("text", ['{"nope":1}', '{"order_id":"a"}', '{"order_id":1', "[]"])
 def test_what_does_not_fit(text: str) -> None:
     with pytest.raises(MisfitError):
-        ORDER.encode(AT, text)
+        ORDER.message(AT).encode(text)
 
 
 def test_required_fields_are_required() -> None:
     old = Protobuf('syntax = "proto2"; message M { required string a = 1; }')
     with pytest.raises(MisfitError):
-        old.encode((0,), "{}")
+        old.message(b"\0").encode("{}")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def version(subject: str, number: int) -> dict[str, Any]:
 
 
 def test_a_schema_is_asked_for_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "LATE_S", ())
+    monkeypatch.setattr("causeway.schemas.registry.LATE_S", ())
     server.answers["/schemas/ids/3"] = {"schema": '"int"'}
     client = WorkerRegistry(settings(server.url).as_json())
     assert client.schema(3) == client.schema(3) == ResolvedSchema(3, "AVRO", '"int"')
@@ -124,7 +124,7 @@ def test_an_instance_that_has_not_heard_of_a_schema_yet_is_asked_again(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = server.asked
-    monkeypatch.setattr(registry, "LATE_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("causeway.schemas.registry.LATE_S", (0.0, 0.0, 0.0))
     client = WorkerRegistry(settings(server.url).as_json())
     monkeypatch.setattr(time, "sleep", lambda _: _learn(server, 3))
     assert client.schema(3) == ResolvedSchema(3, "AVRO", '"int"')
@@ -132,7 +132,7 @@ def test_an_instance_that_has_not_heard_of_a_schema_yet_is_asked_again(
     # So long for one that nobody knows, and no longer for all those that follow soon.
     assert [client.schema(id) for id in (4, 5, 6)] == [None] * 3
     assert len(asked) == 3 + 4 + 1 + 1
-    monkeypatch.setattr(registry, "LATE_EVERY_S", 0.0)
+    monkeypatch.setattr("causeway.schemas.registry.LATE_EVERY_S", 0.0)
     assert client.schema(7) is None
     assert len(asked) == 3 + 4 + 1 + 1 + 4
 

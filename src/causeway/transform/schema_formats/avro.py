@@ -33,7 +33,7 @@ from causeway.transform.schema_formats.avro_types import (
     BRANCH,
     RANGES,
     TIMES,
-    Alike,
+    Compiler,
     Convert,
     Paths,
     Steps,
@@ -52,7 +52,6 @@ from causeway.transform.schema_formats.avro_types import (
     of_time,
     of_uuid,
     refuse,
-    resolved,
     shape_of,
     single,
     whole_number,
@@ -63,6 +62,10 @@ _WHOLE = "datum"  # a record with one field is encoded like that field
 
 
 class Avro:
+    """`lacks`: for each of `paths`, whether no record of the schema has it."""
+
+    place = b""  # in Protobuf, where a message is in its schema
+
     def __init__(
         self, text: str, references: Sequence[NamedSchema] = (), paths: Sequence[Steps] = ()
     ) -> None:
@@ -76,7 +79,6 @@ class Avro:
         self._schema = cast("dict[str, Any]", fastavro.parse_schema(whole, named_schemas=names))
         type_ = self._schema["fields"][0]["type"]
         self._bounds = Bounds(type_, names)
-        alike = Alike(names).anywhere(type_)
         seen = Paths(names, paths)
         wrappers = as_queries_see
         for path in paths:
@@ -84,15 +86,17 @@ class Avro:
                 continue
             if seen.lead_on(type_, path, as_rules_see, ends=False):
                 wrappers = as_rules_see
-        self._lacking = [not seen.lead_on(type_, path, wrappers) for path in paths]
-        self._named = alike or seen.renames()
-        to_json = _ToJson(names, seen, wrappers)
-        self._to_json = to_json.of(type_) if self._named else None
-        self._to_datum = _ToDatum(names, by_rules=bool(paths)).of(type_)
+        self.lacks = [not seen.lead_on(type_, path, wrappers) for path in paths]
+        to_datum = _ToDatum(names, by_rules=bool(paths))
+        self._to_datum = to_datum.of(type_)
+        self._named = to_datum.alike or seen.renames()
+        self._to_json = _ToJson(names, seen, wrappers).of(type_) if self._named else None
 
-    def lacks(self) -> Sequence[bool]:
-        """For each of `paths`, whether no record of the schema has it."""
-        return self._lacking
+    def message(self, place: bytes) -> Avro:
+        return self
+
+    def like(self, other: Any) -> Avro:
+        return self
 
     def decode(self, data: bytes) -> str:
         """The JSON of all of `data`. Raises MisfitError; TooMuchError, a kind of it, for a record
@@ -159,66 +163,7 @@ _dumps = json.JSONEncoder(
 ).encode
 
 
-class _Compiler:
-    """Makes the functions for the parts of a schema, one for each named type, because a schema may
-    contain itself."""
-
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        self._names = names
-        self._made: dict[str, Convert] = {}
-
-    def of(self, schema: Any) -> Convert:
-        schema = resolved(schema, self._names)
-        if isinstance(schema, list):
-            return self.union([resolved(one, self._names) for one in schema])
-        match kind_of(schema):
-            case "record" | "error":
-                return self._record(schema)
-            case "array":
-                return self.array(self.of(schema["items"]))
-            case "map":
-                return self.map(self.of(schema["values"]))
-        return self.leaf(schema)
-
-    def _record(self, schema: Any) -> Convert:
-        name = schema["name"]
-        if name in self._made:
-            return self._made[name]
-
-        def itself(value: Any) -> Any:
-            return self._made[name](value)
-
-        self._made[name] = itself
-        self._made[name] = self.record(schema)
-        return self._made[name]
-
-    def union(self, branches: list[Any]) -> Convert:
-        raise NotImplementedError
-
-    def record(self, schema: Any) -> Convert:
-        raise NotImplementedError
-
-    def leaf(self, schema: Any) -> Convert:
-        raise NotImplementedError
-
-    def array(self, item: Convert) -> Convert:
-        def convert(value: Any) -> Any:
-            if not isinstance(value, list):
-                raise MisfitError
-            return [item(one) for one in value]
-
-        return convert
-
-    def map(self, entry: Convert) -> Convert:
-        def convert(value: Any) -> Any:
-            if not isinstance(value, dict):
-                raise MisfitError
-            return {name: entry(one) for name, one in value.items()}
-
-        return convert
-
-
-class _ToJson(_Compiler):
+class _ToJson(Compiler[Convert]):
     """For values that fastavro reads with `return_named_type`: a pair for a named type in a
     union."""
 
@@ -256,43 +201,49 @@ class _ToJson(_Compiler):
         ]
         return lambda value: {shown: convert(value[name]) for name, shown, convert in fields}
 
+    def array(self, schema: Any) -> Convert:
+        item = self.of(schema["items"])
+        return lambda value: [item(one) for one in value]
+
+    def map(self, schema: Any) -> Convert:
+        entry = self.of(schema["values"])
+        return lambda value: {name: entry(one) for name, one in value.items()}
+
     def leaf(self, schema: Any) -> Convert:
         return lambda value: value
 
 
+_BRANCHES: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (type(None), ("null",)),
+    (bool, ("boolean",)),
+    ((str, uuid.UUID), ("string",)),
+    ((bytes, Decimal), ("bytes",)),
+    (datetime, ("long",)),
+    ((date, time, int), ("int", "long")),
+    (float, ("double", "float")),
+    (list, ("array",)),
+    (object, ("map",)),
+)
+
+
 def _branch(value: Any, branches: Mapping[str, Any]) -> str:
     """The branch that fastavro has read: a union has each unnamed type only once."""
-    match value:
-        case None:
-            wanted = ["null"]
-        case bool():
-            wanted = ["boolean"]
-        case str() | uuid.UUID():
-            wanted = ["string"]
-        case bytes() | Decimal():
-            wanted = ["bytes"]
-        case datetime():
-            wanted = ["long"]
-        case date() | time() | int():
-            wanted = ["int", "long"]
-        case float():
-            wanted = ["double", "float"]
-        case list():
-            wanted = ["array"]
-        case _:
-            wanted = ["map"]
+    wanted = next(names for kind, names in _BRANCHES if isinstance(value, kind))
     return next(name for name in wanted if name in branches)
 
 
-class _ToDatum(_Compiler):
-    """`by_rules`: also accepts the JSON that rules see."""
+class _ToDatum(Compiler[Convert]):
+    """`by_rules`: also accepts the JSON that rules see. `alike`: the schema has a union whose
+    branches JSON alone does not distinguish."""
 
     def __init__(self, names: Mapping[str, Any], *, by_rules: bool) -> None:
         super().__init__(names)
         self._by_rules = by_rules
+        self.alike = False
 
     def union(self, branches: list[Any]) -> Convert:
         alike = branches_alike(branches)
+        self.alike |= alike
         names = set(map(name_of, branches))
         plain: list[tuple[str, Convert]] = []
         wrapped: dict[str, Convert] = {}
@@ -355,6 +306,14 @@ class _ToDatum(_Compiler):
             return missing | found
 
         return convert
+
+    def array(self, schema: Any) -> Convert:
+        item, is_list = self.of(schema["items"]), instance(list)
+        return lambda value: [item(one) for one in is_list(value)]
+
+    def map(self, schema: Any) -> Convert:
+        entry, is_map = self.of(schema["values"]), instance(dict)
+        return lambda value: {name: entry(one) for name, one in is_map(value).items()}
 
     def leaf(self, schema: Any) -> Convert:
         kind, logical = kind_of(schema), logical_of(schema)

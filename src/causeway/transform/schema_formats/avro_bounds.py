@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from causeway.transform.schema_formats.avro_types import kind_of, resolved
+from causeway.transform.schema_formats.avro_types import Compiler, kind_of, resolved
 from causeway.transform.schema_formats.registry import MisfitError
 
 DEEPEST = 100  # nested records, arrays and maps; the limit of Protobuf's readers
@@ -62,8 +62,7 @@ class Bounds:
         if math.isinf(whole.least):
             raise ValueError("its records have no end")
         self._cost, self._depth = whole.cost, whole.depth
-        self._walks: dict[str, _Walk] = {}
-        self._walk = self._of(schema)
+        self._walk = _Walks(names, lambda item: self._shape(item).least == 0).of(schema)
 
     def check(self, data: bytes) -> None:
         """Raises TooMuchError, or MisfitError if `data` is not Avro of the schema."""
@@ -122,43 +121,6 @@ class Bounds:
             self._rate = max(self._rate, found.cost)  # each level takes a byte
         return found
 
-    def _of(self, schema: Any) -> _Walk:
-        if isinstance(schema, list):
-            return _union([self._of(branch) for branch in schema])
-        schema = resolved(schema, self._names)
-        match kind_of(schema):
-            case "record" | "error":
-                return self._record(schema)
-            case "array":
-                return _blocks(self._of(schema["items"]), empty=self._is_empty(schema["items"]))
-            case "map":
-                return _blocks(_entry(self._of(schema["values"])), empty=False)
-            case "fixed":
-                too_long = schema["size"] > MOST_DIGITS_BYTES and _is_decimal(schema)
-                return _sized(math.inf if too_long else schema["size"])
-            case "bytes" | "string":
-                return _text(MOST_DIGITS_BYTES if _is_decimal(schema) else None)
-            case "int" | "long" | "enum":
-                return lambda state, at, depth: state.number(at)[1]
-            case kind:
-                return _sized(_SIZES[kind])
-
-    def _record(self, schema: Any) -> _Walk:
-        name = schema["name"]
-        if name not in self._walks:
-
-            def itself(state: _State, at: int, depth: int) -> int:
-                return self._walks[name](state, at, depth)
-
-            self._walks[name] = itself
-            fields = [self._of(field["type"]) for field in schema["fields"]]
-            text = sum(len(field["name"]) + 4 for field in schema["fields"])
-            self._walks[name] = _fields(fields, text)
-        return self._walks[name]
-
-    def _is_empty(self, schema: Any) -> bool:
-        return self._shape(schema).least == 0
-
 
 class _State:
     """The state of a walk through `data`."""
@@ -192,60 +154,72 @@ class _State:
         if self.values > self._most_values or self.text > self._most_text:
             raise TooMuchError(TOO_MUCH)
 
-    def past(self, at: int, size: float) -> int:
+    def past(self, at: int, size: int, most: float = math.inf) -> int:
+        """The end of a value of `size` bytes, which may take `most` bytes."""
+        if size > most:
+            raise TooMuchError(TOO_LONG)
         if size < 0 or at + size > self.size:
             raise MisfitError
-        return at + int(size)
+        return at + size
 
 
-def _sized(size: float) -> _Walk:
-    if size == 0:
-        return lambda state, at, depth: at
-    if math.isinf(size):
-        return _too_long
-    return lambda state, at, depth: state.past(at, size)
+class _Walks(Compiler[_Walk]):
+    """`is_empty`: whether a type takes no bytes."""
 
+    def __init__(self, names: Mapping[str, Any], is_empty: Callable[[Any], bool]) -> None:
+        super().__init__(names)
+        self._is_empty = is_empty
 
-def _too_long(state: _State, at: int, depth: int) -> int:
-    raise TooMuchError(TOO_LONG)
+    def union(self, branches: list[Any]) -> _Walk:
+        walks = [self.of(branch) for branch in branches]
 
+        def walk(state: _State, at: int, depth: int) -> int:
+            branch, at = state.number(at)
+            if not 0 <= branch < len(walks):
+                raise MisfitError
+            return walks[branch](state, at, depth)
 
-def _text(most: int | None) -> _Walk:
-    def walk(state: _State, at: int, depth: int) -> int:
-        size, at = state.number(at)
-        if most is not None and size > most:
-            raise TooMuchError(TOO_LONG)
-        return state.past(at, size)
+        return walk
 
-    return walk
+    def record(self, schema: Any) -> _Walk:
+        fields = [self.of(field["type"]) for field in schema["fields"]]
+        text = sum(len(field["name"]) + 4 for field in schema["fields"])
 
+        def walk(state: _State, at: int, depth: int) -> int:
+            state.add(len(fields), text, depth + 1)
+            for field in fields:
+                at = field(state, at, depth + 1)
+            return at
 
-def _union(branches: list[_Walk]) -> _Walk:
-    def walk(state: _State, at: int, depth: int) -> int:
-        branch, at = state.number(at)
-        if not 0 <= branch < len(branches):
-            raise MisfitError
-        return branches[branch](state, at, depth)
+        return walk
 
-    return walk
+    def array(self, schema: Any) -> _Walk:
+        return _blocks(self.of(schema["items"]), empty=self._is_empty(schema["items"]))
 
+    def map(self, schema: Any) -> _Walk:
+        value = self.of(schema["values"])
 
-def _fields(fields: list[_Walk], text: int) -> _Walk:
-    def walk(state: _State, at: int, depth: int) -> int:
-        state.add(len(fields), text, depth + 1)
-        for field in fields:
-            at = field(state, at, depth + 1)
-        return at
+        def entry(state: _State, at: int, depth: int) -> int:
+            size, at = state.number(at)
+            return value(state, state.past(at, size), depth)
 
-    return walk
+        return _blocks(entry, empty=False)
 
+    def leaf(self, schema: Any) -> _Walk:
+        kind = kind_of(schema)
+        most = MOST_DIGITS_BYTES if _is_decimal(schema) else math.inf
+        match kind:
+            case "bytes" | "string":
 
-def _entry(value: _Walk) -> _Walk:
-    def walk(state: _State, at: int, depth: int) -> int:
-        size, at = state.number(at)
-        return value(state, state.past(at, size), depth)
+                def walk(state: _State, at: int, depth: int) -> int:
+                    size, at = state.number(at)
+                    return state.past(at, size, most)
 
-    return walk
+                return walk
+            case "int" | "long" | "enum":
+                return lambda state, at, depth: state.number(at)[1]
+        size = schema["size"] if kind == "fixed" else _SIZES[kind]
+        return lambda state, at, depth: state.past(at, size, most)
 
 
 def _blocks(item: _Walk, *, empty: bool) -> _Walk:

@@ -11,10 +11,11 @@ import binascii
 import math
 import struct
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from causeway.transform.rules import ElementStep, FieldStep, Step
 from causeway.transform.schema_formats.registry import MisfitError
@@ -189,29 +190,49 @@ def as_rules_see(branches: Sequence[Any]) -> Sequence[str | None]:
     ]
 
 
-class Alike:
-    """Whether a schema has a union whose branches JSON alone does not distinguish."""
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+class Compiler(ABC, Generic[Made]):
+    """Makes the functions for the parts of a schema, one for each named type, because a schema may
+    contain itself."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
-        self._seen: set[str] = set()
+        self._made: dict[str, Any] = {}
 
-    def anywhere(self, schema: Any) -> bool:
+    def of(self, schema: Any) -> Made:
         schema = resolved(schema, self._names)
         if isinstance(schema, list):
-            branches = [resolved(one, self._names) for one in schema]
-            return branches_alike(branches) or any(map(self.anywhere, branches))
+            return self.union([resolved(one, self._names) for one in schema])
         match kind_of(schema):
             case "record" | "error":
-                if schema["name"] in self._seen:
-                    return False
-                self._seen.add(schema["name"])
-                return any(self.anywhere(field["type"]) for field in schema["fields"])
+                name = schema["name"]
+                if name not in self._made:
+                    self._made[name] = lambda *given: self._made[name](*given)  # noqa: PLW0108
+                    self._made[name] = self.record(schema)
+                made: Made = self._made[name]
+                return made
             case "array":
-                return self.anywhere(schema["items"])
+                return self.array(schema)
             case "map":
-                return self.anywhere(schema["values"])
-        return False
+                return self.map(schema)
+        return self.leaf(schema)
+
+    @abstractmethod
+    def union(self, branches: list[Any]) -> Made: ...
+
+    @abstractmethod
+    def record(self, schema: Any) -> Made: ...
+
+    @abstractmethod
+    def array(self, schema: Any) -> Made: ...
+
+    @abstractmethod
+    def map(self, schema: Any) -> Made: ...
+
+    @abstractmethod
+    def leaf(self, schema: Any) -> Made: ...
 
 
 BRANCH = "causeway.branch"  # an additional field of an object in a union: the name of its branch

@@ -18,7 +18,12 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from grpc_tools import protoc
 
 from causeway.transform.rules import ElementStep, FieldStep, Step
-from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
+from causeway.transform.schema_formats.registry import (
+    MisfitError,
+    NamedSchema,
+    indexes,
+    place_of,
+)
 
 _MAIN = "causeway_schema.proto"
 _LONG = {FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64}
@@ -33,58 +38,50 @@ Steps = tuple[Step, ...]
 class Protobuf:
     """A .proto file. Its messages are identified by their indexes, as in the wire format."""
 
-    def __init__(self, text: str, references: Sequence[NamedSchema] = ()) -> None:
-        """Raises any exception for a schema that cannot be read."""
+    def __init__(
+        self, text: str, references: Sequence[NamedSchema] = (), paths: Sequence[Steps] = ()
+    ) -> None:
+        """`paths`: of the rules that the JSON is for. Raises any exception for a schema that cannot
+        be read."""
         files = _compile(text, references)
         pool = descriptor_pool.DescriptorPool()
         for file in files.file:
             pool.Add(file)
-        self._messages: dict[tuple[int, ...], _MessageCodec] = {}
-        self._indexes: dict[str, tuple[int, ...]] = {}
         main = next(file for file in files.file if file.name == _MAIN)
         prefix = f"{main.package}." if main.package else ""
-        for indexes, name in _names(main.message_type, prefix):
-            self._indexes[name] = indexes
-            self._messages[indexes] = _MessageCodec(pool.FindMessageTypeByName(name))
+        self._messages = {
+            indexes: Message(pool.FindMessageTypeByName(name), place_of(indexes), paths)
+            for indexes, name in _names(main.message_type, prefix)
+        }
 
-    def name(self, indexes: tuple[int, ...]) -> str:
-        """The name of the message. Raises MisfitError if there is none."""
-        return self._message(indexes).name
-
-    def indexes(self, name: str) -> tuple[int, ...] | None:
-        return self._indexes.get(name)
-
-    def lacks(self, indexes: tuple[int, ...], path: Steps) -> bool:
-        """Whether no JSON of the message can have the path. Raises MisfitError if there is no such
-        message."""
-        return self._message(indexes).lacks(path)
-
-    def decode(self, indexes: tuple[int, ...], data: bytes) -> str:
-        """The JSON of all of `data`. Raises MisfitError, also for unknown fields."""
-        return self._message(indexes).decode(data)
-
-    def encode(self, indexes: tuple[int, ...], text: str) -> bytes:
-        """Raises MisfitError."""
-        return self._message(indexes).encode(text)
-
-    def _message(self, indexes: tuple[int, ...]) -> _MessageCodec:
-        if indexes not in self._messages:
+    def message(self, place: bytes) -> Message:
+        """The message with the encoded indexes. Raises MisfitError if there is none."""
+        found = self._messages.get(indexes(place)[0])
+        if found is None:
             raise MisfitError
-        return self._messages[indexes]
+        return found
+
+    def like(self, other: Any) -> Message:
+        """The message with the name of another version's. Raises MisfitError if there is none."""
+        for found in self._messages.values():
+            if found.name == other.name:
+                return found
+        raise MisfitError
 
 
-class _MessageCodec:
-    def __init__(self, descriptor: Descriptor) -> None:
+class Message:
+    """The codec of a message. `place`: its encoded indexes; `lacks`: for each of `paths`, whether
+    no JSON of the message can have it."""
+
+    def __init__(self, descriptor: Descriptor, place: bytes, paths: Sequence[Steps]) -> None:
         self.name: str = descriptor.full_name
+        self.place = place
+        self.lacks = [not _leads_on(descriptor, path) for path in paths]
         self._class = message_factory.GetMessageClass(descriptor)
-        self._longs = _Longs()
-        self._fix = self._longs.of(descriptor)
-        self._descriptor = descriptor
-
-    def lacks(self, path: Steps) -> bool:
-        return not _leads_on(self._descriptor, path)
+        self._fix = _Longs().of(descriptor)
 
     def decode(self, data: bytes) -> str:
+        """The JSON of all of `data`. Raises MisfitError, also for unknown fields."""
         try:
             message = self._class.FromString(data)
             size = message.ByteSize()
@@ -105,6 +102,7 @@ class _MessageCodec:
             raise MisfitError from None
 
     def encode(self, text: str) -> bytes:
+        """Raises MisfitError."""
         if not text.lstrip().startswith("{"):
             raise MisfitError  # the library reads [] as an empty message
         try:

@@ -1,10 +1,7 @@
 """Schemas from a registry, as the worker of a transform reads them.
 
 A worker repeats a question until the registry answers: a registry that is out of reach, or that
-denies access, says nothing about a record. One of several registry instances may not know a schema
-that was registered a moment ago. So the worker repeats the question for an unknown id for some
-seconds, but not for each of many invented ids.
-"""
+denies access, says nothing about a record."""
 
 from __future__ import annotations
 
@@ -12,11 +9,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from causeway.schemas import CircularError, Schema, SchemaRegistry, Trail, UnansweredError
+from causeway.schemas import (
+    CircularError,
+    Patience,
+    Schema,
+    SchemaRegistry,
+    Trail,
+    UnansweredError,
+)
 
 PAUSES_S = (0.2, 5.0)  # between tries, first and longest
-LATE_S = (0.2, 0.4, 0.8, 1.6)  # before each further question for an unknown id
-LATE_EVERY_S = 60.0  # at most so often
 CIRCULAR = "CIRCULAR"
 _UNKNOWN_S = 10.0  # how long an unknown id is not looked up again
 
@@ -55,7 +57,7 @@ class WorkerRegistry:
         self._waiting = waiting
         self._schemas: dict[int, ResolvedSchema] = {}
         self._unknown: dict[int, float] = {}
-        self._late_at = -LATE_EVERY_S
+        self._patience = Patience()
 
     def schema(self, id: int) -> ResolvedSchema | None:
         """None: the registry does not know it."""
@@ -63,24 +65,13 @@ class WorkerRegistry:
         if found is None:
             if time.monotonic() < self._unknown.get(id, 0):
                 return None
-            schema = self._newest(id)
+            schema = self._patience.ask(lambda: self._ask(self._registry.by_id, id))
             if schema is None:
                 if len(self._unknown) > 10_000:
                     self._unknown.clear()
                 self._unknown[id] = time.monotonic() + _UNKNOWN_S
                 return None
             found = self._schemas[id] = self._resolved(id, schema)
-        return found
-
-    def _newest(self, id: int) -> Schema | None:
-        """None only after all instances had the time to learn of it."""
-        found = self._ask(self._registry.by_id, id)
-        if found is None and time.monotonic() - self._late_at >= LATE_EVERY_S:
-            for pause in LATE_S:
-                time.sleep(pause)
-                if (found := self._ask(self._registry.by_id, id)) is not None:
-                    return found
-            self._late_at = time.monotonic()
         return found
 
     def relatives(self, id: int, preferred: str) -> list[ResolvedSchema]:
@@ -133,3 +124,40 @@ class WorkerRegistry:
             self._waiting(reason)
             time.sleep(pause)
             pause = min(pause * 2, PAUSES_S[1])
+
+
+def indexes(data: bytes) -> tuple[tuple[int, ...], int]:
+    """The indexes at the start of `data`, and their length in bytes. [0] is written as []."""
+    count, at = _varint(data, 0)
+    found = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        found.append(index)
+    return tuple(found) or (0,), at
+
+
+def place_of(indexes: tuple[int, ...]) -> bytes:
+    if indexes == (0,):
+        return b"\0"
+    found = bytearray()
+    for number in (len(indexes), *indexes):
+        rest = number << 1
+        while rest >= 0x80:
+            found.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        found.append(rest)
+    return bytes(found)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint that is not negative, and the position of its end."""
+    found = shift = 0
+    while True:
+        byte = data[at]
+        found |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            break
+    if found & 1:
+        raise MisfitError
+    return found >> 1, at
