@@ -11,4 +11,4 @@ from causeway.schemas.ids import (
     with_schema_id,
 )
 from causeway.schemas.link import TASK, Due, LinkSchemas
-from causeway.schemas.registry import CircularError, Patience, Schema, SchemaRegistry, Trail
+from causeway.schemas.registry import CircularError, LateAnswers, Schema, SchemaRegistry, Trail

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from causeway.schemas.client import RegistryRefusedError, UnansweredError, unanswered
 from causeway.schemas.copying import PARTS, SubjectPair, names, subject_of
 from causeway.schemas.link import IdTranslator
-from causeway.schemas.registry import Patience, SchemaRegistry, SubjectVersion
+from causeway.schemas.registry import LateAnswers, SchemaRegistry, SubjectVersion
 
 _ID = struct.Struct(">bI")
 _GUID_BYTES = 17
@@ -107,7 +107,7 @@ class Ids:
         self._lacking: dict[IdLookup, None] = {}  # in the order of `get`
         self._lock = threading.Lock()  # of these
         self._asking = threading.Lock()
-        self._patience = Patience()
+        self._patience = LateAnswers()
         self._silence: UnansweredError | None = None
         self._silent_until = 0.0
 

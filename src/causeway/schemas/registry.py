@@ -286,7 +286,7 @@ LATE_EVERY_S = 60.0  # at most so often
 _Found = TypeVar("_Found")
 
 
-class Patience:
+class LateAnswers:
     """One of several instances of a registry may learn late of a schema that was just registered.
     So a question for an unknown id is repeated for some seconds, but not for each of many invented
     ids."""

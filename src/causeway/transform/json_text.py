@@ -29,6 +29,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 NAME = "v"  # the field of the value in the result of `reading`
 NOT_JSON = "{} is not JSON, or an object in it has a name twice"
 
@@ -60,8 +62,6 @@ class NeedsSparkError(ValueError):
 def plain_objects() -> Callable[[bytes], dict[str, Any]]:
     """A decoder of plain objects, which raises NeedsSparkError or another ValueError for all
     others."""
-    import msgspec
-
     decode = msgspec.json.Decoder().decode
 
     def read(text: bytes) -> dict[str, Any]:

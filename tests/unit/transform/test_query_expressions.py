@@ -11,40 +11,36 @@ from causeway.transform.json_text import NeedsSparkError, plain_objects
 from causeway.transform.queries import (
     KEY,
     VALUE,
-    Applied,
-    Coalesce,
-    Constant,
     Expression,
-    IsNull,
-    JsonStruct,
-    Junction,
-    Member,
-    OneOf,
-    PartitionColumn,
     QueryShortcut,
     ReadAs,
-    Same,
     Scalar,
-    SchemaField,
-    SecretField,
-    TopicColumn,
-    Whole,
+    constant,
+    whole,
 )
 from causeway.transform.rules import DROPPED
 
-YES, NO, NULL = Constant(True), Constant(False), Constant(None)
+YES, NO, NULL = constant(True), constant(False), constant(None)
+
+
+def made(function: str, *parts: Expression, options: tuple[object, ...] = ()) -> Expression:
+    return Expression(function, parts, options)
+
+
+def column(function: str, *options: object) -> Expression:
+    return Expression(function, (), options)
 
 
 def equal(left: Expression, right: Expression) -> Expression:
-    return Applied("=", (left, right))
+    return made("=", left, right)
 
 
 def both(left: Expression, right: Expression) -> Expression:
-    return Junction(left, right, decisive=False)
+    return made("and", left, right)
 
 
 def either(left: Expression, right: Expression) -> Expression:
-    return Junction(left, right, decisive=True)
+    return made("or", left, right)
 
 
 def of(expression: Expression, value: object = None) -> Scalar:
@@ -55,39 +51,39 @@ def of(expression: Expression, value: object = None) -> Scalar:
 def test_of_null_nothing_is_known() -> None:
     assert [of(both(NULL, one)) for one in (YES, NO, NULL)] == [None, False, None]
     assert [of(either(NULL, one)) for one in (YES, NO, NULL)] == [True, None, None]
-    assert [of(Applied("not", (one,))) for one in (YES, NO, NULL)] == [False, True, None]
+    assert [of(made("not", one)) for one in (YES, NO, NULL)] == [False, True, None]
     assert of(equal(NULL, NULL)) is None
-    assert of(Same(NULL, NULL)) is True
-    assert of(Same(NULL, YES)) is False
-    assert of(OneOf(NULL, ("a",))) is None
-    assert of(OneOf(Constant("b"), ("a", None))) is None
-    assert of(OneOf(Constant("a"), ("a", None))) is True
-    assert of(OneOf(Constant("b"), ("a",))) is False
-    assert of(Coalesce((NULL, Constant("b")))) == "b"
-    assert of(IsNull(NULL)) is True
-    assert of(Applied("like", (NULL,), ("a", ""))) is None
+    assert of(made("<=>", NULL, NULL)) is True
+    assert of(made("<=>", NULL, YES)) is False
+    assert of(made("in", NULL, options=("a",))) is None
+    assert of(made("in", constant("b"), options=("a", None))) is None
+    assert of(made("in", constant("a"), options=("a", None))) is True
+    assert of(made("in", constant("b"), options=("a",))) is False
+    assert of(made("coalesce", NULL, constant("b"))) == "b"
+    assert of(made("is null", NULL)) is True
+    assert of(made("like", NULL, options=("a", ""))) is None
 
 
 def test_members_are_texts() -> None:
     document = {"a": {"b": "x", "n": 7, "t": True, "l": [], "f": 1.5, "o": {}}, "z": None}
 
     def get(*names: str) -> Scalar:
-        return of(Member(VALUE, names), document)
+        return of(column("member", VALUE, *names), document)
 
     assert (get("a", "b"), get("a", "n"), get("a", "t")) == ("x", "7", "true")
     assert get("y") is get("z") is get("z", "b") is get("a", "y") is None
     for names in (("a", "l"), ("a", "f"), ("a", "o"), ("a",), ("a", "b", "c"), ("a", "l", "b")):
         with pytest.raises(NeedsSparkError):
             get(*names)
-    assert of(Member(KEY, ("a",)), document) is None  # no key
-    assert (of(TopicColumn()), of(PartitionColumn())) == ("t.x", 3)
+    assert of(column("member", KEY, "a"), document) is None  # no key
+    assert (of(column("topic")), of(column("partition"))) == ("t.x", 3)
 
 
 @pytest.mark.parametrize("text", ["01", "+1", " 1", "1.0", "-0", "x", "", "2147483648", "1" * 40])
 def test_what_is_not_surely_a_number_is_left_to_spark(text: str) -> None:
     with pytest.raises(NeedsSparkError):
-        of(Applied("whole number", (Constant(text),), (32,)))
-    assert of(Applied("whole number", (Constant("-2147483648"),), (32,))) == -(2**31)
+        of(made("whole number", constant(text), options=(32,)))
+    assert of(made("whole number", constant("-2147483648"), options=(32,))) == -(2**31)
 
 
 @pytest.mark.parametrize(
@@ -103,15 +99,15 @@ def test_what_is_not_surely_a_number_is_left_to_spark(text: str) -> None:
     ],
 )
 def test_marks_of_like(text: str, parts: tuple[str, ...], fits: bool) -> None:
-    assert of(Applied("like", (Constant(text),), parts)) is fits
+    assert of(made("like", constant(text), options=parts)) is fits
 
 
 def test_a_part_that_cannot_be_known_leaves_the_record_to_spark() -> None:
     """Whatever the others say: Spark may ask it first."""
-    odd = equal(Member(VALUE, ("f",)), Constant("x"))
-    for whole in (both(NO, odd), either(YES, odd), Coalesce((YES, odd))):
+    odd = equal(column("member", VALUE, "f"), constant("x"))
+    for one in (both(NO, odd), either(YES, odd), made("coalesce", YES, odd)):
         with pytest.raises(NeedsSparkError):
-            of(whole, {"f": 1.5})
+            of(one, {"f": 1.5})
     treat = QueryShortcut(((NO, False), (odd, True)), (ReadAs("bytes"), ReadAs("document"))).open(
         {}
     )
@@ -121,8 +117,8 @@ def test_a_part_that_cannot_be_known_leaves_the_record_to_spark() -> None:
 
 
 def test_tombstones_pass_what_reads_the_value() -> None:
-    gone = equal(Member(VALUE, ("a",)), Constant("x"))
-    keyed = equal(Whole(KEY), Constant("k"))
+    gone = equal(column("member", VALUE, "a"), constant("x"))
+    keyed = equal(whole(KEY), constant("k"))
     treat = QueryShortcut(
         ((gone, True), (keyed, False)), (ReadAs("text"), ReadAs("document"))
     ).open({})
@@ -186,15 +182,16 @@ def test_what_may_not_fit_a_schema_is_left_to_spark(text: bytes) -> None:
 
 
 def test_what_is_made_leaves_nulls_out_and_tombstones_alone() -> None:
-    made = JsonStruct(
-        (
-            ("m", Applied("mask", (SchemaField(VALUE, 0),), ("X", "x", None, "-"))),
-            ("n", SchemaField(VALUE, 1)),
-            ("k", Applied("concat", (SecretField("pepper"), Whole(KEY)))),
-        )
+    name = column("field", VALUE, 0)
+    struct = made(
+        "struct",
+        made("mask", name, options=("X", "x", None, "-")),
+        column("field", VALUE, 1),
+        made("concat", column("secret", "pepper"), whole(KEY)),
+        options=("m", "n", "k"),
     )
     forms = (ReadAs("text"), ReadAs("document", FIELDS))
-    treat = QueryShortcut((), forms, (None, (made, True))).open({"pepper": "p"})
+    treat = QueryShortcut((), forms, (None, (struct, True))).open({"pepper": "p"})
     value = b'{"name":"Ada 7!","n":3}'
     assert treat(b"k", value, b"", 0) == (b"k", b'{"m":"Xxx-7-","n":3,"k":"pk"}', 0, 0)
     assert treat(None, b'{"n":3}', b"", 0) == (None, b'{"n":3}', 0, 0)
@@ -203,9 +200,7 @@ def test_what_is_made_leaves_nulls_out_and_tombstones_alone() -> None:
         with pytest.raises(NeedsSparkError):  # how Spark escapes, and masks
             treat(key, value, b"", 0)
 
-    keyed = QueryShortcut(
-        (), forms, ((Applied("sha2", (SchemaField(VALUE, 0),), (256,)), True), None)
-    ).open({})
+    keyed = QueryShortcut((), forms, ((made("sha2", name, options=(256,)), True), None)).open({})
     digest = sha256(b"a").hexdigest().encode()
     assert keyed(b"k", b'{"name":"a"}', b"", 0) == (digest, b'{"name":"a"}', 0, 0)
     with pytest.raises(NeedsSparkError):  # Spark refuses it

@@ -7,12 +7,23 @@ from collections.abc import Callable, Mapping
 from math import isnan
 from typing import Any
 
-from causeway.transform import queries as ex
 from causeway.transform.plan.catalyst import Node, conjuncts, each, id_of, name, type_of
 from causeway.transform.plan.outputs import Projected
 from causeway.transform.plan.prelude import RecordPart
 from causeway.transform.plan.refusals import QueryFacts
-from causeway.transform.queries import KEY, OFFSET, VALUE, Expression, Made, QueryShortcut, ReadAs
+from causeway.transform.queries import (
+    DIGESTS,
+    KEY,
+    OFFSET,
+    VALUE,
+    Expression,
+    Made,
+    QueryShortcut,
+    ReadAs,
+    Scalar,
+    constant,
+    whole,
+)
 from causeway.transform.rows import SECRETS
 from causeway.transform.session import SESSION
 
@@ -22,12 +33,24 @@ _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _TYPES = frozenset({"string", "int", "bigint", "boolean", "double"})
 _CHAR = re.compile(r"[ !#-\[\]-~]")  # ASCII characters that JSON does not escape
 _BITS = {"int": 32, "bigint": 64}
-_COMPARISONS: Mapping[str, str] = {
+# Of expressions that are functions of their children alone.
+_OF_TEXTS = {"StartsWith": "starts with", "EndsWith": "ends with", "Contains": "contains"}
+_COMPARISONS = {
     "EqualTo": "=",
+    "EqualNullSafe": "<=>",
     "LessThan": "<",
     "LessThanOrEqual": "<=",
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
+}
+_FUNCTIONS: Mapping[str, str] = {
+    **_OF_TEXTS,
+    **_COMPARISONS,
+    "And": "and",
+    "Or": "or",
+    "Not": "not",
+    "Coalesce": "coalesce",
+    "Concat": "concat",
 }
 
 # Spark's own settings that do not change the results of expressions.
@@ -39,6 +62,11 @@ _HARMLESS = (
 
 class UnknownError(Exception):
     """The plan contains something that only Spark can evaluate."""
+
+
+def _check(known: object) -> None:
+    if not known:
+        raise UnknownError
 
 
 def shortcut_of_query(
@@ -72,8 +100,7 @@ def _form(at: int, part: RecordPart, reader: _PlanReader, facts: QueryFacts) -> 
         return ReadAs("bytes")
     if part.type is not None:
         return ReadAs("document", _fields(part.type))
-    if at in reader.texts and at in reader.documents:
-        raise UnknownError
+    _check(at not in reader.texts or at not in reader.documents)
     if part.format == "json" or at in reader.documents:
         return ReadAs("document")
     return ReadAs("text" if part.format == "string" else "bytes")
@@ -81,14 +108,11 @@ def _form(at: int, part: RecordPart, reader: _PlanReader, facts: QueryFacts) -> 
 
 def _fields(schema: Any) -> tuple[tuple[str, str], ...]:
     """Names and types of the fields."""
-    if schema.typeName() != "struct":
-        raise UnknownError
+    _check(schema.typeName() == "struct")
     fields = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
     names = [name.lower() for name, _ in fields]
-    if len({*names}) < len(names) or not all(kind in _TYPES for _, kind in fields):
-        raise UnknownError
-    if not all(field.nullable and _NAME.fullmatch(field.name) for field in schema.fields):
-        raise UnknownError
+    _check(len({*names}) == len(names) and all(kind in _TYPES for _, kind in fields))
+    _check(all(field.nullable and _NAME.fullmatch(field.name) for field in schema.fields))
     return fields
 
 
@@ -112,11 +136,11 @@ class _PlanReader:
         self._facts = facts
         self._parts = dict(zip((KEY, VALUE), both, strict=True))
         known: dict[str, Expression] = {
-            "topic": ex.TopicColumn(),
-            "partition": ex.PartitionColumn(),
-            "offset": ex.Whole(OFFSET),
-            "key": ex.Whole(KEY),
-            "value": ex.Whole(VALUE),
+            "topic": Expression("topic"),
+            "partition": Expression("partition"),
+            "offset": whole(OFFSET),
+            "key": whole(KEY),
+            "value": whole(VALUE),
         }
         columns = {str(column.name()): id_of(column) for column in each(view.output())}
         self._view = set(columns.values())
@@ -151,11 +175,9 @@ class _PlanReader:
             return None
         columns = (one for one in each(plan.output()) if str(one.name()).lower() == projected.name)
         column = next(columns)
-        if type_of(column) != "string" and column.dataType().typeName() != "struct":
-            raise UnknownError
+        _check(type_of(column) == "string" or column.dataType().typeName() == "struct")
         found = self._column(column)
-        if isinstance(found, ex.Whole):
-            raise UnknownError
+        _check(found.function != "whole")
         return found, projected.of_record
 
     def _alias(self, one: int, child: Node) -> None:
@@ -170,7 +192,8 @@ class _PlanReader:
         casts = self._casts
         self._columns[one] = made = read(child)
         if self._casts > casts:  # a cast may fail in Spark even if the column is not used
-            self.conditions.append((ex.Evaluated(made), self._facts.of_record(child)))
+            evaluated = Expression("evaluated", (made,))
+            self.conditions.append((evaluated, self._facts.of_record(child)))
 
     def _column(self, attribute: Node) -> Expression:
         found = self._columns.get(id_of(attribute))
@@ -180,127 +203,99 @@ class _PlanReader:
 
     def _struct(self, node: Node) -> Expression:
         children = list(each(node.children()))
-        if not children or any(name(one) != "Literal" for one in children[::2]):
-            raise UnknownError
+        _check(children and all(name(one) == "Literal" for one in children[::2]))
         names = [str(_constant(one)) for one in children[::2]]
-        if len({*names}) < len(names) or not all(map(_NAME.fullmatch, names)):
-            raise UnknownError
-        if any(type_of(one) == "double" for one in children[1::2]):
-            raise UnknownError  # Java writes doubles in another way
+        _check(len({*names}) == len(names) and all(map(_NAME.fullmatch, names)))
+        # Java writes doubles in another way.
+        _check(all(type_of(one) != "double" for one in children[1::2]))
         values = [self.expression(one) for one in children[1::2]]
-        return ex.JsonStruct(tuple(zip(names, values, strict=True)))
+        return Expression("struct", tuple(values), tuple(names))
 
     def _whole(self, node: Node) -> int:
         """KEY or VALUE if the node is one of them, else -1."""
         if name(node) == "AttributeReference":
             found = self._column(node)
-            if isinstance(found, ex.Whole) and found.at in self._parts:
-                return found.at
+            if found.function == "whole" and found.options[0] in self._parts:
+                return int(found.options[0])
         return -1
 
     def expression(self, node: Node) -> Expression:
         """Raises UnknownError."""
-        if type_of(node) not in _TYPES:
-            raise UnknownError
-        kind = name(node)
-        if (sign := _COMPARISONS.get(kind)) is not None:
-            return ex.Applied(sign, self._compared(node))
+        _check(type_of(node) in _TYPES)
+        kind, children = name(node), [*each(node.children())]
+        if (function := _FUNCTIONS.get(kind)) is not None:
+            types = {*map(type_of, children)}
+            _check(kind not in _COMPARISONS or len(types) == 1)
+            _check(kind not in _OF_TEXTS or types == {"string"})
+            return Expression(function, tuple(map(self.expression, children)))
         known: Mapping[str, Callable[[Node], Expression]] = {
-            "Literal": lambda node: ex.Constant(_constant(node)),
+            "Literal": lambda node: constant(_constant(node)),
             "AttributeReference": self._attribute,
             "GetJsonObject": self._member,
             "GetStructField": self._field,
-            "Concat": lambda node: ex.Applied("concat", self._all(node)),
             "Mask": self._mask,
             "Sha2": self._digest,
             "With": self._with,
-            "Between": lambda node: self.expression(node.children().apply(0)),
+            "Between": lambda node: self.expression(children[0]),
             "CommonExpressionRef": lambda node: self._shared[str(node.id())],
             "Cast": self._cast,
-            "EqualNullSafe": lambda node: ex.Same(*self._compared(node)),
-            "And": lambda node: ex.Junction(*self._pair(node), decisive=False),
-            "Or": lambda node: ex.Junction(*self._pair(node), decisive=True),
-            "Not": lambda node: ex.Applied("not", (self.expression(node.child()),)),
             "IsNull": self._is_null,
-            "IsNotNull": lambda node: ex.Applied("not", (self._is_null(node),)),
+            "IsNotNull": lambda node: Expression("not", (self._is_null(node),)),
             "In": self._in,
             "Like": self._like,
-            "Coalesce": lambda node: ex.Coalesce(self._all(node)),
-            "StartsWith": lambda node: self._of_texts("starts with", node),
-            "EndsWith": lambda node: self._of_texts("ends with", node),
-            "Contains": lambda node: self._of_texts("contains", node),
         }
-        if (read := known.get(kind)) is None:
-            raise UnknownError
-        return read(node)
-
-    def _compared(self, node: Node) -> tuple[Expression, Expression]:
-        if type_of(node.left()) != type_of(node.right()):
-            raise UnknownError
-        return self._pair(node)
-
-    def _pair(self, node: Node) -> tuple[Expression, Expression]:
-        return self.expression(node.left()), self.expression(node.right())
-
-    def _all(self, node: Node) -> tuple[Expression, ...]:
-        return tuple(self.expression(child) for child in each(node.children()))
+        _check(kind in known)
+        return known[kind](node)
 
     def _attribute(self, node: Node) -> Expression:
         if (at := self._whole(node)) >= 0:
-            if self._parts[at].format != "string" or self._parts[at].type is not None:
-                raise UnknownError  # the text of another format may be anything
+            # The text of another format may be anything.
+            _check(self._parts[at].format == "string" and self._parts[at].type is None)
             self.texts.add(at)
         return self._column(node)
 
     def _is_null(self, node: Node) -> Expression:
         child = node.child()
         at = self._whole(child)
-        return ex.IsNull(ex.Whole(at) if at >= 0 else self.expression(child))
+        return Expression("is null", (whole(at) if at >= 0 else self.expression(child),))
 
     def _member(self, node: Node) -> Expression:
         source, path = each(node.children())
         at = self._whole(source)
-        if at < 0 or self._parts[at].format not in ("json", "string") or name(path) != "Literal":
-            raise UnknownError
+        _check(at >= 0 and name(path) == "Literal")
+        _check(self._parts[at].format in ("json", "string") and self._parts[at].type is None)
         text = _constant(path)
-        if self._parts[at].type is not None or not isinstance(text, str):
-            raise UnknownError
-        if not _PATH.fullmatch(text):
+        if not isinstance(text, str) or not _PATH.fullmatch(text):
             raise UnknownError
         self.documents.add(at)
-        return ex.Member(at, tuple(text.split(".")[1:]))
+        return Expression("member", (), (at, *text.split(".")[1:]))
 
     def _field(self, node: Node) -> Expression:
         struct = node.child()
         if name(struct) == "AttributeReference" and id_of(struct) == self._secrets:
             # The name of the secret, not the name in the query, which may differ in case.
-            return ex.SecretField(str(struct.dataType().fieldNames()[node.ordinal()]))
+            field = str(struct.dataType().fieldNames()[node.ordinal()])
+            return Expression("secret", (), (field,))
         at = self._whole(struct)
-        if at < 0:
-            raise UnknownError
-        return ex.SchemaField(at, int(node.ordinal()))
+        _check(at >= 0)
+        return Expression("field", (), (at, int(node.ordinal())))
 
     def _mask(self, node: Node) -> Expression:
-        x, *others = self._all(node)
-        chars = [one.value for one in others if isinstance(one, ex.Constant)]
-        if len(chars) < 4:
-            raise UnknownError
-        known = (
+        x, *others = map(self.expression, each(node.children()))
+        chars = [one.options[0] for one in others if one.function == "constant"]
+        if len(chars) < 4 or not all(
             char is None or (isinstance(char, str) and _CHAR.fullmatch(char)) for char in chars
-        )
-        if len(chars) < 4 or not all(known):
+        ):
             raise UnknownError
-        upper, lower, digit, other = (None if char is None else str(char) for char in chars)
-        return ex.Applied("mask", (x,), (upper, lower, digit, other))
+        return Expression("mask", (x,), tuple(chars))
 
     def _digest(self, node: Node) -> Expression:
         data, bits = each(node.children())
-        if name(data) != "Cast" or type_of(data.child()) != "string" or name(bits) != "Literal":
-            raise UnknownError
+        _check(name(data) == "Cast" and type_of(data.child()) == "string")
+        _check(name(bits) == "Literal")
         size = _constant(bits)
-        if not isinstance(size, int) or size not in ex.DIGESTS:
-            raise UnknownError
-        return ex.Applied("sha2", (self.expression(data.child()),), (size,))
+        _check(size in DIGESTS)
+        return Expression("sha2", (self.expression(data.child()),), (size,))
 
     def _with(self, node: Node) -> Expression:
         whole, *shared = each(node.children())
@@ -311,52 +306,40 @@ class _PlanReader:
     def _cast(self, node: Node) -> Expression:
         before, after = type_of(node.child()), type_of(node)
         if before == "void":
-            if name(node.child()) != "Literal":
-                raise UnknownError  # raise_error() is of that type, too
-            return ex.Constant(None)
+            _check(name(node.child()) == "Literal")  # raise_error() is of that type, too
+            return constant(None)
         if after == "double" and before.startswith("decimal") and name(node.child()) == "Literal":
-            return ex.Constant(float(str(node.child().value())))
+            return constant(float(str(node.child().value())))
         if before == "string" and after in _BITS:
             self._casts += 1
-            return ex.Applied("whole number", (self.expression(node.child()),), (_BITS[after],))
+            return Expression("whole number", (self.expression(node.child()),), (_BITS[after],))
         if after == "double" and before in _BITS:
-            return ex.Applied("double", (self.expression(node.child()),))
-        if before != after and (before, after) != ("int", "bigint"):
-            raise UnknownError
+            return Expression("double", (self.expression(node.child()),))
+        _check(before == after or (before, after) == ("int", "bigint"))
         return self.expression(node.child())
 
     def _in(self, node: Node) -> Expression:
         x, *values = each(node.children())
         # The result of NULL in an empty list depends on settings.
-        if not values or any(type_of(one) != type_of(x) for one in values):
-            raise UnknownError
+        _check(values and all(type_of(one) == type_of(x) for one in values))
         found = [self.expression(one) for one in values]
-        constants = tuple(one.value for one in found if isinstance(one, ex.Constant))
-        if len(constants) < len(found):
-            raise UnknownError
-        return ex.OneOf(self.expression(x), constants)
+        _check(all(one.function == "constant" for one in found))
+        return Expression("in", (self.expression(x),), tuple(one.options[0] for one in found))
 
     def _like(self, node: Node) -> Expression:
         x, pattern = each(node.children())
-        if name(pattern) != "Literal" or type_of(x) != type_of(pattern):
-            raise UnknownError
+        _check(name(pattern) == "Literal" and type_of(x) == type_of(pattern))
         text = _constant(pattern)
         if not isinstance(text, str) or "_" in text or str(node.escapeChar()) in text:
             raise UnknownError
-        return ex.Applied("like", (self.expression(x),), tuple(text.split("%")))
-
-    def _of_texts(self, function: str, node: Node) -> Expression:
-        if type_of(node.left()) != "string" or type_of(node.right()) != "string":
-            raise UnknownError
-        return ex.Applied(function, self._pair(node))
+        return Expression("like", (self.expression(x),), tuple(text.split("%")))
 
 
-def _constant(node: Node) -> ex.Scalar:
-    if type_of(node) not in _TYPES:
-        raise UnknownError
+def _constant(node: Node) -> Scalar:
+    _check(type_of(node) in _TYPES)
     value = node.value()
-    if isinstance(value, float) and isnan(value):
-        raise UnknownError  # for Spark NaN equals itself and is the largest number
+    # For Spark NaN equals itself and is the largest number.
+    _check(not isinstance(value, float) or not isnan(value))
     if value is None or isinstance(value, bool | int | float):
         return value
     return str(value)  # Spark's own string class

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from causeway.schemas import (
     CircularError,
-    Patience,
+    LateAnswers,
     Schema,
     SchemaRegistry,
     Trail,
@@ -57,7 +57,7 @@ class WorkerRegistry:
         self._waiting = waiting
         self._schemas: dict[int, ResolvedSchema] = {}
         self._unknown: dict[int, float] = {}
-        self._patience = Patience()
+        self._patience = LateAnswers()
 
     def schema(self, id: int) -> ResolvedSchema | None:
         """None: the registry does not know it."""
