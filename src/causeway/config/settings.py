@@ -97,6 +97,16 @@ class TransformSettings(TransformKeys):
     def kind(self) -> Literal["sql", "python", "rules"]:
         return "sql" if self.sql is not None else "rules" if self.rules is not None else "python"
 
+    @property
+    def formats(self) -> dict[str, TransformFormat]:
+        """By part."""
+        return {"key": self.key_format, "value": self.value_format}
+
+    @property
+    def schemas(self) -> dict[str, str | None]:
+        """By part, in Spark DDL."""
+        return {"key": self.key_schema, "value": self.value_schema}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreatmentSettings:

@@ -16,7 +16,7 @@ from causeway.transform import ChunkOutcome
 from causeway.transform.json_text import NeedsSparkError
 from causeway.transform.rows import MARK, MISSING, REASON, SEEN
 from causeway.transform.rules import shortcut_of
-from causeway.transform.rules.leaves import hmac_of
+from causeway.transform.rules.shortcut import hmac_of
 from causeway.transform.stage import Rows
 from causeway.transform.stage import direct as module
 from causeway.transform.stage.direct import Direct

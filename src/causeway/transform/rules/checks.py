@@ -9,7 +9,6 @@ nothing to protect."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 from typing import Any
 
 from causeway.config import TransformSettings
@@ -26,7 +25,6 @@ from causeway.transform.rules.model import (
     TransformRule,
 )
 from causeway.transform.rules.parse import parse
-from causeway.transform.rules.sql import at_path, split_wild
 
 MIN_HASH_KEY_BYTES = 16
 
@@ -80,7 +78,7 @@ def check_paths(transform: TransformSettings) -> None:
     have, and Spark's exceptions for an invalid schema."""
     from pyspark.sql.types import DataType
 
-    for part, schema in (("value", transform.value_schema), ("key", transform.key_schema)):
+    for part, schema in transform.schemas.items():
         if schema is None or transform.rules is None:
             continue
         shape = DataType.fromDDL(schema)
@@ -133,14 +131,12 @@ def must_be_there(rule: TransformRule, transform: TransformSettings) -> bool:
 
 def by_reader(rule: TransformRule, transform: TransformSettings) -> bool:
     """Whether the rule is on fields of a schema in Spark's DDL, where a missing field is null."""
-    schema = {"value": transform.value_schema, "key": transform.key_schema}.get(rule.path.part)
-    return rule.path.steps is not None and schema is not None
+    return rule.path.steps is not None and transform.schemas.get(rule.path.part) is not None
 
 
 def has_schemas(rule: TransformRule, transform: TransformSettings) -> bool:
     """Whether each record has the id of a schema, which shows whether a field can exist."""
-    format = {"value": transform.value_format, "key": transform.key_format}.get(rule.path.part)
-    return rule.path.steps is not None and format in SCHEMA_FORMATS
+    return rule.path.steps is not None and transform.formats.get(rule.path.part) in SCHEMA_FORMATS
 
 
 def check_words(rules: tuple[TransformRule, ...], transform: TransformSettings) -> None:
@@ -151,32 +147,3 @@ def check_words(rules: tuple[TransformRule, ...], transform: TransformSettings) 
             word = "required" if rule.required else "optional"
             cause = f"`{word}` is for fields and headers, and {rule.path} names neither"
             raise unusable(transform, rule, cause)
-
-
-def lacks(document: str, steps: tuple[Step, ...], within: tuple[Step, ...] = ()) -> str:
-    """SQL: whether `document`, a variant, lacks the path. `within`: where the path begins in it.
-    Never NULL."""
-    return f"NOT coalesce({_leads_on(document, steps, count(1), within)}, false)"
-
-
-def _leads_on(
-    document: str, steps: tuple[Step, ...], names: count[int], within: tuple[Step, ...] = ()
-) -> str:
-    before, wild, after = split_wild(steps)
-    here = (*within, *before)
-    nulls = " OR ".join(
-        f"is_variant_null({at_path(document, here[:end])})"
-        for end in range(len(within), len(here) + (wild is not None))
-    )
-    if wild is None:
-        found = f"{at_path(document, here)} IS NOT NULL"
-        return f"({found} OR {nulls})" if nulls else found
-    kind = "array<variant>" if isinstance(wild, ElementStep) else "map<string, variant>"
-    inside = f"try_variant_get({at_path(document, here)}, '$', '{kind}')"
-    if not isinstance(wild, ElementStep):
-        inside = f"map_values({inside})"
-    every = f"{inside} IS NOT NULL"
-    if after:
-        x = f"p{next(names)}"
-        every = f"forall({inside}, {x} -> {x} IS NULL OR {_leads_on(x, after, names)})"
-    return f"({every} OR {nulls})"

@@ -19,20 +19,31 @@ from typing import Literal
 from causeway.config import TransformSettings
 from causeway.transform.rows import SCHEMA_FORMATS
 from causeway.transform.rules import treat
-from causeway.transform.rules.checks import check_keys, check_words, lacks, unusable
-from causeway.transform.rules.documents import comparison, treat_documents, treatment_of
+from causeway.transform.rules.checks import check_keys, check_words, unusable
+from causeway.transform.rules.documents import condition, treat_documents, treatment_of
 from causeway.transform.rules.model import (
     Drop,
     DropRecord,
     Encrypt,
+    Generalise,
     Hash,
+    Mask,
     RulePath,
     Tokenise,
     TransformRule,
+    Truncate,
 )
 from causeway.transform.rules.parse import parse
-from causeway.transform.rules.query import Query, text_of, token_call, treat_whole
-from causeway.transform.rules.sql import edited, leaves_at, let, literal, member
+from causeway.transform.rules.query import (
+    Query,
+    edited,
+    lacks,
+    leaves_at,
+    let,
+    literal,
+    member,
+    text_of,
+)
 
 _WITH_FIELDS = ("json", *SCHEMA_FORMATS)
 
@@ -70,7 +81,7 @@ def _check(rules: tuple[TransformRule, ...], transform: TransformSettings) -> No
         if path.part in whole and not isinstance(rule.kind, DropRecord):
             cause = f"rule {whole[path.part].number} has already changed the whole of it"
             raise unusable(transform, rule, cause, remedy="put rules on fields first")
-        if _format(transform, path.part) not in _WITH_FIELDS:
+        if transform.formats[path.part] not in _WITH_FIELDS:
             raise unusable(
                 transform,
                 rule,
@@ -88,14 +99,14 @@ def _check_whole(rule: TransformRule, transform: TransformSettings) -> None:
             "without a value a record is a tombstone, which deletes",
             remedy="`drop record where` drops records",
         )
-    if _format(transform, part) in SCHEMA_FORMATS and not isinstance(kind, Drop | DropRecord):
+    if transform.formats[part] in SCHEMA_FORMATS and not isinstance(kind, Drop | DropRecord):
         raise unusable(
             transform,
             rule,
             f"all of the {part} would no longer fit its schema",
             remedy="name a field, such as value.$.name",
         )
-    if _format(transform, part) == "binary" and not isinstance(kind, Drop | Hash | Encrypt):
+    if transform.formats[part] == "binary" and not isinstance(kind, Drop | Hash | Encrypt):
         raise unusable(
             transform,
             rule,
@@ -104,19 +115,11 @@ def _check_whole(rule: TransformRule, transform: TransformSettings) -> None:
         )
 
 
-def _format(transform: TransformSettings, part: str) -> str:
-    return transform.value_format if part == "value" else transform.key_format
-
-
-def _schema(transform: TransformSettings, part: str) -> str | None:
-    return transform.value_schema if part == "value" else transform.key_schema
-
-
 def _treat_part(query: Query, part: Literal["value", "key"], rules: list[TransformRule]) -> None:
     if not rules:
         return
     text: str = part
-    if _schema(query.transform, part) is not None:
+    if query.transform.schemas[part] is not None:
         text = f"_{part}_text"
         query.extend(**{text: f"to_json({part})"})
     fields = [rule for rule in rules if rule.path.steps is not None]
@@ -132,11 +135,12 @@ def _treat_whole(query: Query, part: str, rule: TransformRule, data: str) -> str
     query.saw(rule, f"{part} IS NOT NULL")
     kind = rule.kind
     if isinstance(kind, DropRecord):
-        query.drop_if(rule, _condition(kind, data))
+        typed = f"try_cast({data} AS {{type}})"
+        query.drop_if(rule, condition(kind, typed, f"{data} IS NULL", f"{data} IS NOT NULL"))
         return data
     if isinstance(kind, Drop):
         return (
-            f"cast(NULL AS {'binary' if _format(query.transform, part) == 'binary' else 'string'})"
+            f"cast(NULL AS {'binary' if query.transform.formats[part] == 'binary' else 'string'})"
         )
     before, after = f"_all{rule.number}", f"_{part}{rule.number}"
     query.extend(**{before: f"cast({data} AS binary)"})
@@ -145,7 +149,7 @@ def _treat_whole(query: Query, part: str, rule: TransformRule, data: str) -> str
         query.extend(**{token: token_call(rule, text_of(before))})
         new = f"cast(variant_get(try_parse_json({token}), '$', 'string') AS binary)"
     else:
-        new = treat_whole(query, rule, before, literal(part), literal(part))
+        new = _new_bytes(query, rule, before, literal(part), literal(part))
     query.extend(**{after: new})
     if not isinstance(kind, Hash | Encrypt):
         query.refuse_untreated(
@@ -154,12 +158,37 @@ def _treat_whole(query: Query, part: str, rule: TransformRule, data: str) -> str
     return after
 
 
-def _condition(kind: DropRecord, part: str) -> str:
-    if kind.values is None:
-        return f"{part} IS {'' if kind.negated else 'NOT '}NULL"
-    tests = [comparison(value, f"try_cast({part} AS {{type}})") for value in kind.values]
-    test = f"coalesce({' OR '.join(tests)}, false)"
-    return f"NOT {test}" if kind.negated else test
+def _new_bytes(query: Query, rule: TransformRule, data: str, place: str, path: str) -> str:
+    """The new bytes for `data`; NULL if the rule cannot treat it. `place`, `path`: SQL for the path
+    with an index, and without."""
+    kind = rule.kind
+    text = "t"
+    match kind:
+        case Mask():
+            new = treat.mask_text(kind, text)
+        case Hash():
+            return f"cast({treat.hash_bytes(kind, data)} AS binary)"
+        case Encrypt():
+            key = treat.aes_key(kind.key, query.secret(kind.key))
+            boxed = treat.box(kind, key, query.key_size(kind.key), data, place, path)
+            if kind.id_in == "header":
+                query.announce(rule)
+                return boxed
+            return f"cast({treat.box_text(kind, boxed)} AS binary)"
+        case Generalise():
+            new = treat.generalise_text(kind, text)
+        case Truncate():
+            new = f"left({text}, {kind.length})"
+        case _:
+            raise AssertionError(kind)
+    return f"cast({let(text_of(data), text, new)} AS binary)"
+
+
+def token_call(rule: TransformRule, text: str) -> str:
+    """The JSON of the token of `text`, which may be NULL."""
+    assert isinstance(rule.kind, Tokenise)
+    args = f"{literal(rule.kind.alphabet)}, secrets.{rule.kind.key}"
+    return f"causeway_tokenise(to_json(cast({text} AS variant)), {args})"
 
 
 def treat_headers(query: Query, rules: list[TransformRule]) -> None:
@@ -183,7 +212,9 @@ def treat_headers(query: Query, rules: list[TransformRule]) -> None:
         )
         query.saw(rule, has, missing)
         if isinstance(kind, DropRecord):
-            query.drop_if(rule, _header_condition(rule, kind, named))
+            found = f"coalesce(exists(headers, h -> {named} AND h.value IS NOT NULL), false)"
+            typed = f"try_cast({text_of('h.value')} AS {{type}})"
+            query.drop_if(rule, condition(kind, typed, f"NOT {found}", found, named))
             continue
         after = f"_headers{rule.number}"
         if isinstance(kind, Drop) and at.steps is None:
@@ -230,18 +261,8 @@ def _treated(query: Query, rule: TransformRule) -> str:
         prefix = f"concat('headers', {member('h.key')})"
     place = f"concat({prefix}, '[', cast(i AS string), ']')"
     if rule.path.steps is None:
-        return treat_whole(query, rule, "h.value", place, prefix)
+        return _new_bytes(query, rule, "h.value", place, prefix)
     treatment = None if isinstance(rule.kind, Drop) else treatment_of(query, rule)
     document_sql = edited("d", rule.path.steps, treatment, place, prefix)
     document = f"try_parse_json({text_of('h.value')})"
     return let(document, "d", f"cast(to_json({document_sql}) AS binary)")
-
-
-def _header_condition(rule: TransformRule, kind: DropRecord, named: str) -> str:
-    if kind.values is None:
-        exists = f"coalesce(exists(headers, h -> {named} AND h.value IS NOT NULL), false)"
-        return exists if not kind.negated else f"NOT {exists}"
-    text = text_of("h.value")
-    tests = [comparison(value, f"try_cast({text} AS {{type}})") for value in kind.values]
-    test = f"coalesce(exists(headers, h -> {named} AND ({' OR '.join(tests)})), false)"
-    return f"NOT {test}" if kind.negated else test

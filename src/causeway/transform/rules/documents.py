@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from causeway.transform.crypto import common_path
 from causeway.transform.json_text import MOST_DIGITS, NAME, NOT_JSON, is_json, reading
 from causeway.transform.rules import treat
-from causeway.transform.rules.checks import by_reader, has_schemas, lacks
+from causeway.transform.rules.checks import by_reader, has_schemas
 from causeway.transform.rules.model import (
     Drop,
     DropRecord,
@@ -34,8 +34,15 @@ from causeway.transform.rules.model import (
     is_plain_name,
     json_path,
 )
-from causeway.transform.rules.query import Query
-from causeway.transform.rules.sql import VariantTreatment, at_path, edited, leaves_at, literal
+from causeway.transform.rules.query import (
+    Query,
+    VariantTreatment,
+    at_path,
+    edited,
+    lacks,
+    leaves_at,
+    literal,
+)
 
 _DOCUMENT = (FieldStep(NAME),)  # the place of the document in the read variant
 
@@ -49,7 +56,10 @@ def treat_documents(query: Query, part: PartName, text: str, rules: list[Transfo
     for rule in rules:
         if isinstance(rule.kind, DropRecord):
             x = f"_x{rule.number}"
-            query.drop_if(rule, f"{part} IS NOT NULL AND {_condition(rule.kind, x)}")
+            null = f"({x} IS NULL OR is_variant_null({x}))"
+            typed = f"try_variant_get({x}, '$', '{{type}}')"
+            drops = condition(rule.kind, typed, null, f"NOT {null}")
+            query.drop_if(rule, f"{part} IS NOT NULL AND {drops}")
             if rule.kind.values is not None and not rule.kind.negated:
                 kind = f"schema_of_variant({x})"
                 nested = f"startswith({kind}, 'OBJECT<') OR startswith({kind}, 'ARRAY<')"
@@ -229,16 +239,19 @@ def treatment_of(query: Query, rule: TransformRule) -> VariantTreatment:
     return treatment
 
 
-def _condition(kind: DropRecord, x: str) -> str:
+def condition(kind: DropRecord, typed: str, null: str, some: str, named: str = "") -> str:
+    """Whether `kind` drops a record. `typed`: its value as the type `{type}`; `null`, `some`:
+    whether it is NULL, and is not. `named`: whether a header `h` has the name, if it is one's."""
     if kind.values is None:
-        test = f"({x} IS NULL OR is_variant_null({x}))"
-        return f"NOT {test}" if kind.negated is False else test
-    tests = [comparison(value, f"try_variant_get({x}, '$', '{{type}}')") for value in kind.values]
-    test = f"coalesce({' OR '.join(tests)}, false)"
+        return null if kind.negated else some
+    tests = " OR ".join(_comparison(value, typed) for value in kind.values)
+    if named:
+        tests = f"exists(headers, h -> {named} AND ({tests}))"
+    test = f"coalesce({tests}, false)"
     return f"NOT {test}" if kind.negated else test
 
 
-def comparison(value: str | int | float | bool, typed: str) -> str:
+def _comparison(value: str | int | float | bool, typed: str) -> str:
     """Whether the result of `typed`, for a type in place of `{type}`, is `value`."""
     match value:
         case bool():

@@ -4,7 +4,8 @@ docs/reference/transform-rules.md describes the language."""
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple, NoReturn, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, NoReturn, cast
 
 from causeway.errors import ConfigError
 from causeway.transform.rules.model import (
@@ -34,12 +35,9 @@ ALPHABETS = {
 }
 MAX_RULES = 63  # bits of a bigint
 _VERBS = "drop, mask, hash, tokenise, encrypt, generalise or truncate"
-_TREATING = frozenset(
-    ("mask", "hash", "tokenise", "tokenize", "encrypt", "generalise", "generalize", "truncate")
-)
 _UNITS = ("year", "month", "day", "hour")
 _TOKEN = re.compile(r"\s*(?:'(?P<text>(?:[^']|'')*)'|(?P<mark>[(),])|(?P<word>[^\s(),']+))")
-_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_CONSTANT = re.compile(r"-?[0-9]+(?:\.[0-9]+)?|true|false")
 _NAME = re.compile(r"[\w-]+")
 _QUOTED = re.compile(r"""\[\s*(?:'((?:[^'])*)'|"([^"]*)")\s*\]""")
 _INDEX = re.compile(r"\[\s*([0-9]{1,9}|\*)\s*\]")
@@ -106,38 +104,19 @@ class _RuleText:
         self._start = start
         self._at = start
         self._number = number
-        self._last = _Token("", False, start)
         self._place = place
 
     def rule(self) -> TransformRule:
-        verb = self._word(_VERBS)
-        kind: Kind
-        if verb == "drop":
-            if self._accept("record"):
-                self._expect("where")
-                path = self._path()
-                kind = self._condition()
-            else:
-                path, kind = self._path(), Drop()
-        else:
-            if verb not in _TREATING:
-                self._at = self._start
-                self._fail(f"expected {_VERBS}, not {verb!r}")
+        verb = self._word(_VERBS, "|".join(("drop", *_TREATING)))
+        if verb != "drop":
             path = self._path()
-            match verb:
-                case "mask":
-                    kind = self._mask()
-                case "hash":
-                    kind = self._hash()
-                case "tokenise" | "tokenize":
-                    kind = self._tokenise()
-                case "encrypt":
-                    kind = self._encrypt(path)
-                case "generalise" | "generalize":
-                    kind = self._generalise()
-                case _:
-                    self._expect("to")
-                    kind = Truncate(length=self._count())
+            kind = _TREATING[verb](self, path)
+        elif self._accept("record"):
+            self._expect("where")
+            path = self._path()
+            kind = self._condition()
+        else:
+            path, kind = self._path(), Drop()
         required = self._accept("required") or (False if self._accept("optional") else None)
         left = self._next()
         if left is not None:
@@ -162,32 +141,20 @@ class _RuleText:
         self._expect(")")
         return DropRecord(values=tuple(values), negated=negated)
 
-    def _mask(self) -> Mask:
-        first = last = 0
-        domain, char, only = False, "*", None
+    def _mask(self, path: RulePath) -> Mask:
+        found: dict[str, Any] = {}
         while (token := self._next()) is not None:
             match token.text:
                 case "keep":
                     what = self._choice("first", "last", "domain")
-                    if what == "first":
-                        first = self._count()
-                    elif what == "last":
-                        last = self._count()
-                    else:
-                        domain = True
+                    found[what] = what == "domain" or self._count()
                 case "with":
-                    char = self._quoted("the character to mask with, in quotes")
-                    if len(char) != 1 or char.isspace():
-                        self._fail_before("expected one character in quotes")
+                    expected = "one character in quotes, to mask with"
+                    found["char"] = self._take(expected, _is_char).text
                 case "only":
-                    chosen = self._require("letters, digits, or the characters in quotes")
-                    if not chosen.quoted and chosen.text not in ("letters", "digits"):
-                        self._fail_at(
-                            chosen, "expected letters, digits, or the characters in quotes"
-                        )
-                    only = f"'{chosen.text}" if chosen.quoted else chosen.text
-                    if only == "'":
-                        self._fail_before("expected at least one character")
+                    expected = "letters, digits, or at least one character in quotes"
+                    chosen = self._take(expected, _is_choice)
+                    found["only"] = f"'{chosen.text}" if chosen.quoted else chosen.text
                 case "required" | "optional":
                     self._at = token.at
                     break
@@ -197,33 +164,22 @@ class _RuleText:
                         "expected keep, with, only, required, optional or the rule's end, "
                         f"not {token.text!r}",
                     )
-        if domain and (first or last):
+        if "domain" in found and found.keys() & {"first", "last"}:
             self._fail("expected either `keep domain`, or first and last characters")
-        return Mask(first=first, last=last, domain=domain, char=char, only=only)
+        return Mask(**found)
 
-    def _hash(self) -> Hash:
+    def _hash(self, path: RulePath) -> Hash:
         self._expect("with")
         key = self._secret()
-        form = "hex"
-        if self._accept("as"):
-            form = self._choice("hex", "base64")
+        form = self._choice("hex", "base64") if self._accept("as") else "hex"
         return Hash(key=key, form=cast('Literal["hex", "base64"]', form))
 
-    def _tokenise(self) -> Tokenise:
+    def _tokenise(self, path: RulePath) -> Tokenise:
         alphabet = ALPHABETS["digits"]
-        names = ", ".join(ALPHABETS)
         if self._accept("as"):
-            token = self._require(f"{names}, or the characters in quotes")
-            if token.quoted:
-                alphabet = token.text
-                if not 2 <= len(alphabet) <= 1000 or len(set(alphabet)) < len(alphabet):
-                    self._fail_before("expected 2 to 1000 characters, none twice")
-            elif token.text in ALPHABETS:
-                alphabet = ALPHABETS[token.text]
-            else:
-                self._fail_at(
-                    token, f"expected {names}, or the characters in quotes, not {token.text!r}"
-                )
+            expected = f"{', '.join(ALPHABETS)}, or 2 to 1000 characters in quotes, none twice"
+            token = self._take(expected, _is_alphabet)
+            alphabet = token.text if token.quoted else ALPHABETS[token.text]
         self._expect("with")
         return Tokenise(key=self._secret(), alphabet=alphabet)
 
@@ -236,19 +192,21 @@ class _RuleText:
             where = self._choice("field", "header")
         return Encrypt(key=key, id_in=cast('Literal["field", "header"]', where))
 
-    def _generalise(self) -> Generalise:
+    def _generalise(self, path: RulePath) -> Generalise:
         self._expect("to")
-        unit = self._word(f"{', '.join(_UNITS)}, or `ranges of` a number")
-        if unit == "ranges":
-            self._expect("of")
-            size = self._count()
-            if self._accept("as"):
-                self._expect("number")
-                return Generalise(size=size, as_number=True)
-            return Generalise(size=size)
-        if unit not in _UNITS:
-            self._fail_before(f"expected {', '.join(_UNITS)}, or `ranges of` a number")
-        return Generalise(unit=cast('Literal["year", "month", "day", "hour"]', unit))
+        expected = f"{', '.join(_UNITS)}, or `ranges of` a number"
+        unit = self._word(expected, "|".join((*_UNITS, "ranges")))
+        if unit != "ranges":
+            return Generalise(unit=cast('Literal["year", "month", "day", "hour"]', unit))
+        self._expect("of")
+        size = self._count()
+        if as_number := self._accept("as"):
+            self._expect("number")
+        return Generalise(size=size, as_number=as_number)
+
+    def _truncate(self, path: RulePath) -> Truncate:
+        self._expect("to")
+        return Truncate(length=self._count())
 
     def _path(self) -> RulePath:
         self._skip_space()
@@ -321,26 +279,28 @@ class _RuleText:
         group = "mark" if found["mark"] else "word"
         return _Token(found[group], False, found.start(group))
 
-    def _require(self, expected: str) -> _Token:
+    def _take(
+        self, expected: str, fits: Callable[[_Token], object], *, quoting: bool = True
+    ) -> _Token:
+        """The next token, or an error at its place."""
         token = self._next()
         if token is None:
             self._skip_space()
             self._fail(f"expected {expected}")
-        self._last = token
+        if not fits(token):
+            said = f", not {token.text!r}" if quoting else ""
+            self._fail_at(token, f"expected {expected}{said}")
         return token
 
-    def _word(self, expected: str) -> str:
-        token = self._require(expected)
-        if token.quoted:
-            self._fail_before(f"expected {expected}")
-        return token.text
+    def _word(self, expected: str, pattern: str, *, quoting: bool = True) -> str:
+        def fits(token: _Token) -> object:
+            return not token.quoted and re.fullmatch(pattern, token.text)
+
+        return self._take(expected, fits, quoting=quoting).text
 
     def _choice(self, *allowed: str) -> str:
         expected = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
-        word = self._word(expected)
-        if word not in allowed:
-            self._fail_before(f"expected {expected}, not {word!r}")
-        return word
+        return self._word(expected, "|".join(allowed))
 
     def _accept(self, word: str) -> bool:
         at = self._at
@@ -356,37 +316,21 @@ class _RuleText:
             self._fail(f"expected {word!r}")
 
     def _count(self) -> int:
-        expected = "a whole number, 1 or more"
-        word = self._word(expected)
-        if not re.fullmatch(r"[1-9][0-9]{0,8}", word):
-            self._fail_before(f"expected {expected}, not {word!r}")
-        return int(word)
-
-    def _quoted(self, expected: str) -> str:
-        token = self._require(expected)
-        if not token.quoted:
-            self._fail_before(f"expected {expected}")
-        return token.text
+        return int(self._word("a whole number, 1 or more", r"[1-9][0-9]{0,8}"))
 
     def _secret(self) -> str:
-        name = self._word("the name of a secret")
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            self._fail_before("expected the name of a secret: letters, digits and underscores")
-        return name
+        expected = "the name of a secret: letters, digits and underscores"
+        # An error must not quote the token: it may be the secret.
+        return self._word(expected, r"[A-Za-z_][A-Za-z0-9_]*", quoting=False)
 
     def _value(self) -> str | int | float | bool:
         expected = "a text in quotes, a number, true or false"
-        token = self._require(expected)
+        token = self._take(expected, lambda it: it.quoted or _CONSTANT.fullmatch(it.text))
         if token.quoted:
             return token.text
         if token.text in ("true", "false"):
             return token.text == "true"
-        if not _NUMBER.fullmatch(token.text):
-            self._fail_before(f"expected {expected}, not {token.text!r}")
         return float(token.text) if "." in token.text else int(token.text)
-
-    def _fail_before(self, cause: str) -> NoReturn:
-        self._fail_at(self._last, cause)
 
     def _fail_at(self, token: _Token, cause: str) -> NoReturn:
         self._at = token.at
@@ -395,3 +339,30 @@ class _RuleText:
     def _fail(self, cause: str) -> NoReturn:
         where = f"rule {self._number}, character {self._at + 1}"
         raise ConfigError("read the rules", self._place, f"{where}: {cause}")
+
+
+def _is_char(token: _Token) -> bool:
+    return token.quoted and len(token.text) == 1 and not token.text.isspace()
+
+
+def _is_choice(token: _Token) -> bool:
+    return bool(token.text) if token.quoted else token.text in ("letters", "digits")
+
+
+def _is_alphabet(token: _Token) -> bool:
+    text = token.text
+    if not token.quoted:
+        return text in ALPHABETS
+    return 2 <= len(text) <= 1000 and len(set(text)) == len(text)
+
+
+_TREATING: Mapping[str, Callable[[_RuleText, RulePath], Kind]] = {
+    "mask": _RuleText._mask,
+    "hash": _RuleText._hash,
+    "tokenise": _RuleText._tokenise,
+    "tokenize": _RuleText._tokenise,
+    "encrypt": _RuleText._encrypt,
+    "generalise": _RuleText._generalise,
+    "generalize": _RuleText._generalise,
+    "truncate": _RuleText._truncate,
+}

@@ -1,25 +1,179 @@
-"""The query of a transform by rules, extended rule by rule, and rules on a whole value, key or
-header."""
+"""The query of rules, extended rule by rule, and pieces of Spark SQL: literals, and variants at a
+path.
+
+Paths without wildcards need no lambdas; the others rebuild the arrays and objects on the path."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 
 from causeway.config import TransformSettings
 from causeway.transform import crypto
 from causeway.transform.rows import DROPPED_SQL
-from causeway.transform.rules import treat
 from causeway.transform.rules.checks import OPTIONAL, must_be_there
 from causeway.transform.rules.model import (
+    ElementStep,
     Encrypt,
-    Generalise,
-    Hash,
-    Mask,
-    Tokenise,
+    FieldStep,
+    Step,
     TransformRule,
-    Truncate,
+    json_path,
 )
-from causeway.transform.rules.sql import HEADERS, let, literal
+
+EMPTY = "cast(array() AS array<variant>)"
+HEADERS = "array<struct<key: string, value: binary>>"
+
+
+def literal(text: str) -> str:
+    """A string literal; a raw one if that is easier to read."""
+    if "\\" in text and "'" not in text and not text.endswith("\\"):
+        return f"r'{text}'"
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def let(expression: str, name: str, body: str) -> str:
+    """`body` with `name` for the value of `expression`, which is evaluated once."""
+    return f"element_at(transform(array({expression}), {name} -> {body}), 1)"
+
+
+def member(name: str) -> str:
+    """The text of a field's name, an expression, in a path; as in RulePath."""
+    quoted = f"concat('[\"', {name}, '\"]')"
+    return f"if({name} RLIKE '^[A-Za-z0-9_-]+$', concat('.', {name}), {quoted})"
+
+
+# From SQL for a variant, for its path with indices, and for its path with [*]: SQL for the new
+# variant, NULL if the rule cannot treat it.
+VariantTreatment = Callable[[str, str, str], str]
+
+
+def at_path(document: str, steps: tuple[Step, ...]) -> str:
+    return f"variant_get({document}, {literal(json_path(steps))})" if steps else document
+
+
+def leaves_at(document: str, steps: tuple[Step, ...]) -> str:
+    """All values at the path, as array<variant>."""
+    return _leaves(document, steps, count(1))
+
+
+def _leaves(document: str, steps: tuple[Step, ...], names: count[int]) -> str:
+    before, wild, after = split_wild(steps)
+    if wild is None:
+        return f"filter(array({at_path(document, steps)}), x -> x IS NOT NULL)"
+    kind = "array<variant>" if isinstance(wild, ElementStep) else "map<string, variant>"
+    all_ = f"try_variant_get({at_path(document, before)}, '$', '{kind}')"
+    if isinstance(wild, FieldStep):
+        all_ = f"map_values({all_})"
+    if not after:
+        return f"coalesce({all_}, {EMPTY})"
+    x = f"x{next(names)}"
+    deeper = f"transform({all_}, {x} -> {_leaves(x, after, names)})"
+    return f"coalesce(flatten({deeper}), {EMPTY})"
+
+
+def edited(
+    document: str, steps: tuple[Step, ...], treat: VariantTreatment | None, place: str, common: str
+) -> str:
+    """The document with the values at the path treated; `treat` None: without them. NULL if a value
+    cannot be treated. `place`, `common`: SQL for the path of `document` itself."""
+    at, shared = _concat(place, "'.$'"), _concat(common, "'.$'")
+    return _edit(document, steps, treat, at, shared, count(1))
+
+
+def _edit(
+    document: str,
+    steps: tuple[Step, ...],
+    treat: VariantTreatment | None,
+    place: str,
+    common: str,
+    names: count[int],
+) -> str:
+    before, wild, after = split_wild(steps)
+    path = literal(json_path(before))
+    tail = literal(json_path(before)[1:])
+    spot, shared = (_concat(text, tail) if before else text for text in (place, common))
+    if wild is None:
+        if treat is None:
+            return _unless_missing(document, path, f"variant_delete({document}, {path})")
+        x = f"x{next(names)}"
+        changed = f"variant_set({document}, {path}, {treat(x, spot, shared)})"
+        found = f"CASE WHEN {x} IS NULL THEN {document} ELSE {changed} END"
+        return let(f"variant_get({document}, {path})", x, found)
+    x, k, e, a = (f"{letter}{next(names)}" for letter in "xkea")
+    if isinstance(wild, ElementStep):
+        kind, every, empty = "array<variant>", "transform", "[]"
+        inner_place = _concat(spot, "'['", f"cast({k} AS string)", "']'")
+        inner_common, pair, values = _concat(shared, "'[*]'"), f"({x}, {k})", a
+    else:
+        kind, every, empty = "map<string, variant>", "transform_values", "{}"
+        inner_place, inner_common = _concat(spot, member(k)), _concat(shared, member(k))
+        pair, values = f"({k}, {x})", f"map_values({a})"
+    all_ = f"try_variant_get({at_path(document, before)}, '$', '{kind}')"
+    if after:
+        new = _edit(x, after, treat, inner_place, inner_common, names)
+    elif treat is not None:
+        new = treat(x, inner_place, inner_common)
+    if not after and treat is None:
+        rebuilt = f"CASE WHEN {e} IS NULL THEN NULL ELSE parse_json('{empty}') END"
+    else:
+        checked = (
+            f"CASE WHEN exists({values}, y -> y IS NULL) THEN NULL ELSE to_variant_object({a}) END"
+        )
+        rebuilt = let(f"{every}({e}, {pair} -> {new})", a, checked)
+    whole = f"variant_set({document}, {path}, {rebuilt})" if before else rebuilt
+    return let(all_, e, f"CASE WHEN {e} IS NULL THEN {document} ELSE {whole} END")
+
+
+def _unless_missing(document: str, path: str, changed: str) -> str:
+    return f"CASE WHEN variant_get({document}, {path}) IS NULL THEN {document} ELSE {changed} END"
+
+
+def split_wild(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], Step | None, tuple[Step, ...]]:
+    for at, step in enumerate(steps):
+        if step in (FieldStep(None), ElementStep(None)):
+            return steps[:at], step, steps[at + 1 :]
+    return steps, None, ()
+
+
+def _concat(*parts: str) -> str:
+    return f"concat({', '.join(parts)})"
+
+
+def lacks(document: str, steps: tuple[Step, ...], within: tuple[Step, ...] = ()) -> str:
+    """SQL: whether `document`, a variant, lacks the path. `within`: where the path begins in it.
+    Never NULL."""
+    return f"NOT coalesce({_leads_on(document, steps, count(1), within)}, false)"
+
+
+def _leads_on(
+    document: str, steps: tuple[Step, ...], names: count[int], within: tuple[Step, ...] = ()
+) -> str:
+    before, wild, after = split_wild(steps)
+    here = (*within, *before)
+    nulls = " OR ".join(
+        f"is_variant_null({at_path(document, here[:end])})"
+        for end in range(len(within), len(here) + (wild is not None))
+    )
+    if wild is None:
+        found = f"{at_path(document, here)} IS NOT NULL"
+        return f"({found} OR {nulls})" if nulls else found
+    kind = "array<variant>" if isinstance(wild, ElementStep) else "map<string, variant>"
+    inside = f"try_variant_get({at_path(document, here)}, '$', '{kind}')"
+    if not isinstance(wild, ElementStep):
+        inside = f"map_values({inside})"
+    every = f"{inside} IS NOT NULL"
+    if after:
+        x = f"p{next(names)}"
+        every = f"forall({inside}, {x} -> {x} IS NULL OR {_leads_on(x, after, names)})"
+    return f"({every} OR {nulls})"
+
+
+def text_of(data: str) -> str:
+    """Bytes as text, NULL if they are not UTF-8."""
+    return f"if(is_valid_utf8(cast({data} AS string)), cast({data} AS string), NULL)"
 
 
 @dataclass(slots=True)
@@ -114,41 +268,3 @@ def _bits(conditions: dict[int, str], rules: tuple[TransformRule, ...]) -> str:
         if conditions[rule.number] != "false"
     ]
     return " | ".join(bits) or "0L"
-
-
-def text_of(data: str) -> str:
-    """Bytes as text, NULL if they are not UTF-8."""
-    return f"if(is_valid_utf8(cast({data} AS string)), cast({data} AS string), NULL)"
-
-
-def treat_whole(query: Query, rule: TransformRule, data: str, place: str, path: str) -> str:
-    """The new bytes for `data`; NULL if the rule cannot treat it. `place`, `path`: SQL for the path
-    with an index, and without."""
-    kind = rule.kind
-    text = "t"
-    match kind:
-        case Mask():
-            new = treat.mask_text(kind, text)
-        case Hash():
-            return f"cast({treat.hash_bytes(kind, data)} AS binary)"
-        case Encrypt():
-            key = treat.aes_key(kind.key, query.secret(kind.key))
-            boxed = treat.box(kind, key, query.key_size(kind.key), data, place, path)
-            if kind.id_in == "header":
-                query.announce(rule)
-                return boxed
-            return f"cast({treat.box_text(kind, boxed)} AS binary)"
-        case Generalise():
-            new = treat.generalise_text(kind, text)
-        case Truncate():
-            new = f"left({text}, {kind.length})"
-        case _:
-            raise AssertionError(kind)
-    return f"cast({let(text_of(data), text, new)} AS binary)"
-
-
-def token_call(rule: TransformRule, text: str) -> str:
-    """The JSON of the token of `text`, which may be NULL."""
-    assert isinstance(rule.kind, Tokenise)
-    args = f"{literal(rule.kind.alphabet)}, secrets.{rule.kind.key}"
-    return f"causeway_tokenise(to_json(cast({text} AS variant)), {args})"

@@ -15,7 +15,7 @@ from causeway.transform.rules.model import (
     Tokenise,
     Truncate,
 )
-from causeway.transform.rules.sql import let, literal
+from causeway.transform.rules.query import let, literal
 
 _NUMBER = "{type} IN ('BIGINT', 'DOUBLE') OR {type} LIKE 'DECIMAL%'"
 _LETTERS, _DIGITS = r"\p{L}\p{M}", r"\p{N}"
