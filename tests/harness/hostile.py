@@ -191,7 +191,7 @@ def compare_chunks(
     """A chunk of all sorts of records both ways, and one of those that need no Spark."""
     given, rows = chunk(700, random.Random(seed), values), Rows(secrets)
     wanted = _by_spark(session, prepared, rows.of(given))
-    treat: Treat = prepared.shortcut.open(secrets)
+    treat: Treat = prepared.work.shortcut.open(secrets)
     answer = Direct(treat, rows).answer(given)
     assert not isinstance(answer, ChunkOutcome)
     batches = list(answer)

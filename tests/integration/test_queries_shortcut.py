@@ -57,8 +57,8 @@ def prepared(session: Any, condition: str, **fields: Any) -> Any:
 @pytest.mark.parametrize("condition", QUERIES)
 def test_nothing_differs_from_what_spark_makes(session: Any, condition: str) -> None:
     transform, found = prepared(session, condition)
-    assert found.shortcut is not None
-    assert compare(session, transform, found.shortcut.open({}), KEYS) > 600
+    assert found.work.shortcut is not None
+    assert compare(session, transform, found.work.shortcut.open({}), KEYS) > 600
 
 
 def random_condition(rng: random.Random, depth: int) -> str:
@@ -91,8 +91,8 @@ def random_condition(rng: random.Random, depth: int) -> str:
 def test_no_condition_differs_however_its_parts_are_put_together(session: Any, seed: int) -> None:
     condition = random_condition(random.Random(seed), 4)
     transform, found = prepared(session, condition)
-    assert found.shortcut is not None, condition
-    assert compare(session, transform, found.shortcut.open({}), KEYS) > 600, condition
+    assert found.work.shortcut is not None, condition
+    assert compare(session, transform, found.work.shortcut.open({}), KEYS) > 600, condition
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_chunk_becomes_the_same_with_and_without_the_shortcut(
     session: Any, condition: str, format: str
 ) -> None:
     _, found = prepared(session, condition, key_format=format)
-    assert found.shortcut is not None
+    assert found.work.shortcut is not None
     compare_chunks(session, found, {}, condition)
 
 
@@ -134,7 +134,7 @@ def test_a_chunk_becomes_the_same_with_and_without_the_shortcut(
 )
 def test_what_is_not_beyond_doubt_has_no_shortcut(session: Any, condition: str) -> None:
     _, found = prepared(session, condition)
-    assert found.shortcut is None
+    assert found.work.shortcut is None
 
 
 def test_what_is_made_anew_or_looked_at_otherwise_has_no_shortcut(session: Any) -> None:
@@ -149,7 +149,7 @@ def test_what_is_made_anew_or_looked_at_otherwise_has_no_shortcut(session: Any) 
         f"WITH r AS (FROM records |> WHERE {member('id')} = '7') FROM r |> WHERE key > 'a'",
         f"SELECT value, length({member('country')}) AS n FROM records |> WHERE n = 2 |> DROP n",
     ):
-        assert prepare(session, settings(query, value_format="json")).shortcut is None, query
+        assert prepare(session, settings(query, value_format="json")).work.shortcut is None, query
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_what_is_made_anew_or_looked_at_otherwise_has_no_shortcut(session: Any) 
 )
 def test_what_throws_or_makes_nothing_has_no_shortcut(session: Any, query: str) -> None:
     transform = settings(f"SELECT {query}", value_format="json", key_format="string")
-    assert prepare(session, transform).shortcut is None
+    assert prepare(session, transform).work.shortcut is None
 
 
 def less_than_nan(records: Any) -> Any:
@@ -184,7 +184,7 @@ def with_settings_of_its_own(records: Any) -> Any:
 def test_what_only_a_function_can_say_has_no_shortcut(session: Any, function: Any) -> None:
     path = f"{__name__}:{function.__name__}"
     transform = settings(python=path, value_format="json", value_schema=SCHEMA)
-    assert prepare(session, transform).shortcut is None
+    assert prepare(session, transform).work.shortcut is None
 
 
 def test_projections_on_the_way_are_followed(session: Any) -> None:
@@ -194,7 +194,7 @@ def test_projections_on_the_way_are_followed(session: Any) -> None:
         "|> SELECT value, key"
     )
     transform = settings(query, value_format="json", key_format="string")
-    shortcut = prepare(session, transform).shortcut
+    shortcut = prepare(session, transform).work.shortcut
     assert shortcut is not None
     assert compare(session, transform, shortcut.open({}), KEYS) > 600
 
@@ -271,8 +271,8 @@ def test_what_is_made_by_a_schema_does_not_differ(session: Any, query: str) -> N
         secrets=SECRETS,
     )
     found = prepare(session, transform)
-    assert found.shortcut is not None
-    treat = found.shortcut.open(SECRETS)
+    assert found.work.shortcut is not None
+    treat = found.work.shortcut.open(SECRETS)
     assert compare(session, transform, treat, KEYS, fitting(4_000)) > 1_500
     compare_chunks(session, found, SECRETS, query, fitting(701))
 
@@ -283,12 +283,12 @@ def test_members_come_out_as_texts_as_spark_writes_them(session: Any) -> None:
         for path in (*((name,) for name in NAMES), ("address", "id"), ("address", "address", "id"))
     )
     transform = settings(f"SELECT struct({columns}) AS value FROM records", value_format="json")
-    shortcut = prepare(session, transform).shortcut
+    shortcut = prepare(session, transform).work.shortcut
     assert shortcut is not None
     assert compare(session, transform, shortcut.open({}), KEYS) > 600
     for path in ("id", "note"):  # and alone, so that fewer are odd
         transform = settings(f"SELECT {member(path)} AS value FROM records", value_format="json")
-        shortcut = prepare(session, transform).shortcut
+        shortcut = prepare(session, transform).work.shortcut
         assert shortcut is not None
         assert compare(session, transform, shortcut.open({}), KEYS) > 600
 
@@ -298,7 +298,7 @@ def test_every_condition_is_null_where_it_is_so_to_spark(session: Any) -> None:
     conditions = [random_condition(rng, 2) for _ in range(60)]
     columns = ", ".join(f"{one} AS c{at}" for at, one in enumerate(conditions))
     transform = settings(f"SELECT struct({columns}) AS value FROM records", value_format="json")
-    shortcut = prepare(session, transform).shortcut
+    shortcut = prepare(session, transform).work.shortcut
     assert shortcut is not None
     assert compare(session, transform, shortcut.open({}), KEYS) > 300
 
@@ -309,7 +309,7 @@ def test_every_condition_is_null_where_it_is_so_to_spark(session: Any) -> None:
 def test_schemas_that_are_not_beyond_doubt_have_no_shortcut(session: Any, schema: str) -> None:
     query = "SELECT * FROM records WHERE value IS NOT NULL"
     transform = settings(query, value_format="json", value_schema=schema)
-    assert prepare(session, transform).shortcut is None
+    assert prepare(session, transform).work.shortcut is None
 
 
 @pytest.mark.parametrize(
@@ -325,6 +325,6 @@ def test_settings_that_might_change_what_a_query_means_leave_it_to_spark(
     conf = session.sparkContext._jsc.sc().conf()
     conf.set(key, value)
     try:
-        assert prepared(session, f"{member('country')} <> 'US'")[1].shortcut is None
+        assert prepared(session, f"{member('country')} <> 'US'")[1].work.shortcut is None
     finally:
         conf.remove(key)

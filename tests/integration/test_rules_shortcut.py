@@ -96,5 +96,5 @@ def test_a_chunk_becomes_the_same_with_and_without_the_shortcut(session: Any, ru
     format = "json" if "key.$" in rules else "string"
     transform = settings(rules=rules, secrets=SECRETS, value_format="json", key_format=format)
     prepared = prepare(session, transform)
-    assert prepared.shortcut is not None
+    assert prepared.work.shortcut is not None
     compare_chunks(session, prepared, SECRETS, rules)

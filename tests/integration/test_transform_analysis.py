@@ -215,7 +215,7 @@ def test_no_record_names_two_countries(session: Any, fields: dict[str, Any]) -> 
     assert all("value is not JSON" in reason for reason in refused.values())
     assert offsets(found)[-2:] == [len(TWO_COUNTRIES), len(TWO_COUNTRIES) + 1]
     assert len(refused) == len(TWO_COUNTRIES)
-    if (shortcut := prepare(session, transform).shortcut) is not None:
+    if (shortcut := prepare(session, transform).work.shortcut) is not None:
         for text in TWO_COUNTRIES:
             with pytest.raises((ValueError, RecursionError)):
                 shortcut.open({})(b"k", text, b"t\x003\x00", 0)

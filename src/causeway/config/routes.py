@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from causeway.config.settings import LinkSettings
 from causeway.errors import ConfigError
 from causeway.filters import TopicRules
-from causeway.model import TopicPartition
 from causeway.naming import MAX_TOPIC_LENGTH, NoNameError, is_legal_name, is_topic_name
 
 MOST_PARTITIONS = 1000  # a number from records must not create too many partitions
@@ -73,13 +72,6 @@ class Routes:
         if original is not None:
             raise _refused(CIRCLE)
         return found
-
-    def refusal(self, topic: str | None, partition: int | None, at: TopicPartition) -> str | None:
-        """Why no record of source partition `at` may be routed there; None if it may. A `topic` or
-        `partition` of None is the record's own."""
-        if partition is not None and not 0 <= partition < most_partitions(at.partition):
-            return NOT_A_PARTITION
-        return None if topic is None or topic == at.topic else self.why_not(topic)
 
     def why_not(self, name: str) -> str | None:
         """Why no record may be routed to topic `name`; None if it may."""

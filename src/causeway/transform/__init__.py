@@ -34,5 +34,5 @@ from causeway.transform.crypto import (
     decrypt_value,
 )
 from causeway.transform.identity import identity_of
-from causeway.transform.rows import LACKING, SCHEMA_FORMATS, TEXTS, plus, staying
+from causeway.transform.rows import MARK, SCHEMA_FORMATS, plus
 from causeway.transform.session import CONTEXT, require_spark

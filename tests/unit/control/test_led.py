@@ -10,13 +10,12 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import ClusterMetadata, ConfigEntry, NewTopic, TopicMetadata
-from causeway.config import INTERNAL, MOST_PARTITIONS, NOT_A_PARTITION, RouteError, Routes
+from causeway.config import INTERNAL, MOST_PARTITIONS, RouteError, Routes, most_partitions
 from causeway.control import RoutedTopic, RouteNeed
 from causeway.control.acls import ObservedAcls as ObservedAcls
 from causeway.control.acls import plan as plan_acls
 from causeway.control.routed_topics import make_ready, target_of
 from causeway.errors import BrokerError, CausewayError
-from causeway.model import TopicPartition
 from causeway.naming import ReplicationPolicy
 from causeway.wire import broker_error
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -139,12 +138,9 @@ def test_a_worker_decides_as_the_driver_does() -> None:
 
 
 def test_a_partition_must_be_one_of_a_thousand_or_of_the_source() -> None:
-    routes, most = Routes.of(LINK), MOST_PARTITIONS
-    few, many = TopicPartition("orders", 3), TopicPartition("orders", 2 * most)
-    assert routes.refusal(None, most - 1, few) is None
-    assert routes.refusal(None, most, few) == routes.refusal("paid", -1, few) == NOT_A_PARTITION
-    assert routes.refusal("orders", 2 * most, many) is None
-    assert routes.refusal("__x", None, few) == INTERNAL
+    assert most_partitions(3) == MOST_PARTITIONS
+    assert most_partitions(2 * MOST_PARTITIONS) == 2 * MOST_PARTITIONS + 1
+    assert Routes.of(LINK).why_not("__x") == INTERNAL
 
 
 def test_of_a_policy_of_ones_own_a_worker_asks_nothing() -> None:

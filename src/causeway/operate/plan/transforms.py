@@ -64,7 +64,7 @@ def check(settings: Settings, on_step: OnStep) -> Checks:
                     settings=transform,
                     sql=found.sql,
                     replaces=tuple(sorted(found.replaces)),
-                    without_spark=found.shortcut is not None,
+                    without_spark=found.work.shortcut is not None,
                 )
     if wrong:
         raise together(wrong)

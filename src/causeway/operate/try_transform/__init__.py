@@ -1,19 +1,23 @@
 """Shows the result of a transform on real records, without writing any.
 
-try_transform.py  reads records from the source, and starts a Spark on this machine
-records.py        takes records through the transform, as a stage does
-result.py         the results, and their JSON
+try_transform.py  reads records from the source, starts a Spark on this machine; the result as JSON
+trials.py         takes records through the transform, as a stage does
 """
 
-from causeway.operate.try_transform.records import Read, Trials
-from causeway.operate.try_transform.result import (
+from causeway.operate.try_transform.trials import (
     Content,
     Decoded,
     OnStep,
-    Trial,
+    Read,
     TrialOutcome,
+    Trials,
     Tried,
-    as_json,
-    target_topic,
 )
-from causeway.operate.try_transform.try_transform import local_spark, prepared, try_out
+from causeway.operate.try_transform.try_transform import (
+    Trial,
+    as_json,
+    local_spark,
+    prepared,
+    target_topic,
+    try_out,
+)

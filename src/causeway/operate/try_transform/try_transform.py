@@ -3,8 +3,11 @@ machine. Writes nothing, and does not need the target."""
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt, clusters, relayed
@@ -19,10 +22,28 @@ from causeway.config import (
 )
 from causeway.errors import CausewayError, ConfigError, ProtocolError
 from causeway.model import TopicPartition
-from causeway.operate.try_transform.records import Read, Trials
-from causeway.operate.try_transform.result import Content, OnStep, Trial
+from causeway.operate.try_transform.trials import (
+    Content,
+    Decoded,
+    OnStep,
+    Read,
+    Trials,
+    Tried,
+    content_of,
+)
 from causeway.records import records_of
 from causeway.relay import new_secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """`transform` None: the link relays `topic` unchanged, and nothing was tried."""
+
+    link: LinkSettings
+    topic: str
+    transform: TransformSettings | None
+    sql: str | None
+    records: tuple[Tried, ...]
 
 
 def try_out(
@@ -134,14 +155,7 @@ def _records(source: Cluster, at: TopicPartition, position: int, committed: bool
         except ProtocolError:
             records = [None] * batch.records
         for index, record in enumerate(records):
-            content = None
-            if record is not None:
-                content = Content(
-                    timestamp=-1 if record.timestamp is None else record.timestamp,
-                    key=record.key,
-                    value=record.value,
-                    headers=tuple(record.headers),
-                )
+            content = None if record is None else content_of(record)
             yield Read(at, batch.source_offset(index), content, batch)
 
 
@@ -194,3 +208,67 @@ def prepared(session: Any, transform: TransformSettings) -> Any:
     if transform.registry is not None:
         check_registry(transform.registry)
     return prepare(session, transform)
+
+
+# -- JSON
+
+
+def as_json(trial: Trial) -> dict[str, Any]:
+    """JSON for `--json`. Data with a known schema is `{"schema_id": …, "json": …}`; other data that
+    is not UTF-8 is `{"base64": …}`."""
+    transform = trial.transform
+    return {
+        "link": trial.link.name,
+        "topic": trial.topic,
+        "transform": transform and transform.name,
+        "kind": transform and transform.kind,
+        "sql": trial.sql,
+        "records": [
+            {
+                "partition": one.at.partition,
+                "offset": one.offset,
+                "outcome": one.outcome,
+                "reason": one.reason,
+                "before": one.before and _content_json(one.before),
+                "after": [
+                    {
+                        **_content_json(made),
+                        "topic": target_topic(trial, made),
+                        "partition": made.partition,
+                    }
+                    for made in one.after
+                ],
+            }
+            for one in trial.records
+        ],
+    }
+
+
+def target_topic(trial: Trial, made: Content) -> str:
+    """The topic on the target, by the policy of the link."""
+    policy, alias = trial.link.policy, trial.link.source.alias
+    return policy.format_remote_topic(alias, made.topic or trial.topic)
+
+
+def _content_json(content: Content) -> dict[str, Any]:
+    return {
+        "timestamp": content.timestamp,
+        "key": _part_json(content.key, content.decoded.get("key")),
+        "value": _part_json(content.value, content.decoded.get("value")),
+        "headers": [[name, _bytes_json(value)] for name, value in content.headers],
+    }
+
+
+def _part_json(data: bytes | None, decoded: Decoded | None) -> Any:
+    if decoded is None:
+        return _bytes_json(data)
+    return {"schema_id": decoded.schema, "json": json.loads(decoded.json)}
+
+
+def _bytes_json(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

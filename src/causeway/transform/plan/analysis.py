@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,11 @@ from causeway.transform.plan.prelude import HIDDEN, RecordPart
 from causeway.transform.plan.refusals import PlanProblem, QueryFacts, examine
 from causeway.transform.plan.rewrite import Rewriter
 from causeway.transform.plan.shortcut import shortcut_of_query
-from causeway.transform.queries import QueryShortcut
 from causeway.transform.rows import INPUT, LACKING, SCHEMA_FORMATS, SECRETS, TEXTS
-from causeway.transform.rules import Shortcut, TransformRule, shortcut_of
+from causeway.transform.rules import shortcut_of
 from causeway.transform.schema_formats import require
 from causeway.transform.session import OF_RULES, SESSION, require_spark
+from causeway.transform.work import StageWork
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,21 +43,14 @@ class PreparedTransform:
     """A transform that Spark has analysed and that treats each record by itself.
 
     `input`: the schema of the source worker's rows: `rows.INPUT`, the struct `secrets` if there are
-    secrets, and columns of `rows.TEXTS`. `decodes`: the formats of parts whose JSON the source
-    worker makes; `encodes`: of parts that the sink worker writes by their schemas. `types`:
-    DataTypes that the JSON of parts is read as. `rules`: the rules of a transform whose JSON the
-    source worker makes. `shortcut`: what needs no Spark. `replaces`: which of key, value, headers,
-    timestamp, topic, partition the transform replaces; the others stay byte for byte. `sql`: the
-    text of the query; None for a Python function."""
+    secrets, and columns of `rows.TEXTS`. `replaces`: which of key, value, headers, timestamp,
+    topic, partition the transform replaces; the others stay byte for byte. `sql`: the text of the
+    query; None for a Python function."""
 
     input: StructType
     replaces: frozenset[str]
     sql: str | None
-    decodes: Mapping[str, str]
-    types: Mapping[str, Sequence[Any]]
-    encodes: Mapping[str, str]
-    rules: tuple[TransformRule, ...]
-    shortcut: Shortcut | QueryShortcut | None
+    work: StageWork
     _session: SparkSession = field(repr=False)
     _parts: tuple[RecordPart, RecordPart] = field(repr=False)
     _facts: QueryFacts = field(repr=False)
@@ -123,27 +116,20 @@ def prepare(session: SparkSession, transform: TransformSettings) -> PreparedTran
         raise _refused(subject, [str(problem) for problem in facts.problems])
     replaces = frozenset(found) & frozenset(outputs.NAMES)
     of_schema = {part.name: part.format for part in both if part.of_schema}
-    shortcut: Shortcut | QueryShortcut | None = None
-    if by_rules:
-        shortcut = shortcut_of(transform)
-    else:
-        shortcut = shortcut_of_query(plan, base, facts, both, found, own.conf.getAll)
-    return PreparedTransform(
-        given,
-        replaces,
-        text,
-        {name: format for name, format in of_schema.items() if name in facts.used},
-        _types(both, facts),
-        {name: format for name, format in of_schema.items() if name in replaces},
-        rules.parse(transform.rules, transform.place) if transform.rules and of_schema else (),
-        shortcut,
-        own,
-        both,
-        facts,
-        plan,
-        base,
-        found,
+    work = StageWork(
+        secrets=tuple(transform.secrets),
+        texts=tuple(name for name in (*TEXTS.values(), LACKING) if name in given.names),
+        decodes={name: of_schema[name] for name in of_schema if name in facts.used},
+        encodes={name: of_schema[name] for name in of_schema if name in replaces},
+        rules=rules.parse(transform.rules, transform.place)
+        if transform.rules and of_schema
+        else (),
+        types=_types(both, facts),
+        shortcut=shortcut_of(transform)
+        if by_rules
+        else shortcut_of_query(plan, base, facts, both, found, own.conf.getAll),
     )
+    return PreparedTransform(given, replaces, text, work, own, both, facts, plan, base, found)
 
 
 def _types(both: tuple[RecordPart, RecordPart], facts: QueryFacts) -> dict[str, list[Any]]:
@@ -164,8 +150,7 @@ def _types(both: tuple[RecordPart, RecordPart], facts: QueryFacts) -> dict[str, 
 
 
 def _require_libraries(transform: TransformSettings) -> None:
-    needed = {transform.key_format, transform.value_format}.intersection(SCHEMA_FORMATS)
-    for format in sorted(needed):
+    for format in sorted({*transform.formats.values()}.intersection(SCHEMA_FORMATS)):
         require(format)
 
 
@@ -173,7 +158,7 @@ def _input(transform: TransformSettings) -> StructType:
     from pyspark.sql.types import LongType, StringType, StructType
 
     schema = StructType.fromDDL(INPUT)
-    for name, format in (("key", transform.key_format), ("value", transform.value_format)):
+    for name, format in transform.formats.items():
         if format in SCHEMA_FORMATS:
             schema = schema.add(TEXTS[name], StringType())
     if transform.rules is not None and {*TEXTS.values()}.intersection(schema.names):

@@ -147,14 +147,15 @@ def parts(transform: TransformSettings) -> tuple[RecordPart, RecordPart]:
     from pyspark.sql.types import DataType
 
     key, value = (
-        None if schema is None else DataType.fromDDL(schema)
-        for schema in (transform.key_schema, transform.value_schema)
+        RecordPart(
+            name,
+            transform.formats[name],
+            None if schema is None else DataType.fromDDL(schema),
+            checked=transform.rules is None,
+        )
+        for name, schema in transform.schemas.items()
     )
-    checked = transform.rules is None
-    return (
-        RecordPart("key", transform.key_format, key, checked),
-        RecordPart("value", transform.value_format, value, checked),
-    )
+    return key, value
 
 
 def prelude(rows: DataFrame, both: tuple[RecordPart, RecordPart], used: Set[str]) -> DataFrame:

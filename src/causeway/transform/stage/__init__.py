@@ -5,3 +5,4 @@ This door must not import Arrow: a worker sets Arrow's memory pool before it doe
 
 from causeway.transform.stage.job import explain, quiet, run_stage, threw, warm
 from causeway.transform.stage.source_rows import Rows
+from causeway.transform.stage.workers import OutcomeReader

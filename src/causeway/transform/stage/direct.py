@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from causeway.transform.stage.outcome import Columns
-
 # An ChunkOutcome, or rows for Spark.
 Answer = ChunkOutcome | Iterator["pa.RecordBatch"]
 MOST_BYTES = 32 * 1024 * 1024  # of keys and values in a chunk that is treated as a whole
@@ -67,28 +65,26 @@ class Direct:
     def _answer(self, chunk: Chunk, records: Sequence[Record]) -> Answer:
         import numpy as np
 
-        from causeway.transform.stage.outcome import batch_of, outcome_without_spark
+        from causeway.transform.stage.outcome import outcome_without_spark
 
         offsets = np.concatenate([offsets_of(batch) for batch in chunk.batches])
         treated = self._all(chunk, records, offsets)
         try:
-            columns = self._columns(records, offsets, treated)
+            rows = self._made(records, offsets, treated)
         except ValueError:
             treated = [
                 one if is_row(record) else None
                 for one, record in zip(treated, records, strict=True)
             ]
-            columns = self._columns(records, offsets, treated)
+            rows = self._made(records, offsets, treated)
         found = _found(treated)
         odd = [at for at, one in enumerate(treated) if one is None]
         known = len(records) - len(odd)
         self._pause(known, len(records))
         if not odd:
-            return outcome_without_spark(chunk.number, mark_of(chunk, found), columns)
+            return outcome_without_spark(chunk.number, mark_of(chunk, found), rows)
         left = [records[at] for at in odd]
-        return self._rows.of(
-            chunk, PartlyTreated(left, offsets[odd], known, batch_of(columns), found)
-        )
+        return self._rows.of(chunk, PartlyTreated(left, offsets[odd], known, rows, found))
 
     def _all(
         self, chunk: Chunk, records: Sequence[Record], offsets: npt.NDArray[np.int64]
@@ -112,17 +108,15 @@ class Direct:
             return
         self._paused = self._pauses = min(2 * self._pauses + 1, _MOST_PAUSES)
 
-    def _columns(
+    def _made(
         self,
         records: Sequence[Record],
         offsets: npt.NDArray[np.int64],
         treated: Sequence[Treated | None],
-    ) -> Columns:
-        """Columns for the records that are kept. Raises ValueError if a result cannot be a row."""
+    ) -> pa.RecordBatch:
+        """Rows for the records that are kept. Raises ValueError if a result cannot be a row."""
         import numpy as np
         import pyarrow as pa
-
-        from causeway.transform.stage.outcome import Columns
 
         kept = [at for at, one in enumerate(treated) if one is not None and stays(one)]
         if len(kept) < len(records):
@@ -133,9 +127,14 @@ class Direct:
         headers = self._rows.headers([record.headers for record in records])
         made = [treated[at] for at in kept]
         keys, values, *_ = zip(*made, strict=True) if made else ((), ())
-        return Columns(
-            offsets, times, pa.array(keys, pa.binary()), pa.array(values, pa.binary()), headers
-        )
+        columns = {
+            "offset": pa.array(offsets),
+            "timestamp": pa.array(times * 1000).view(pa.timestamp("us", "UTC")),
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": headers,
+        }
+        return pa.RecordBatch.from_arrays([*columns.values()], names=[*columns])
 
 
 def _found(treated: Sequence[Treated | None]) -> Found:

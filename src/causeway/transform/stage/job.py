@@ -8,7 +8,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from causeway.errors import CausewayError
-from causeway.transform.rows import LACKING, SECRETS, TEXTS
 from causeway.transform.session import RUNNING
 from causeway.transform.stage.workers import LaneAddress, SinkWorker, SourceWorker
 
@@ -57,23 +56,11 @@ def run_stage(
     """Runs a stage until its lane closes the connection. Raises CausewayError, which never quotes a
     record; retriable unless the query threw on a record."""
     quiet()
-    schema = prepared.input
-    secrets = tuple(schema[SECRETS].dataType.names) if SECRETS in schema.names else ()
-    texts = tuple(name for name in (*TEXTS.values(), LACKING) if name in schema.names)
     lane = LaneAddress(key, attempt, address, secret_variable)
 
     def query(levels: int) -> Any:
-        source = SourceWorker(
-            lane,
-            secrets,
-            push=levels * _ROWS,
-            texts=texts,
-            decodes=prepared.decodes,
-            types=prepared.types,
-            rules=prepared.rules,
-            shortcut=prepared.shortcut,
-        )
-        return prepared.apply(session.range(0, 1, 1, 1).mapInArrow(source, schema))
+        source = SourceWorker(lane, prepared.work, push=levels * _ROWS)
+        return prepared.apply(session.range(0, 1, 1, 1).mapInArrow(source, prepared.input))
 
     def job() -> Any:
         """The job, ready to start, without references to Spark's plans."""
@@ -81,7 +68,7 @@ def run_stage(
         plan = rows._jdf.queryExecution().executedPlan().toString()
         if collecting := len(_LEVEL.findall(plan)):
             rows = query(1 + _HELD * collecting)
-        sink = SinkWorker(lane, prepared.encodes, prepared.rules)
+        sink = SinkWorker(lane, prepared.work)
         return rows.mapInArrow(sink, _DRAIN).write.format("noop").mode("overwrite")
 
     try:

@@ -11,7 +11,7 @@ into one buffer, which is the batch's payload."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,56 +36,33 @@ Ints = npt.NDArray[np.int64]
 RECORD_OVERHEAD, HEADER_OVERHEAD = 36, 10  # the most bytes of lengths and numbers
 
 
-class Columns(NamedTuple):
-    """Records of one outlet, in order. `timestamps` in ms, -1 for none; names in `headers` are not
-    null."""
-
-    offsets: Ints  # on the source
-    timestamps: Ints
-    keys: pa.Array
-    values: pa.Array
-    headers: pa.Array
-
-    def slice(self, start: int, stop: int) -> Columns:
-        length = stop - start
-        return Columns(
-            self.offsets[start:stop],
-            self.timestamps[start:stop],
-            self.keys.slice(start, length),
-            self.values.slice(start, length),
-            self.headers.slice(start, length),
-        )
-
-    def take(self, rows: Ints) -> Columns:
-        return Columns(
-            self.offsets[rows],
-            self.timestamps[rows],
-            self.keys.take(rows),
-            self.values.take(rows),
-            self.headers.take(rows),
-        )
-
-    def sizes(self) -> Ints:
-        """The most bytes that each record can take, uncompressed."""
-        counts = _counts(self.headers)
-        sizes = np.maximum(_lengths(self.keys), 0) + np.maximum(_lengths(self.values), 0)
-        sizes += RECORD_OVERHEAD
-        if counts.any():
-            ends = np.zeros(len(sizes) + 1, np.int64)
-            np.cumsum(counts, out=ends[1:])
-            pairs = self.headers.flatten()
-            of_pair = sum(np.maximum(_lengths(pairs.field(side)), 0) for side in (0, 1))
-            before = np.zeros(len(pairs) + 1, np.int64)
-            np.cumsum(of_pair + HEADER_OVERHEAD, out=before[1:])
-            sizes += before[ends[1:]] - before[ends[:-1]]
-        return sizes
+# Batches of rows have at least the columns `offset` (on the source), `timestamp`, `key`, `value`
+# and `headers`, whose names are not null, with the types of rows.OUTPUT.
 
 
-def encode(columns: Columns, *, codec: int, next: int, leader_epoch: int) -> Batch:
-    """One dense batch of all of `columns` (at least one record); the rest as in `Batch`."""
-    offsets, timestamps = columns.offsets, columns.timestamps
+def _sizes(rows: pa.RecordBatch) -> Ints:
+    """The most bytes that each record can take, uncompressed."""
+    headers = rows.column("headers")
+    counts = _counts(headers)
+    keys, values = (np.maximum(_lengths(rows.column(part)), 0) for part in ("key", "value"))
+    sizes = keys + values + RECORD_OVERHEAD
+    if counts.any():
+        ends = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(counts, out=ends[1:])
+        pairs = headers.flatten()
+        of_pair = sum(np.maximum(_lengths(pairs.field(side)), 0) for side in (0, 1))
+        before = np.zeros(len(pairs) + 1, np.int64)
+        np.cumsum(of_pair + HEADER_OVERHEAD, out=before[1:])
+        sizes += before[ends[1:]] - before[ends[:-1]]
+    return sizes
+
+
+def encode(rows: pa.RecordBatch, *, codec: int, next: int, leader_epoch: int) -> Batch:
+    """One dense batch of all of `rows` (at least one record); the rest as in `Batch`."""
+    offsets = rows.column("offset").to_numpy()
+    timestamps = rows.column("timestamp").view(pa.int64()).fill_null(-1).to_numpy() // 1000
     count, first = len(offsets), int(offsets[0])
-    payload, codec = pack(_records(columns), codec)
+    payload, codec = pack(_records(rows, timestamps), codec)
     dense = offsets[-1] - first == count - 1 and bool((np.diff(offsets) == 1).all())
     return Batch(
         payload=payload,
@@ -100,31 +77,32 @@ def encode(columns: Columns, *, codec: int, next: int, leader_epoch: int) -> Bat
     )
 
 
-def _records(columns: Columns) -> bytes:
-    count = len(columns.offsets)
-    key_lengths, value_lengths = _lengths(columns.keys), _lengths(columns.values)
-    header_counts = _counts(columns.headers)
+def _records(rows: pa.RecordBatch, timestamps: Ints) -> bytes:
+    keys, values, headers = (rows.column(name) for name in ("key", "value", "headers"))
+    count = len(rows)
+    key_lengths, value_lengths = _lengths(keys), _lengths(values)
+    header_counts = _counts(headers)
     head = [
         np.zeros((count, 1), np.uint8),  # attributes
-        _varints(columns.timestamps - columns.timestamps[0]),
+        _varints(timestamps - timestamps[0]),
         _varints(np.arange(count)),
         _varints(key_lengths),
     ]
     middle, tail = [_varints(value_lengths)], [_varints(header_counts)]
-    headers = _header_bytes(columns.headers, header_counts) if header_counts.any() else None
+    packed = _header_bytes(headers, header_counts) if header_counts.any() else None
     lengths = sum(_there(part).sum(axis=1) for part in (*head, *middle, *tail))
     lengths += np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)
-    if headers is not None:
-        lengths += _lengths(headers)
+    if packed is not None:
+        lengths += _lengths(packed)
     parts = [
         _joined([_varints(lengths), *head]),
-        columns.keys,
+        keys,
         _joined(middle),
-        columns.values,
+        values,
         _joined(tail),
     ]
-    if headers is not None:
-        parts.append(headers)
+    if packed is not None:
+        parts.append(packed)
     joined = pc.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement=b"")
     return bytes(joined.buffers()[2])
 
@@ -225,16 +203,9 @@ def outcome_of(
     table, refused = _refuse(staying(table), mark, why_not)
     refusals = np.array(sorted(refused), np.int64)
     offsets = table.column("offset").to_numpy()
-    columns = Columns(
-        offsets,
-        table.column("timestamp").view(pa.int64()).fill_null(-1).to_numpy() // 1000,
-        table.column("key"),
-        table.column("value"),
-        table.column("headers"),
-    )
     outputs = tuple(
         OutletBatch(topic, partition, batch)
-        for topic, partition, part in _outlets(table, columns, mark)
+        for topic, partition, part in _outlets(table, mark)
         for batch in _batches(part, mark, refusals)
     )
     left = len(np.unique(offsets)) + len(refused)
@@ -251,11 +222,11 @@ def outcome_of(
     )
 
 
-def outcome_without_spark(number: int, mark: dict[str, Any], columns: Columns) -> ChunkOutcome:
+def outcome_without_spark(number: int, mark: dict[str, Any], rows: pa.RecordBatch) -> ChunkOutcome:
     """The outcome of a chunk if a worker has treated all its records itself."""
-    count, records = len(columns.offsets), mark["records"]
+    count, records = len(rows), mark["records"]
     none = np.array([], np.int64)
-    batches = _batches(columns, mark, none) if count else ()
+    batches = _batches(rows, mark, none) if count else ()
     outputs = tuple(OutletBatch(None, None, batch) for batch in batches)
     dropped = records - count
     return ChunkOutcome(number, outputs, (), records, count, dropped, records, *_found(mark))
@@ -264,15 +235,6 @@ def outcome_without_spark(number: int, mark: dict[str, Any], columns: Columns) -
 def _found(mark: dict[str, Any]) -> Found:
     """The counts of the rules over the records that needed no Spark."""
     return tuple(mark["found"]), tuple(mark["missing"])
-
-
-def batch_of(columns: Columns) -> pa.RecordBatch:
-    """Records that a worker has treated itself, in the form for `outcome_of`."""
-    times = pa.array(columns.timestamps * 1000)
-    arrays = [pa.array(columns.offsets), times, columns.keys, columns.values, columns.headers]
-    return pa.RecordBatch.from_arrays(
-        arrays, names=["offset", "timestamp", "key", "value", "headers"]
-    )
 
 
 # The rows of a chunk if Spark has dropped all records that it got.
@@ -344,8 +306,8 @@ def _led_nowhere(
 
 
 def _outlets(
-    table: pa.RecordBatch, columns: Columns, mark: dict[str, Any]
-) -> Iterator[tuple[str | None, int | None, Columns]]:
+    table: pa.RecordBatch, mark: dict[str, Any]
+) -> Iterator[tuple[str | None, int | None, pa.RecordBatch]]:
     # The source's own topic and no topic are the same outlet, so records keep one order.
     topics = _unless(table.column("topic"), mark["topic"])
     partitions = _unless(table.column("partition"), mark["partition"])
@@ -353,17 +315,17 @@ def _outlets(
     if not count:
         return
     if topics.null_count == partitions.null_count == count:
-        yield None, None, columns
+        yield None, None, table
         return
     names = topics.dictionary_encode(null_encoding="encode")
     codes = names.indices.to_numpy().astype(np.int64) << 32
     codes += partitions.fill_null(-(2**31)).to_numpy()
     order = np.argsort(codes, kind="stable")
-    ordered = columns.take(order)
+    ordered = table.select(["offset", "timestamp", "key", "value", "headers"]).take(order)
     starts = np.flatnonzero(np.diff(codes[order], prepend=codes.min() - 1))
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), count], strict=True):
         row = int(order[start])
-        yield topics[row].as_py(), partitions[row].as_py(), ordered.slice(start, stop)
+        yield topics[row].as_py(), partitions[row].as_py(), ordered.slice(start, stop - start)
 
 
 def _unless(column: pa.Array, own: Any) -> pa.Array:
@@ -371,11 +333,11 @@ def _unless(column: pa.Array, own: Any) -> pa.Array:
     return pc.if_else(pc.equal(column, pa.scalar(own, column.type)), None, column)
 
 
-def _batches(columns: Columns, mark: dict[str, Any], refusals: Ints) -> Iterator[Batch]:
+def _batches(rows: pa.RecordBatch, mark: dict[str, Any], refusals: Ints) -> Iterator[Batch]:
     """The records of one outlet as batches, cut only between source records."""
-    offsets = columns.offsets
+    offsets = rows.column("offset").to_numpy()
     count = len(offsets)
-    ends = np.cumsum(columns.sizes())
+    ends = np.cumsum(_sizes(rows))
     # A batch may end only after the last result of a source record; it must end at refused records.
     may = np.append(np.flatnonzero(np.diff(offsets)) + 1, count)
     must = np.append(np.unique(np.searchsorted(offsets, refusals)), count)
@@ -391,7 +353,7 @@ def _batches(columns: Columns, mark: dict[str, Any], refusals: Ints) -> Iterator
         if refusal < len(refusals):
             after = min(after, int(refusals[refusal]))
         yield encode(
-            columns.slice(start, stop),
+            rows.slice(start, stop - start),
             codec=mark["codec"],
             next=after,
             leader_epoch=mark["epoch"],

@@ -18,10 +18,10 @@ import pickle
 import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from causeway.config import Routes
 from causeway.records import keep_freed_memory
@@ -34,13 +34,13 @@ from causeway.transform.channel import (
     Setup,
     WaitingForRegistry,
 )
-from causeway.transform.queries import QueryShortcut
 from causeway.transform.rows import CHUNK, MARK, unpacked
-from causeway.transform.rules import Shortcut, TransformRule
+from causeway.transform.rules import TransformRule
 from causeway.transform.schema_formats import Schemas, WorkerRegistry, encoded
 from causeway.transform.stage.direct import Answer, Direct
 from causeway.transform.stage.source_rows import ROWS_BYTES, Rows
 from causeway.transform.udfs import discreet_worker
+from causeway.transform.work import StageWork
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,19 +120,11 @@ def settle() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SourceWorker:
-    """The function for `mapInArrow`. `secrets`: the fields of the column `secrets`, in its order;
-    `push`: how many markers push all rows through; `texts`: columns for the JSON of parts;
-    `decodes`: the formats of these parts; `types`: DataTypes that the JSON of parts is read as;
-    `rules`: the rules that the JSON is for; `shortcut`: what needs no Spark."""
+    """The function for `mapInArrow`. `push`: how many markers push all rows through."""
 
     lane: LaneAddress
-    secrets: tuple[str, ...]
+    work: StageWork
     push: int
-    texts: tuple[str, ...] = ()
-    decodes: Mapping[str, str] = field(default_factory=dict)
-    types: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    rules: tuple[TransformRule, ...] = ()
-    shortcut: Shortcut | QueryShortcut | None = None
 
     def __call__(self, start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
@@ -149,13 +141,14 @@ class SourceWorker:
         try:
             setup = frames.pop(0)
             assert isinstance(setup, Setup)
-            schemas = schemas_of(setup, self.decodes, connection, self.rules)
-            secrets = {name: setup.secrets[name] for name in self.secrets}
-            rows = Rows(secrets, self.texts, schemas, self.types)
+            work = self.work
+            schemas = schemas_of(setup, work.decodes, connection, work.rules)
+            secrets = {name: setup.secrets[name] for name in work.secrets}
+            rows = Rows(secrets, work.texts, schemas, work.types)
             markers = rows.markers(self.push)
             treat: Callable[[Chunk], Answer] = rows.of
-            if self.shortcut is not None:
-                treat = Direct(self.shortcut.open(setup.secrets), rows).answer
+            if work.shortcut is not None:
+                treat = Direct(work.shortcut.open(setup.secrets), rows).answer
             yield from bounded(self._all(connection, frames, treat, markers), markers)
         except ConnectionError:
             return  # the lane ended
@@ -207,12 +200,10 @@ _NAMES = 10_000  # of topics whose results are cached
 
 @dataclass(frozen=True, slots=True)
 class SinkWorker:
-    """The function for `mapInArrow`; yields no rows. `encodes`: the formats of parts that it writes
-    by their schemas; `rules`: the rules that the JSON was for."""
+    """The function for `mapInArrow`; yields no rows."""
 
     lane: LaneAddress
-    encodes: Mapping[str, str] = field(default_factory=dict)
-    rules: tuple[TransformRule, ...] = ()
+    work: StageWork
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
@@ -227,7 +218,7 @@ class SinkWorker:
             return
         setup = frames[0]
         assert isinstance(setup, Setup)
-        schemas = schemas_of(setup, self.encodes, connection, self.rules)
+        schemas = schemas_of(setup, self.work.encodes, connection, self.work.rules)
         chunks = OutcomeReader(schemas, _why_not(setup))
         try:
             for batch in batches:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from causeway.config import Routes, TransformSettings
 from causeway.model import TopicPartition
-from causeway.operate.try_transform.result import Content, Decoded, OnStep, TrialOutcome, Tried
-from causeway.records import Batch
+from causeway.records import Batch, Record, records_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,6 +17,62 @@ if TYPE_CHECKING:
     from causeway.transform.schema_formats import Schemas, WorkerRegistry
 
 _EXPLAINED = 20
+# Called with the text of a step that takes time.
+OnStep = Callable[[str], None]
+
+
+class TrialOutcome(StrEnum):
+    SAME = "same"  # the same bytes
+    CHANGED = "changed"  # other bytes, several records, or another topic or partition
+    DROPPED = "dropped"
+    REFUSED = "refused"  # would stop its partition, or go to the dead-letter topic
+    FAILS = "fails"  # the query throws; same effect
+
+
+class Decoded(NamedTuple):
+    """The content of a part in a registry's wire format; `schema`: the id in the data."""
+
+    schema: int
+    json: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The content of a record. `topic`, `partition`: where the transform sends it, None: to the
+    mirror; `topic` is a name on the source. `decoded`: key and value that a schema can decode; only
+    the bytes decide whether two contents are equal."""
+
+    timestamp: int  # ms
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    topic: str | None = None
+    partition: int | None = None
+    decoded: Mapping[str, Decoded] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """`before` None: the record cannot be decoded. `reason`: why it is refused, or the class of the
+    query's error."""
+
+    at: TopicPartition
+    offset: int
+    before: Content | None
+    after: tuple[Content, ...]
+    outcome: TrialOutcome
+    reason: str | None = None
+
+
+def content_of(record: Record, topic: str | None = None, partition: int | None = None) -> Content:
+    return Content(
+        timestamp=-1 if record.timestamp is None else record.timestamp,
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers),
+        topic=topic,
+        partition=partition,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +95,7 @@ class Trials:
         on_step: OnStep,
         routes: Routes,
     ) -> None:
+        from causeway.transform import SCHEMA_FORMATS
         from causeway.transform.stage import quiet
 
         quiet()
@@ -48,7 +104,9 @@ class Trials:
         self._routes = routes
         self._secrets = {name: value.reveal() for name, value in transform.secrets.items()}
         self._registry = _registry(transform, on_step)
-        self._decoder = self._schemas(_formats(transform))
+        formats = transform.formats.items()
+        of_registry = {part: format for part, format in formats if format in SCHEMA_FORMATS}
+        self._decoder = self._schemas(of_registry)
         self._explained = 0
 
     def of(self, records: Sequence[Read]) -> tuple[Tried, ...]:
@@ -65,24 +123,19 @@ class Trials:
                 half = len(records) // 2
                 return self.of(records[:half]) + self.of(records[half:])
             return (self._tried(records[0], (), TrialOutcome.FAILS, explain(error)),)
-        return tuple(self._judged(one, after[one.at, one.offset]) for one in records)
+        return tuple(self._judged(one, after.get((one.at, one.offset), ())) for one in records)
 
-    def _judged(self, one: Read, rows: Sequence[Any]) -> Tried:
+    def _judged(self, one: Read, made: Sequence[Content] | str) -> Tried:
         from causeway.transform.plan import THROWS
 
-        reason = next((row["_reason"] for row in rows if row["_reason"] is not None), None)
-        if reason == THROWS:
-            return self._tried(one, (), TrialOutcome.FAILS, self._why(one) or reason)
-        led = (self._routes.refusal(row["topic"], row["partition"], one.at) for row in rows)
-        reason = reason or next((why for why in led if why is not None), None)
-        if reason is not None:
-            return self._tried(one, (), TrialOutcome.REFUSED, reason)
-        made = tuple(_content(row) for row in rows)
+        if made == THROWS:
+            return self._tried(one, (), TrialOutcome.FAILS, self._why(one) or THROWS)
+        if isinstance(made, str):
+            return self._tried(one, (), TrialOutcome.REFUSED, made)
         if not made:
             return self._tried(one, (), TrialOutcome.DROPPED)
-        return self._tried(
-            one, made, TrialOutcome.SAME if made == (one.content,) else TrialOutcome.CHANGED
-        )
+        same = [*made] == [one.content]
+        return self._tried(one, made, TrialOutcome.SAME if same else TrialOutcome.CHANGED)
 
     def _why(self, one: Read) -> str | None:
         """The class of the error that the query throws on the record. Only for the first records,
@@ -101,7 +154,7 @@ class Trials:
     def _tried(
         self,
         one: Read,
-        after: tuple[Content, ...],
+        after: Sequence[Content],
         outcome: TrialOutcome,
         reason: str | None = None,
     ) -> Tried:
@@ -128,12 +181,10 @@ class Trials:
 
     def _apply(
         self, records: Sequence[Read], *, throws: bool = False
-    ) -> defaultdict[tuple[TopicPartition, int], list[Any]]:
-        """The output rows by input record. With `throws`, raises the query's error."""
-        import pyarrow as pa
-
-        from causeway.transform import staying
-        from causeway.transform.schema_formats import encoded
+    ) -> dict[tuple[TopicPartition, int], list[Content] | str]:
+        """What the records became that are not dropped: records, or the reason of a refusal. With
+        `throws`, raises the query's error."""
+        from causeway.transform.stage import OutcomeReader
 
         batches = list(self._batches(records))
 
@@ -143,21 +194,20 @@ class Trials:
                 pass
             yield from batches
 
+        work = self._query.work
         rows = self._session.range(0, 1, 1, 1).mapInArrow(given, self._query.input)
         made = self._query.apply(rows, throws=throws).toArrow()
-        left = list(map(staying, made.to_batches()))
-        if (schemas := self._schemas(self._query.encodes, self._query.rules)) is not None:
-            topic = records[0].at.topic
-            left = [encoded(batch, schemas, topic) for batch in left]
-        made = pa.Table.from_batches(left, made.schema)
-        after: defaultdict[tuple[TopicPartition, int], list[Any]] = defaultdict(list)
-        # A chunk is a partition here, because an output row may have lost its partition.
-        partitions = {one.at.partition: one.at for one in records}
-        at = made.schema.get_field_index("timestamp")  # may be outside of the range of datetime
-        made = made.set_column(at, "timestamp", made.column(at).cast(pa.int64()))
-        for row in made.to_pylist():
-            if row["offset"] is not None:
-                after[partitions[row["_chunk"]], row["offset"]].append(row)
+        reader = OutcomeReader(self._schemas(work.encodes, work.rules), self._routes.why_not)
+        places = {one.at.partition: one.at for one in records}
+        after: dict[tuple[TopicPartition, int], Any] = {}
+        for batch in made.to_batches():
+            for outcome in reader.add(batch):
+                at = places[outcome.number]  # a chunk is a partition here
+                after |= {(at, one.offset): one.reason for one in outcome.refused}
+                for topic, partition, output in outcome.outputs:
+                    for index, record in enumerate(records_of(output)):
+                        there = after.setdefault((at, output.source_offset(index)), [])
+                        there.append(content_of(record, topic, partition))
         return after
 
     def _schemas(self, formats: Mapping[str, str], rules: Sequence[Any] = ()) -> Schemas | None:
@@ -172,13 +222,12 @@ class Trials:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from causeway.transform import LACKING, TEXTS, Chunk
+        from causeway.transform import MARK, Chunk
         from causeway.transform.stage import Rows
 
-        known = self._query.input.names
-        texts = [name for name in (*TEXTS.values(), LACKING) if name in known]
-        decodes = self._schemas(self._query.decodes, self._query.rules)
-        rows = Rows(self._secrets, texts, decodes, self._query.types)
+        work = self._query.work
+        decodes = self._schemas(work.decodes, work.rules)
+        rows = Rows(self._secrets, work.texts, decodes, work.types)
         by_partition: dict[TopicPartition, list[Read]] = {}
         for one in records:
             by_partition.setdefault(one.at, []).append(one)
@@ -187,7 +236,8 @@ class Trials:
             chunk = Chunk(at.partition, at.topic, at.partition, batches[-1].next, batches)
             offsets = pa.array([one.offset for one in found], pa.int64())
             for batch in rows.of(chunk):
-                kept = batch.filter(pc.is_in(batch.column("offset"), offsets))
+                wanted = pc.is_in(batch.column("offset"), offsets)
+                kept = batch.filter(pc.or_(wanted, batch.column(MARK).is_valid()))
                 if kept.num_rows:
                     yield kept
 
@@ -201,23 +251,3 @@ def _registry(transform: TransformSettings, on_step: OnStep) -> WorkerRegistry |
         on_step(f"waiting for the schema registry: {reason}")
 
     return WorkerRegistry(transform.registry.as_json(), waiting)
-
-
-def _formats(transform: TransformSettings) -> dict[str, str]:
-    """The formats of the parts in a registry's wire format."""
-    from causeway.transform import SCHEMA_FORMATS
-
-    both = {"key": transform.key_format, "value": transform.value_format}
-    return {part: format for part, format in both.items() if format in SCHEMA_FORMATS}
-
-
-def _content(row: Any) -> Content:
-    stamp = row["timestamp"]
-    return Content(
-        timestamp=-1 if stamp is None else stamp // 1000,
-        key=row["key"],
-        value=row["value"],
-        headers=tuple((one["key"], one["value"]) for one in row["headers"] or ()),
-        topic=row["topic"],
-        partition=row["partition"],
-    )
