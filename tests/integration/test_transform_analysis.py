@@ -13,8 +13,8 @@ import pytest
 from causeway.errors import ConfigError
 from causeway.transform.json_text import NOT_JSON
 from causeway.transform.plan import outputs, prepare
-from causeway.transform.plan.analysis import SESSION
 from causeway.transform.rows import OUTPUT
+from causeway.transform.session import SESSION
 from tests.harness.hostile import texts
 from tests.harness.transforms import (
     TIME,

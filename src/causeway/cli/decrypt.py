@@ -154,7 +154,7 @@ def _records(client: ClientSettings, topic: str) -> Iterator[tuple[int, Record]]
     """The committed records up to now, with their partitions, partition by partition."""
     from causeway.cluster import EARLIEST, LATEST, clusters
     from causeway.model import TopicPartition
-    from causeway.spark import read_range
+    from causeway.spark import looked_up, read_range
 
     with clusters() as connect:
         cluster = connect(client)
@@ -163,24 +163,13 @@ def _records(client: ClientSettings, topic: str) -> Iterator[tuple[int, Record]]
             error = found.error if found is not None else None
             raise error or ConfigError("decrypt", topic, f"{client.alias} has no such topic")
         places = [TopicPartition(topic, number) for number in range(len(found.partitions))]
-        starts = cluster.list_offsets(places, EARLIEST)
-        ends = cluster.list_offsets(places, LATEST, read_committed=True)
+        starts = looked_up(cluster, places, EARLIEST, False)
+        ends = looked_up(cluster, places, LATEST, True)
         for place in places:
-            start, end = starts[place], ends[place]
-            for answer in (start, end):
-                if isinstance(answer, CausewayError):
-                    raise answer
-            assert not isinstance(start, CausewayError)
-            assert not isinstance(end, CausewayError)
-            runs = read_range(
-                cluster,
-                place,
-                start.offset,
-                end.offset,
-                read_committed=True,
-                fail_on_data_loss=False,
-            )
-            for run in runs:
+            ends_at = starts[place], ends[place]
+            for run in read_range(
+                cluster, place, *ends_at, read_committed=True, fail_on_data_loss=False
+            ):
                 for record in run.records:
                     yield place.partition, record
 

@@ -6,7 +6,7 @@ This package imports PySpark. Other parts of Causeway import it inside functions
 """
 
 from causeway.spark.ledger import marks, write_name
-from causeway.spark.log import read_range
+from causeway.spark.log import looked_up, read_range
 from causeway.spark.source import CausewayDataSource
 
-__all__ = ["CausewayDataSource", "marks", "read_range", "write_name"]
+__all__ = ["CausewayDataSource", "looked_up", "marks", "read_range", "write_name"]

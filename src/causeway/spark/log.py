@@ -90,25 +90,15 @@ def resolved(
     """The offset of `bound` in each of `tps`. Raises ConfigError for partitions that it names and
     that are not read, or does not name."""
     committed = options.read_committed
-    if bound.all_at is not None:
-        return looked_up(cluster, tps, bound.all_at, committed)
-    named = bound.offsets or bound.times
-    if named is not None and set(named) != set(tps):
-        odd = sorted(set(named) ^ set(tps))[0]
-        what = "is not read" if odd in named else "is missing"
-        raise ConfigError("use", f"option {bound.name}", f"{odd} {what}: name each partition")
-    found = dict(bound.offsets or {})
-    for word in (EARLIEST, LATEST):
-        found.update(
-            looked_up(cluster, [tp for tp, at in found.items() if at == word], word, committed)
-        )
-    times = bound.times or {tp: bound.all_from for tp in tps if bound.all_from is not None}
-    for moment in set(times.values()):
-        if moment is not None and moment >= 0:
-            asked = [tp for tp, at in times.items() if at == moment]
-            found.update(looked_up(cluster, asked, moment, committed))
+    given = dict.fromkeys(tps, bound.at) if isinstance(bound.at, int) else dict(bound.at)
+    if odd := sorted(set(given) ^ set(tps)):
+        what = "is not read" if odd[0] in given else "is missing"
+        raise ConfigError("use", f"option {bound.name}", f"{odd[0]} {what}: name each partition")
+    found = dict(given)
+    for at in {*given.values()}:
+        if (at >= 0) == bound.timed:
+            found |= looked_up(cluster, [tp for tp in tps if given[tp] == at], at, committed)
     late = [tp for tp, at in found.items() if at < 0]
-    late += [tp for tp, at in times.items() if at is not None and at < 0]
     if late and bound.name.startswith("starting") and not options.late_start_is_end:
         raise ConfigError(
             "use",

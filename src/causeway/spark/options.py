@@ -55,14 +55,12 @@ Side = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The begin or end of a range. One is set: `all_at` (an offset, EARLIEST or LATEST), `offsets`
-    (of each partition), `all_from` or `times` (ms: the first record at or after)."""
+    """The begin or end of a range, of all partitions or of each: an offset, EARLIEST or LATEST;
+    `timed`: a time in ms, which means the first record at or after it."""
 
-    all_at: int | None = None
-    offsets: Mapping[TopicPartition, int] | None = None
-    all_from: int | None = None
-    times: Mapping[TopicPartition, int] | None = None
-    name: str = ""  # the option
+    name: str  # the option
+    at: int | Mapping[TopicPartition, int]
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,16 +293,16 @@ class _OptionReader:
         offsets."""
         every, each, at = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
         if self.text(every):
-            return Bound(all_from=self.count(every, least=0), name=every)
+            return Bound(name=every, at=self.count(every, least=0) or 0, timed=True)
         if self.text(each):
-            return Bound(times=self._by_partition(each, -1), name=each)
+            return Bound(name=each, at=self._by_partition(each, -1), timed=True)
         text = (self.text(at) or "").lower()
         words = {"earliest": EARLIEST, "latest": LATEST, "": default}
         if side == "ending":
             del words["earliest"]
         if text in words:
-            return Bound(all_at=words[text], name=at)
-        return Bound(offsets=self._by_partition(at, -2), name=at)
+            return Bound(name=at, at=words[text])
+        return Bound(name=at, at=self._by_partition(at, -2))
 
     def _by_partition(self, name: str, least: int) -> dict[TopicPartition, int]:
         data = self.json(name)

@@ -297,29 +297,28 @@ class CausewayDataSource(DataSource):  # type: ignore[misc]
         return "causeway"
 
     def schema(self) -> StructType:
-        refuse_secrets(self.options)
         # The columns are the same for batches and streams, which cannot be distinguished here.
-        return columns.whole_schema(read_options(self.options, streaming=False))
+        return columns.whole_schema(read_options(self._checked(), streaming=False))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        refuse_secrets(self.options)
-        reader = BatchReader(self.options, schema)
+        reader = BatchReader(self._checked(), schema)
         return FilteringReader(self.options, schema) if reader.pushes_filters else reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        refuse_secrets(self.options)
-        return StreamReader(self.options, schema)
+        return StreamReader(self._checked(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        refuse_secrets(self.options)
-        if overwrite:
-            raise ConfigError("write", "mode overwrite", "records are only added: mode append")
-        return BatchWriter(self.options, schema)
+        return BatchWriter(self._checked(overwrite and "mode overwrite"), schema)
 
     def streamWriter(  # noqa: N802 - Spark's
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
+        return StreamWriter(self._checked(overwrite and "output mode complete"), schema)
+
+    def _checked(self, mode: str | bool = False) -> Options:
+        """The options. `mode`: of a write that replaces records."""
         refuse_secrets(self.options)
-        if overwrite:
-            raise ConfigError("write", "output mode complete", "records are only added: append")
-        return StreamWriter(self.options, schema)
+        if mode:
+            raise ConfigError("write", str(mode), "records are only added: use append")
+        found: Options = self.options
+        return found

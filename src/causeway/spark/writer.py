@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -141,13 +141,13 @@ class TransactionSender:
         waiting.size = 0
         waiting.sequence = advance(sequence, len(records))
         assert self._pool is not None
-        waiting.flight = self._pool.submit(self._deliver, tp, records, sequence)
 
-    def _deliver(self, tp: TopicPartition, records: list[PlainRecord], sequence: int) -> None:
-        batch = build(
-            records, codec=self._codec, first=0, next=len(records), leader_epoch=-1, offsets=None
-        )
-        self._produce(tp, batch, sequence)
+        def deliver() -> None:
+            count, codec = len(records), self._codec
+            batch = build(records, codec=codec, first=0, next=count, leader_epoch=-1, offsets=None)
+            self._produce(tp, batch, sequence)
+
+        waiting.flight = self._pool.submit(deliver)
 
     def _produce(self, tp: TopicPartition, batch: Batch, sequence: int) -> None:
         own = self._transaction
@@ -209,48 +209,37 @@ class _SparkWriter:
             own = transactions.begin(cluster, name, self._options.transaction_timeout_ms)
             before = ledger.marks(cluster, [name]).get(name) if self._marks else None
             digest = RowsDigest()
+            every = (row for one in chain([first], batches) for row in rows(one))
             if before is not None and before.batch >= batch:
-                for one in chain([first], batches):
-                    for row in rows(one):
-                        digest.add(row)
+                for row in every:
+                    digest.add(row)
                 if before.batch == batch:
                     ledger.check_same(write, batch, before.note, str(digest))
-                return TaskCommit(
-                    write=write, batch=batch, task=task, rows=digest.count, transaction=None
-                )
+                return replace(nothing, rows=digest.count)
             try:
                 outbox = TransactionSender(
                     cluster, own, self._options.topic, self._options.codec, task
                 )
                 with outbox.open():
-                    for one in chain([first], batches):
-                        for row in rows(one):
-                            digest.add(row)
-                            outbox.put(row)
+                    for row in every:
+                        digest.add(row)
+                        outbox.put(row)
                 if self._marks:
                     ledger.mark(cluster, own, batch, str(digest), outbox.topics)
             except BaseException:
-                with suppress(
-                    CausewayError
-                ):  # otherwise the next attempt, or a timeout of the broker, aborts it
+                # If this fails, the next attempt, or a timeout of the broker, aborts it.
+                with suppress(CausewayError):
                     transactions.give_up(cluster, own)
                 raise
-            return TaskCommit(
-                write=write,
-                batch=batch,
-                task=task,
-                rows=digest.count,
-                transaction=own,
-                topics=tuple(outbox.topics),
-            )
+            topics = tuple(outbox.topics)
+            return replace(nothing, rows=digest.count, transaction=own, topics=topics)
 
     def commit(  # Spark names a batch only for streams
         self,
         messages: Sequence[WriterCommitMessage | None],
         batchId: int | None = None,  # noqa: N803
     ) -> None:
-        done = [message for message in messages if isinstance(message, TaskCommit)]
-        open_ones = [message for message in done if message.transaction is not None]
+        done, open_ones = _done(messages)
         if not done:
             return
         write, batch = done[0].write, done[0].batch
@@ -286,15 +275,21 @@ class _SparkWriter:
         messages: Sequence[WriterCommitMessage | None],
         batchId: int | None = None,  # noqa: N803
     ) -> None:
-        done = [message for message in messages if isinstance(message, TaskCommit)]
-        open_ones = [message for message in done if message.transaction is not None]
-        if open_ones:
+        if open_ones := _done(messages)[1]:
             with self._open() as cluster:
                 _end_each(cluster, open_ones, commit=False)
 
 
+def _done(
+    messages: Sequence[WriterCommitMessage | None],
+) -> tuple[list[TaskCommit], list[Transaction]]:
+    """The tasks that ended, and their open transactions."""
+    done = [message for message in messages if isinstance(message, TaskCommit)]
+    return done, [one.transaction for one in done if one.transaction is not None]
+
+
 def _end_each(
-    cluster: Cluster, messages: Sequence[TaskCommit], *, commit: bool
+    cluster: Cluster, open_ones: Sequence[Transaction], *, commit: bool
 ) -> list[CausewayError]:
     def end(transaction: Transaction) -> CausewayError | None:
         try:
@@ -304,8 +299,7 @@ def _end_each(
         return None
 
     with ThreadPoolExecutor(_ENDING_CONNECTIONS) as pool:
-        ended = pool.map(end, [m.transaction for m in messages if m.transaction is not None])
-        return [error for error in ended if error is not None]
+        return [error for error in pool.map(end, open_ones) if error is not None]
 
 
 class BatchWriter(_SparkWriter, DataSourceArrowWriter):  # type: ignore[misc]

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -28,8 +29,6 @@ from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.hmac import HMAC
 
 from causeway.errors import DecryptError
 
@@ -111,7 +110,11 @@ def decrypt_json(
     """Decrypts all fields of `document` (from `json.loads`) that contain their key's id, and the
     fields at the paths of `announced` (path: key id, from headers). `part`: value, key, or like
     `headers.user`. Raises DecryptError."""
-    patterns = [(re.compile(_pattern(path)), key_id) for path, key_id in (announced or {}).items()]
+    wild = r"(?:\.[A-Za-z0-9_-]+|\[\"[^\"]*\"\])"
+    patterns = [
+        (re.compile(re.escape(common_path(path)).replace(r"\.\*", wild)), key_id)
+        for path, key_id in (announced or {}).items()
+    ]
 
     def walk(value: Any, path: str) -> Any:
         if isinstance(value, dict):
@@ -144,12 +147,6 @@ def _member(name: str) -> str:
     return f".{name}" if _PLAIN.fullmatch(name) else f'["{name}"]'
 
 
-def _pattern(path: str) -> str:
-    """A regular expression for the paths that a rule's path covers."""
-    text = re.escape(common_path(path))
-    return text.replace(r"\.\*", r"(?:\.[A-Za-z0-9_-]+|\[\"[^\"]*\"\])")
-
-
 def _open(box: bytes, keys: Keys, path: str, key_id: str | None) -> bytes:
     path = common_path(path)
     if key_id is None or key_id not in keys:
@@ -159,7 +156,8 @@ def _open(box: bytes, keys: Keys, path: str, key_id: str | None) -> bytes:
         raise DecryptError("decrypt", path, "it is not what a rule `encrypt` makes")
     salt, sealed = box[1 : 1 + SALT_BYTES], box[1 + SALT_BYTES :]
     try:
-        cipher = AESGCM(_box_key(keys[key_id], salt))
+        key = keys[key_id]
+        cipher = AESGCM(hmac.digest(key, KEY_LABEL.encode() + salt, "sha256")[: len(key)])
         aad = f"{key_id} {path}".encode()
         return cipher.decrypt(sealed[:IV_BYTES], sealed[IV_BYTES:], aad)
     except InvalidTag:
@@ -168,16 +166,6 @@ def _open(box: bytes, keys: Keys, path: str, key_id: str | None) -> bytes:
             path,
             f"the key {key_id} does not fit, or the text was changed or moved from another field",
         ) from None
-
-
-def _box_key(key: bytes, salt: bytes) -> bytes:
-    return _hmac(key, KEY_LABEL.encode() + salt)[: len(key)]
-
-
-def _hmac(key: bytes, data: bytes) -> bytes:
-    mac = HMAC(key, SHA256())
-    mac.update(data)
-    return mac.finalize()
 
 
 def _unbase64(text: str, path: str) -> bytes:

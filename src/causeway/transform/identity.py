@@ -10,7 +10,6 @@ and files that a module reads, are not seen."""
 from __future__ import annotations
 
 import ast
-import hashlib
 import hmac
 import importlib.util
 import json
@@ -19,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from causeway.config import Secret, TransformSettings
 from causeway.errors import ConfigError
@@ -42,26 +42,26 @@ def identity_of(
         if key.startswith("spark.sql.") and key not in RUNNING
     }
     registry = transform.registry
-    decides = {
+    decides: dict[str, Any] = {
         "sql": transform.sql,
         "rules": _of_rules(transform),
         "python": transform.python,
         "sources": _sources(transform),
         "libraries": _libraries(transform),
         "java": java,
-        "formats": [transform.key_format, transform.value_format],
-        **_of_json(transform),
-        "schemas": [transform.key_schema, transform.value_schema],
+        "formats": [*transform.formats.values()],
+        "schemas": [*transform.schemas.values()],
         "registry": None if registry is None else registry.url,
-        "secrets": {name: _fingerprint(value) for name, value in transform.secrets.items()},
+        "secrets": {
+            name: hmac.new(value.reveal().encode(), _FINGERPRINT, sha256).hexdigest()
+            for name, value in transform.secrets.items()
+        },
         "spark": version("pyspark"),
         "settings": settings | dict(MEANING),
     }
-    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-
-
-def _fingerprint(secret: Secret) -> str:
-    return hmac.new(secret.reveal().encode(), _FINGERPRINT, hashlib.sha256).hexdigest()
+    if transform.rules is None and "json" in decides["formats"]:
+        decides["json"] = is_json("text", reading("text"))  # rules have it in their query
+    return sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
 def _of_rules(transform: TransformSettings) -> list[str] | None:
@@ -74,16 +74,9 @@ def _of_rules(transform: TransformSettings) -> list[str] | None:
     return [query, version("fastfpe")] if "causeway_tokenise" in query else [query]
 
 
-def _of_json(transform: TransformSettings) -> dict[str, str]:
-    """The definition of JSON. Rules have it in their query."""
-    by_query = transform.rules is None and "json" in (transform.key_format, transform.value_format)
-    return {"json": is_json("text", reading("text"))} if by_query else {}
-
-
 def _libraries(transform: TransformSettings) -> dict[str, str | None]:
     """The libraries that the transform uses; None for one that is missing."""
-    formats = (transform.key_format, transform.value_format)
-    names = {_WRITTEN_BY[format] for format in formats if format in _WRITTEN_BY}
+    names = {_WRITTEN_BY[one] for one in transform.formats.values() if one in _WRITTEN_BY}
     if transform.python is None:
         return {name: _major(name) for name in names}
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -128,11 +121,12 @@ def sources(module: str, path: Path) -> dict[str, str]:
     """Hashes of the source of `module`, at `path`, and of the modules that it needs, by name. Those
     are the modules of its own package, and of the folder of that package unless libraries are
     installed there."""
-    found = {module: _hash(path.read_bytes())}
+    found = {module: sha256(path.read_bytes()).hexdigest()}
     root = _root(module, path)
     if root is None:
         return found
-    package = module.partition(".")[0] if _has_libraries(root) else None
+    has_libraries = root.name in _LIBRARIES or any(root.glob("*.dist-info"))
+    package = module.partition(".")[0] if has_libraries else None
     todo = [*_needs(module, path), *_parents(module)]
     while todo:
         name = todo.pop()
@@ -140,13 +134,9 @@ def sources(module: str, path: Path) -> dict[str, str]:
             continue
         place = _place(root, name)
         if place is not None:
-            found[name] = _hash(place.read_bytes())
+            found[name] = sha256(place.read_bytes()).hexdigest()
             todo += [*_needs(name, place), *_parents(name)]
     return found
-
-
-def _hash(data: bytes) -> str:
-    return sha256(data).hexdigest()
 
 
 def _root(module: str, path: Path) -> Path | None:
@@ -156,10 +146,6 @@ def _root(module: str, path: Path) -> Path | None:
     if depth >= len(path.parents) or _place(path.parents[depth], module) != path:
         return None
     return path.parents[depth]
-
-
-def _has_libraries(folder: Path) -> bool:
-    return folder.name in _LIBRARIES or any(folder.glob("*.dist-info"))
 
 
 def _place(root: Path, name: str) -> Path | None:

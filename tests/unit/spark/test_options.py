@@ -18,8 +18,8 @@ JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 def test_names_have_no_case_and_defaults_are_those_of_sparks_own_source() -> None:
     found = read_options({"SUBSCRIBEpattern": "a.*", "maxoffsetspertrigger": "5"}, streaming=True)
     assert (found.pattern, found.max_offsets) == ("a.*", 5)
-    assert (found.start.all_at, found.end.all_at) == (LATEST, LATEST)
-    assert read_options({"subscribe": "a"}, streaming=False).start.all_at == EARLIEST
+    assert (found.start.at, found.end.at) == (LATEST, LATEST)
+    assert read_options({"subscribe": "a"}, streaming=False).start.at == EARLIEST
     assert found.fail_on_data_loss
     assert not found.late_is_null
     assert read_options(
@@ -31,10 +31,10 @@ def test_names_have_no_case_and_defaults_are_those_of_sparks_own_source() -> Non
 def test_offsets_and_times_of_each_partition() -> None:
     options = {"subscribe": "t", "startingOffsets": '{"t": {"0": 23, "1": -1}}'}
     found = read_options(options, streaming=False)
-    assert found.start.offsets == {TopicPartition("t", 0): 23, TopicPartition("t", 1): -1}
+    assert found.start.at == {TopicPartition("t", 0): 23, TopicPartition("t", 1): -1}
     timed = read_options(options | {"startingTimestamp": "17"}, streaming=False)
-    assert timed.start.all_from == 17
-    assert timed.start.offsets is None
+    assert timed.start.at == 17
+    assert timed.start.timed
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ HEAVY = ("pyspark", "pyarrow", "pandas", "fastavro", "google.protobuf")
         ("causeway.transform", (*HEAVY, "numpy", "urllib.request")),
         ("causeway.transform.rules", HEAVY),
         ("causeway.transform.queries", HEAVY),
-        ("causeway.transform.plan", HEAVY),
         # A worker sets Arrow's memory pool before it imports Arrow.
         ("causeway.transform.stage", HEAVY),
     ],

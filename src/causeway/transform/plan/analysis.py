@@ -10,7 +10,12 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructType, _parse_datatype_json_string
 
 from causeway.config import TransformSettings
 from causeway.errors import ConfigError
@@ -26,12 +31,6 @@ from causeway.transform.rules import shortcut_of
 from causeway.transform.schema_formats import require
 from causeway.transform.session import OF_RULES, SESSION, require_spark
 from causeway.transform.work import StageWork
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-__all__ = ["SESSION", "PreparedTransform", "prepare"]
 
 _AT = re.compile(r"\bline (\d+),? pos (\d+)\b")
 _CLASS = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
@@ -74,8 +73,6 @@ class PreparedTransform:
         return outputs.postlude(self._own(rewritten), self._found)
 
     def _own(self, plan: Node) -> DataFrame:
-        from pyspark.sql import DataFrame
-
         dataset = getattr(self._session._jvm, "org.apache.spark.sql.classic.Dataset")
         return DataFrame(dataset.ofRows(self._session._jsparkSession, plan), self._session)
 
@@ -85,7 +82,8 @@ def prepare(session: SparkSession, transform: TransformSettings) -> PreparedTran
     Causeway find, and their places; PrerequisiteError for an unsupported Spark, or a package that
     its rules need."""
     require_spark()
-    _require_libraries(transform)
+    for format in sorted({*transform.formats.values()}.intersection(SCHEMA_FORMATS)):
+        require(format)
     subject = transform.place or f"transform {transform.name}"
     own = session.newSession()
     by_rules = transform.rules is not None
@@ -135,8 +133,6 @@ def prepare(session: SparkSession, transform: TransformSettings) -> PreparedTran
 def _types(both: tuple[RecordPart, RecordPart], facts: QueryFacts) -> dict[str, list[Any]]:
     """The DataTypes that the JSON of parts is read as, by their schemas and by from_json in the
     query."""
-    from pyspark.sql.types import _parse_datatype_json_string
-
     found: dict[str, list[Any]] = {}
     for part in both:
         if part.name not in facts.used:
@@ -149,14 +145,7 @@ def _types(both: tuple[RecordPart, RecordPart], facts: QueryFacts) -> dict[str, 
     return found
 
 
-def _require_libraries(transform: TransformSettings) -> None:
-    for format in sorted({*transform.formats.values()}.intersection(SCHEMA_FORMATS)):
-        require(format)
-
-
 def _input(transform: TransformSettings) -> StructType:
-    from pyspark.sql.types import LongType, StringType, StructType
-
     schema = StructType.fromDDL(INPUT)
     for name, format in transform.formats.items():
         if format in SCHEMA_FORMATS:
@@ -172,8 +161,6 @@ def _input(transform: TransformSettings) -> StructType:
 
 
 def _parts_of(transform: TransformSettings, subject: str) -> tuple[RecordPart, RecordPart]:
-    from pyspark.errors import PySparkException
-
     try:
         return prelude.parts(transform)
     except PySparkException as error:
@@ -191,8 +178,6 @@ def _view(own: SparkSession, given: StructType, both: tuple[RecordPart, RecordPa
 
 
 def _query(own: SparkSession, text: str, subject: str) -> DataFrame:
-    from pyspark.errors import PySparkException
-
     try:
         # Refuses statements. `sql` would execute them.
         own._jsparkSession.sessionState().sqlParser().parseQuery(text)
@@ -202,9 +187,6 @@ def _query(own: SparkSession, text: str, subject: str) -> DataFrame:
 
 
 def _call(transform: TransformSettings, own: SparkSession, subject: str) -> DataFrame:
-    from pyspark.errors import PySparkException
-    from pyspark.sql import DataFrame
-
     module, _, path = str(transform.python).partition(":")
     try:
         function: Any = importlib.import_module(module)
@@ -256,8 +238,6 @@ def _analysed(frame: DataFrame) -> Node:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Disables PySpark's logging of exceptions with the stack of the JVM."""
-    from pyspark.logger import PySparkLogger
-
     names = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
     loggers = [PySparkLogger.getLogger(name) for name in names]
     before = [logger.disabled for logger in loggers]

@@ -49,15 +49,10 @@ def place(node: Node) -> QueryPlace:
         return QueryPlace(origin.line().get(), origin.startPosition().get() + 1)
     context = origin.pysparkErrorContext()
     return (
-        QueryPlace(call=_last_part(str(context.get()._2())))
+        QueryPlace(call=str(context.get()._2()).strip().rpartition("/")[2])
         if context.isDefined()
         else QueryPlace()
     )
-
-
-def _last_part(call: str) -> str:
-    """`/folder/file.py:12` as `file.py:12`."""
-    return call.strip().rpartition("/")[2]
 
 
 def id_of(attribute: Node) -> int:
@@ -116,13 +111,13 @@ def never_throws(expression: Node) -> bool:
 
 
 class Catalyst:
-    """Constructors of plans and expressions."""
+    """Constructors of plans and expressions. `expressions` and `logical` have those of Spark."""
 
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm
-        self._expressions = getattr(jvm, f"{_CATALYST}.expressions")
-        self._logical = getattr(jvm, f"{_CATALYST}.plans.logical")
-        literal = self._expressions.Literal
+        self.expressions = getattr(jvm, f"{_CATALYST}.expressions")
+        self.logical = getattr(jvm, f"{_CATALYST}.plans.logical")
+        literal = self.expressions.Literal
         self.true = literal.TrueLiteral()
         self._types = getattr(jvm, "org.apache.spark.sql.types.DataTypes")
         self._zero = literal.create(0, self._types.IntegerType)
@@ -142,65 +137,49 @@ class Catalyst:
     def without(self, text: Node, pattern: str) -> Node:
         """`text`, empty if `pattern` matches it."""
         whole = self.text(f"(?s)(?:{pattern}).*")
-        return self._expressions.RegExpReplace(text, whole, self.text(""))
-
-    def if_(self, condition: Node, then: Node, otherwise: Node) -> Node:
-        return self._expressions.If(condition, then, otherwise)
+        return self.expressions.RegExpReplace(text, whole, self.text(""))
 
     def null_unless(self, condition: Node, expression: Node) -> Node:
-        null = self._expressions.Literal.create(None, expression.dataType())
-        return self.if_(condition, expression, null)
+        null = self.expressions.Literal.create(None, expression.dataType())
+        return self.expressions.If(condition, expression, null)
 
     def text(self, value: str) -> Node:
-        return self._expressions.Literal.create(value, self._types.StringType)
+        return self.expressions.Literal.create(value, self._types.StringType)
 
     def struct(self, expressions: Sequence[Node]) -> Node:
         """A struct of the values of `expressions`."""
         fields = [part for one in expressions for part in (self.text("_"), one)]
-        return self._expressions.CreateNamedStruct(self.seq(fields))
-
-    def tried(self, expression: Node) -> Node:
-        """Null if it throws."""
-        return self._expressions.TryEval(expression)
+        return self.expressions.CreateNamedStruct(self.seq(fields))
 
     def field(self, struct: Node, at: int) -> Node:
-        return self._expressions.GetStructField(struct, at, self.none())
-
-    def is_null(self, expression: Node) -> Node:
-        return self._expressions.IsNull(expression)
-
-    def is_not_null(self, expression: Node) -> Node:
-        return self._expressions.IsNotNull(expression)
-
-    def either(self, one: Node, other: Node) -> Node:
-        return self._expressions.Or(one, other)
+        return self.expressions.GetStructField(struct, at, self.none())
 
     def all_of(self, conditions: Sequence[Node]) -> Node:
         first, *others = conditions
         for other in others:
-            first = self._expressions.And(first, other)
+            first = self.expressions.And(first, other)
         return first
 
     def has_elements(self, collection: Node) -> Node:
-        size = self._expressions.Size(collection, False)
-        return self._expressions.GreaterThan(size, self._zero)
+        size = self.expressions.Size(collection, False)
+        return self.expressions.GreaterThan(size, self._zero)
 
     def alias(self, expression: Node, attribute: Node) -> Node:
         """`expression` under the name and id of `attribute`."""
         none, nothing = self.none(), self.seq([])
-        return self._expressions.Alias(
+        return self.expressions.Alias(
             expression, attribute.name(), attribute.exprId(), nothing, none, nothing
         )
 
     def named(self, expression: Node, name: str) -> Node:
         """`expression` as a new attribute."""
         none, nothing = self.none(), self.seq([])
-        fresh = self._expressions.NamedExpression.newExprId()
-        return self._expressions.Alias(expression, name, fresh, nothing, none, nothing)
+        fresh = self.expressions.NamedExpression.newExprId()
+        return self.expressions.Alias(expression, name, fresh, nothing, none, nothing)
 
     def python_udf(self, udf: Node, function: Any, children: Sequence[Node]) -> Node:
         """`udf` with another function and other arguments."""
-        return self._expressions.PythonUDF(
+        return self.expressions.PythonUDF(
             udf.name(),
             function,
             udf.dataType(),
@@ -214,14 +193,11 @@ class Catalyst:
         return node.withNewChildren(self.seq(children))
 
     def project(self, columns: Sequence[Node], child: Node) -> Node:
-        return self._logical.Project(self.seq(columns), child)
-
-    def filter(self, condition: Node, child: Node) -> Node:
-        return self._logical.Filter(condition, child)
+        return self.logical.Project(self.seq(columns), child)
 
     def generate(self, node: Node, generator: Node, child: Node, *, outer: bool) -> Node:
         """`node` with another generator and child."""
-        return self._logical.Generate(
+        return self.logical.Generate(
             generator,
             node.unrequiredChildIndex(),
             outer,

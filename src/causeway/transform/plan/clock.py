@@ -19,12 +19,13 @@ import operator
 import re
 from collections.abc import Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, TimestampType
 
 from causeway.transform.plan.catalyst import Catalyst, Node, each, name, type_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 # For Java and Python. Spark trims the characters up to the space, and DEL.
 _SPACE = r"[\x00-\x20\x7f]*"
@@ -94,8 +95,6 @@ def takes_times(expression: Node) -> bool:
 def without_date(text: Column, type_: Any) -> Column | None:
     """Whether the JSON `text`, read as the DataType `type_`, has a timestamp without a date; None
     if `type_` has no timestamps."""
-    from pyspark.sql import functions as sf
-
     probe = _probe(type_)
     if probe is None:
         return None
@@ -106,15 +105,6 @@ def without_date(text: Column, type_: Any) -> Column | None:
 def _probe(type_: Any) -> Any:
     """The part of `type_` that leads to timestamps, with texts in their place; None if there are no
     timestamps."""
-    from pyspark.sql.types import (
-        ArrayType,
-        MapType,
-        StringType,
-        StructField,
-        StructType,
-        TimestampType,
-    )
-
     match type_:
         case TimestampType():
             return StringType()
@@ -132,9 +122,6 @@ def _probe(type_: Any) -> Any:
 
 
 def _any_without_date(column: Column, probe: Any) -> Column:
-    from pyspark.sql import functions as sf
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
     def inner(type_: Any) -> Any:
         return lambda one: sf.coalesce(_any_without_date(one, type_), sf.lit(False))
 

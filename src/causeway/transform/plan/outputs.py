@@ -12,7 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructType,
+)
 
 from causeway.config import NOT_A_NAME, NOT_A_PARTITION
 from causeway.transform.plan.catalyst import Node, QueryPlace, each, id_of, name, place
@@ -20,9 +32,6 @@ from causeway.transform.plan.prelude import RecordPart
 from causeway.transform.plan.refusals import PlanProblem, QueryFacts
 from causeway.transform.rows import CHUNK, HEADERS_TYPE, MARK, MISSING, REASON, SEEN
 from causeway.transform.schema_formats import HEAD, NO_HEAD
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 NAMES = ("key", "value", "headers", "timestamp", "topic", "partition")
 # The remedy for a query that leaves a part out.
@@ -140,8 +149,6 @@ def _problem(
 
 
 def _are_headers(type_: Any) -> bool:
-    from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
-
     def are(key: Any, value: Any) -> bool:
         return isinstance(key, StringType) and isinstance(value, StringType | BinaryType)
 
@@ -157,8 +164,6 @@ def _are_headers(type_: Any) -> bool:
 
 def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
     """Rows of `rows.OUTPUT`, from the projection of the rewritten query and the hidden columns."""
-    from pyspark.sql import functions as sf
-
     null = sf.lit(None)
     columns = {
         "topic": null.cast("string"),
@@ -207,9 +212,6 @@ def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
 
 
 def _encoded(one: Projected) -> Column:
-    from pyspark.sql import functions as sf
-    from pyspark.sql.types import DataType, IntegralType, MapType
-
     column, type_ = sf.col(one.name), one.type
     match one.name:
         case "key" | "value":
@@ -234,17 +236,12 @@ def _encoded(one: Projected) -> Column:
 
 def _head(raw: str) -> Column:
     """The bytes from which the sink worker knows by which schema the part was written."""
-    from pyspark.sql import functions as sf
-
     start = sf.rpad(sf.substring(sf.col(raw), 1, HEAD), HEAD, sf.lit(bytearray(1)))
     return sf.coalesce(start, sf.lit(bytearray(NO_HEAD)))
 
 
 def _wrong(one: Projected) -> tuple[Column, str] | None:
     """A condition under which the projection gives no valid record, and the reason."""
-    from pyspark.sql import functions as sf
-    from pyspark.sql.types import MapType
-
     column = sf.col(one.name)
     match one.name:
         case "headers" if not isinstance(one.type, MapType):

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, StringType, StructType
 
 from causeway.config import TransformFormat, TransformSettings
 from causeway.transform.json_text import NOT_JSON, is_json, reading
@@ -25,9 +29,6 @@ from causeway.transform.rows import (
     TEXTS,
     VISIBLE,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 HIDDEN = (
     *("__chunk", "__mark", "__reason", "__live", "__whole"),
@@ -59,8 +60,6 @@ class RecordPart:
         return f"__{self.name}_parsed"
 
     def _text(self) -> Column:
-        from pyspark.sql import functions as sf
-
         if self.of_schema:
             return sf.col(f"__{TEXTS[self.name]}")
         return sf.col(self.raw).cast("string")
@@ -73,9 +72,6 @@ class RecordPart:
 
     def parsed(self) -> list[Column]:
         """A column that both `reason` and `column` need, if any."""
-        from pyspark.sql import functions as sf
-        from pyspark.sql.types import StringType, StructType
-
         if self.type is None:
             return []
         # The value of a marker is not text.
@@ -89,8 +85,6 @@ class RecordPart:
 
     def reason(self) -> Column:
         """Why it cannot be read, without its content; null if it can."""
-        from pyspark.sql import functions as sf
-
         text = self._text()
         reasons: list[tuple[Column, str]] = []
         if self.format == "string":
@@ -111,15 +105,10 @@ class RecordPart:
         return sf.when(given, found)
 
     def _strict(self) -> Column:
-        from pyspark.sql import functions as sf
-
         text = f"cast({self.raw} AS string)"
         return sf.expr(is_json(text, reading(text)))
 
     def _misfits(self) -> Column:
-        from pyspark.sql import functions as sf
-        from pyspark.sql.types import StructType
-
         parsed = sf.col(self._parsed)
         wrong = parsed.isNull()
         if isinstance(self.type, StructType):
@@ -128,9 +117,6 @@ class RecordPart:
 
     def column(self) -> Column:
         """The column as the query sees it."""
-        from pyspark.sql import functions as sf
-        from pyspark.sql.types import StructType
-
         if self.format == "binary":
             return sf.col(self.raw).alias(self.name)
         if self.type is None:
@@ -144,8 +130,6 @@ class RecordPart:
 
 def parts(transform: TransformSettings) -> tuple[RecordPart, RecordPart]:
     """Key and value. Raises Spark's exceptions for an invalid schema."""
-    from pyspark.sql.types import DataType
-
     key, value = (
         RecordPart(
             name,
@@ -161,8 +145,6 @@ def parts(transform: TransformSettings) -> tuple[RecordPart, RecordPart]:
 def prelude(rows: DataFrame, both: tuple[RecordPart, RecordPart], used: Set[str]) -> DataFrame:
     """The columns for `rows` of the source worker. A key or value that is not in `used` is not
     read, and null in its visible column."""
-    from pyspark.sql import functions as sf
-
     renamed = {CHUNK: "__chunk", MARK: "__mark", REASON: "__given"}
     raw = [sf.col(name).alias(renamed.get(name, f"__{name}")) for name in rows.columns]
     read = [part for part in both if part.name in used]

@@ -282,14 +282,11 @@ class _Examiner:
         elif kind == "AesEncrypt":
             self._aes(expression)
         elif kind in ("IsNull", "IsNotNull", "AtLeastNNonNulls"):
-            self._facts.names_null |= any(self._is_value(child) for child in children)
+            self._facts.names_null |= any(self._as_it_is(child) == "value" for child in children)
         elif kind == "JsonToStructs" and (part := self._as_it_is(expression.child())) is not None:
             self._facts.read_as.append((part, str(expression.schema().json())))
         for child in children:
             self._parts(child)
-
-    def _is_value(self, expression: Node) -> bool:
-        return self._as_it_is(expression) == "value"
 
     def _as_it_is(self, expression: Node) -> str | None:
         """The column of the view that it is, apart from its type."""

@@ -59,7 +59,7 @@ class Rewriter:
     ) -> None:
         """`records`: the plan in place of the view, with the view's columns by their ids and then
         the `hidden` ones, among them `__live` and `__whole`. `throws`: no step is tried first."""
-        self._to = catalyst
+        self._to, self._make = catalyst, catalyst.expressions
         self._facts = facts
         self._records = records
         self._hidden = hidden
@@ -102,19 +102,19 @@ class Rewriter:
     def _try(self, expressions: Sequence[Node], child: Node) -> tuple[Node, Node]:
         """`child` with one more column, the values of `expressions`; and that column."""
         found = self._to.struct(expressions)
-        tried = self._to.named(found if self._throws else self._to.tried(found), _TRIED)
+        tried = self._to.named(found if self._throws else self._make.TryEval(found), _TRIED)
         return self._to.project([*each(child.output()), tried], child), tried.toAttribute()
 
     def _judged(self, tried: Node) -> list[Node]:
         """The hidden columns after `tried`, which may have thrown. They replace the former ones."""
-        worked = self._to.is_not_null(tried)
+        worked = self._make.IsNotNull(tried)
         columns = []
         for column in self._hidden:
             match str(column.name()):
                 case "__live" | "__whole" as shown:
                     judged = self._to.named(self._to.all_of([column, worked]), shown)
                 case "__reason":
-                    why = self._to.if_(worked, column, self._to.text(THROWS))
+                    why = self._make.If(worked, column, self._to.text(THROWS))
                     judged = self._to.named(why, "__reason")
                 case _:
                     judged = column
@@ -135,7 +135,10 @@ class Rewriter:
         safe = {id_of(column): column for column in made if never_throws(column.child())}
         made = [column for column in made if id_of(column) not in safe]
         columns = [
-            self._shielded(column) if id_of(column) in safe else column for column in columns
+            self._to.with_children(column, [self._guarded(column)])
+            if id_of(column) in safe
+            else column
+            for column in columns
         ]
         if not made:
             return self._to.project([*columns, *self._hidden], child)
@@ -151,8 +154,8 @@ class Rewriter:
         child = self._rewrite(node.child())
         before = [one for one in each(child.output()) if str(one.name()) not in HIDDEN]
         child, tried = self._try([self._passing(node)], child)
-        threw = self._to.is_null(tried)
-        child = self._to.filter(self._to.either(threw, self._to.field(tried, 0)), child)
+        threw = self._make.IsNull(tried)
+        child = self._to.logical.Filter(self._make.Or(threw, self._to.field(tried, 0)), child)
         return self._to.project([*before, *self._judged(tried)], child)
 
     def _table(self, node: Node) -> Node:
@@ -177,10 +180,6 @@ class Rewriter:
             return expression
         text = self._to.without(expression.child(), _TOO_LONG)
         return self._to.with_children(expression, [text])
-
-    def _calls(self, expression: Node, condition: Node) -> Node:
-        """`_bounded`, then `_asked`."""
-        return self._asked(self._bounded(expression), condition)
 
     def _asked(self, expression: Node, condition: Node) -> Node:
         """The expression with times only from texts with a date, and with user-defined functions
@@ -207,23 +206,24 @@ class Rewriter:
 
     def _guarded(self, column: Node) -> Node:
         condition = self._condition(column.child())
-        return self._to.null_unless(condition, self._calls(column.child(), condition))
-
-    def _shielded(self, column: Node) -> Node:
-        return self._to.with_children(column, [self._guarded(column)])
+        return self._to.null_unless(
+            condition, self._asked(self._bounded(column.child()), condition)
+        )
 
     def _passing(self, node: Node) -> Node:
         conditions = []
         for part in conjuncts(node.condition()):
             when = self._condition(part)
-            conditions.append(self._to.if_(when, self._calls(part, when), self._to.true))
-        return self._to.if_(self._live, self._to.all_of(conditions), self._to.true)
+            conditions.append(
+                self._make.If(when, self._asked(self._bounded(part), when), self._to.true)
+            )
+        return self._make.If(self._live, self._to.all_of(conditions), self._to.true)
 
     def _generate(self, node: Node) -> Node:
         child, generator = self._rewrite(node.child()), node.generator()
         collection, *others = each(generator.children())
         condition = self._condition(generator)
-        collection = self._calls(collection, condition)
+        collection = self._asked(self._bounded(collection), condition)
         safe_collection = self._to.null_unless(condition, collection)
         before = list(each(child.output()))
         child, tried = self._try([safe_collection], child)
@@ -232,12 +232,12 @@ class Rewriter:
             [*(judged.get(str(one.name()), one) for one in before), tried], child
         )
         collection = self._to.field(tried, 0)
-        others = [self._calls(other, condition) for other in others]
+        others = [self._asked(self._bounded(other), condition) for other in others]
         safe = self._to.with_children(generator, [collection, *others])
         if name(generator) == "JsonTuple":  # always makes one row
             return self._to.generate(node, safe, child, outer=False)
         if not node.outer():
             condition = self._condition(generator)
             some = self._to.has_elements(collection)
-            child = self._to.filter(self._to.if_(condition, some, self._to.true), child)
+            child = self._to.logical.Filter(self._make.If(condition, some, self._to.true), child)
         return self._to.generate(node, safe, child, outer=True)
