@@ -218,9 +218,6 @@ class ReplicationPolicy:
     def is_checkpoints_topic(self, topic: str) -> bool:
         return topic.endswith(f"{self._internal_separator}checkpoints{self._internal_suffix}")
 
-    def heartbeats_topic(self) -> str:
-        return HEARTBEATS
-
     def offset_syncs_topic(self, alias: str) -> str:
         """`alias` is the cluster at the other end: the target's where the topic is on the source
         (MirrorMaker 2's default), the source's where it is on the target."""

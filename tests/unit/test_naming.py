@@ -82,7 +82,6 @@ def test_internal_topics_are_called_as_in_mirror_maker(
     assert policy.is_internal_topic(syncs)
     assert policy.is_internal_topic(checkpoints)
     assert policy.is_checkpoints_topic(checkpoints)
-    assert policy.heartbeats_topic() == "heartbeats"
 
 
 @pytest.mark.parametrize(

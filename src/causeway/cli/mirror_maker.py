@@ -29,24 +29,6 @@ _REFUSED: Final = {
     "queue.size": "an option of Kafka 0.8: leave it out",
     "num.producers": "an option of Kafka 0.8: leave it out",
 }
-_NAMES: Final = frozenset(
-    {
-        *_REFUSED,
-        "consumer.config",
-        "producer.config",
-        "include",
-        "whitelist",
-        "num.streams",
-        "offset.commit.interval.ms",
-        "abort.on.send.failure",
-        "new.consumer",
-        "until-caught-up",
-        "from",
-        "adopt",
-        "help",
-        "version",
-    }
-)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -105,12 +87,6 @@ def make_parser() -> _Parser:
     return parser
 
 
-def _long(argument: str) -> str:
-    """A known option with one dash, with two dashes instead."""
-    name = argument.removeprefix("-").partition("=")[0]
-    return f"-{argument}" if argument.startswith("-") and name in _NAMES else argument
-
-
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
@@ -130,7 +106,16 @@ def command(arguments: Sequence[str]) -> int:
     if not arguments:
         parser.print_help()
         return 0
-    options = vars(parser.parse_args([_long(argument) for argument in arguments]))
+    names = vars(parser.parse_args([]))
+    options = vars(
+        parser.parse_args(
+            [
+                # A known option with one dash is the same with two.
+                f"-{each}" if each[:1] == "-" and each[1:].partition("=")[0] in names else each
+                for each in arguments
+            ]
+        )
+    )
     if options["help"]:
         parser.print_help()
         return 0

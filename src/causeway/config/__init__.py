@@ -3,22 +3,20 @@
 `causeway.config.reading` makes settings from the keys of a file; `causeway.formats` reads files.
 """
 
-from causeway.config.client_keys import (
+from causeway.config.clients import (
     CLUSTER_ID,
     REGISTRY_TLS,
     SECURITY,
     ClientKeys,
+    ClientSettings,
     FetchSettings,
+    OAuthSettings,
     ProducerKeys,
     RegistryKeys,
-    SchemaKeys,
-    SecurityProtocol,
-)
-from causeway.config.clients import (
-    ClientSettings,
-    OAuthSettings,
     SaslMechanism,
     SaslSettings,
+    SchemaKeys,
+    SecurityProtocol,
     TlsSettings,
     from_wire,
     to_wire,
@@ -37,16 +35,16 @@ from causeway.config.keys import (
     KeyTable,
     values_of,
 )
-from causeway.config.link_choice import links_of, reverse_of, unknown
 from causeway.config.process import (
     IN_SECONDS,
     HttpSettings,
     RunSettings,
     WebhookSettings,
+    in_millis,
     is_local,
     is_loopback,
 )
-from causeway.config.rereading import Rereading, Stamp, note, rereadable, stamp_of
+from causeway.config.rereading import Rereading, Stamp, note, read_file, rereadable, stamp_of
 from causeway.config.routes import (
     INTERNAL,
     MOST_PARTITIONS,
@@ -65,6 +63,9 @@ from causeway.config.settings import (
     TransformSettings,
     TreatmentSettings,
     directives_topic,
+    links_of,
+    reverse_of,
+    unknown,
 )
 from causeway.config.transform_keys import (
     SECRET_FIELD,

@@ -1,4 +1,5 @@
-"""How a client reaches a cluster.
+"""The keys of Kafka's clients, of schema registries, and of the schemas of a flow; how a client
+reaches a cluster.
 
 The settings go to lanes on other machines and hold all that a lane needs: the driver converts key
 stores and trust stores to PEM text, so an executor reads no file.
@@ -8,12 +9,236 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from causeway.config.client_keys import ProducerKeys, SecurityProtocol
-from causeway.config.values import FrozenMap, Secret, freeze
+from causeway.config.keys import KeyTable, key, texts
+from causeway.config.values import (
+    COUNT,
+    HEADER,
+    INT_MAX,
+    LIST,
+    LONG_MAX,
+    MILLIS,
+    PATTERNS,
+    SECONDS,
+    SECRET,
+    SIZE,
+    TEXT,
+    FrozenMap,
+    Secret,
+    ValueKind,
+    choice,
+    freeze,
+    whole,
+)
+from causeway.patterns import Pattern
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+
+
+def _is_committed(level: str) -> bool:
+    return level == "read_committed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientKeys(KeyTable):
+    """Of any client: `A.consumer.key`, `A.producer.key`, `A.admin.key`."""
+
+    client_id: str = key("client.id", TEXT, "causeway", "Shown in the brokers' logs and quotas.")
+    request_timeout_ms: int = key("request.timeout.ms", MILLIS, 30_000, "For a broker's answer.")
+    connect_timeout_ms: int = key(
+        "socket.connection.setup.timeout.ms", MILLIS, 10_000, "For opening a connection."
+    )
+    receive_buffer_bytes: int = key(
+        "receive.buffer.bytes",
+        whole(1, INT_MAX, -1),
+        -1,
+        "Size of a socket's receive buffer; -1: the kernel decides, also for distant clusters.",
+    )
+    send_buffer_bytes: int = key(
+        "send.buffer.bytes", whole(1, INT_MAX, -1), -1, "What its send buffer holds; -1: likewise."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchSettings(KeyTable):
+    """Of the reader of a flow: `A.consumer.key`."""
+
+    read_committed: bool = key(
+        "isolation.level",
+        choice("read_committed", "read_uncommitted").then(_is_committed),
+        "read_committed",
+        "Whether aborted and open transactions are read.",
+    )
+    start: Literal["earliest", "latest"] = key(
+        "auto.offset.reset",
+        choice("earliest", "latest"),
+        "earliest",
+        "Start of a partition that was never mirrored. With `latest`, topics and partitions that"
+        " are created while the mirror runs still start at their first record.",
+    )
+    max_wait_ms: int = key(
+        "fetch.max.wait.ms", SIZE, 500, "How long a broker may wait for fetch.min.bytes."
+    )
+    min_bytes: int = key("fetch.min.bytes", SIZE, 1, "Least bytes of a fetch answer.")
+    max_bytes: int = key("fetch.max.bytes", COUNT, 50 << 20, "Most bytes of a fetch answer.")
+    max_partition_bytes: int | None = key(
+        "max.partition.fetch.bytes",
+        COUNT,
+        None,
+        "Most bytes of a partition in a fetch answer. Default: 2 to 4 MiB, up to 32 far away.",
+    )
+    metadata_max_age_ms: int = key(
+        "metadata.max.age.ms",
+        whole(0, LONG_MAX),
+        300_000,
+        "Maximum time between two requests for the leaders of the partitions that are read.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerKeys(ClientKeys):
+    """Keys of a flow's writer: `A.producer.key`."""
+
+    max_request_bytes: int | None = key(
+        "max.request.size",
+        COUNT,
+        None,
+        "The most bytes of a request that holds records. Larger batches are sent in parts; a single"
+        " record that is larger is sent all the same. Default: 4 MiB, or less once a broker has"
+        " closed connections after large requests.",
+    )
+
+
+CLUSTER_ID = "causeway.cluster.id"
+# Client keys that decide how a cluster is reached: `A.key`, or `key` for all clusters.
+SECURITY = texts(
+    {
+        "bootstrap.servers": "host:port of some brokers, comma-separated.",
+        CLUSTER_ID: "The cluster's id: brokers of another cluster are refused. Default: the id in"
+        " the progress topic.",
+        "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+        "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
+        "sasl.jaas.config": "Login module and its options, as for Java clients.",
+        "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https).",
+        "sasl.oauthbearer.client.credentials.client.id": "OAuth client.",
+        "sasl.oauthbearer.client.credentials.client.secret": "Its secret.",
+        "sasl.oauthbearer.scope": "Scope to ask for.",
+        "ssl.truststore.location": "File of trusted certificates. Default: the system's.",
+        "ssl.truststore.password": "Its password (JKS, PKCS12).",
+        "ssl.truststore.type": "JKS, PKCS12 or PEM.",
+        "ssl.truststore.certificates": "Trusted certificates as PEM text.",
+        "ssl.keystore.location": "File with the client's key and certificate chain.",
+        "ssl.keystore.password": "Its password (JKS, PKCS12).",
+        "ssl.keystore.type": "JKS, PKCS12 or PEM.",
+        "ssl.keystore.key": "Private key as PEM text.",
+        "ssl.keystore.certificate.chain": "Its certificate chain as PEM text.",
+        "ssl.key.password": "Password of the private key.",
+        "ssl.enabled.protocols": "TLSv1.2, TLSv1.3 or both; older versions are never used.",
+        "ssl.endpoint.identification.algorithm": "https: the broker's certificate must name its"
+        " host. Empty: anyone with a trusted certificate can impersonate a broker.",
+    },
+    {
+        "bootstrap.servers": LIST,
+        "security.protocol": ValueKind(str.strip, {"enum": list(get_args(SecurityProtocol))}),
+        "ssl.enabled.protocols": LIST,
+    },
+)
+
+
+def _without_dot(context: str) -> str:
+    return context.removeprefix(".")
+
+
+def _parts(word: str) -> tuple[str, ...]:
+    return ("key", "value") if word == "both" else (word,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaKeys(KeyTable):
+    """Of a flow: the schemas of its records."""
+
+    mode: Literal["off", "copy", "translate"] = key(
+        "causeway.schemas",
+        choice("off", "copy", "translate"),
+        "off",
+        "`copy` keeps the source's [schema registry](../how-to/schemas-copy.md) copied into the"
+        " target's, ids and all; `translate` registers the schemas there and writes"
+        " their ids there into records. Both need the registries of both clusters.",
+    )
+    interval_s: float = key(
+        "causeway.schemas.interval.seconds", SECONDS, 30, "How often to look for new schemas."
+    )
+    subjects: tuple[Pattern, ...] = key(
+        "causeway.schemas.subjects",
+        PATTERNS,
+        "",
+        "Subjects besides the topics' own (`TOPIC-key`, `TOPIC-value`): a list of whole-name"
+        " regular expressions.",
+    )
+    names: Literal["mirror", "source", "both"] = key(
+        "causeway.schemas.names",
+        choice("mirror", "source", "both"),
+        "mirror",
+        "What a topic's subjects are called on the target: after the mirrored topic"
+        " (`A.orders-value`), as on the source (`orders-value`), or both.",
+    )
+    context: str = key(
+        "causeway.schemas.context",
+        TEXT.then(_without_dot),
+        "",
+        "Context of the target's registry that the copies go to, without its dot.",
+    )
+    unknown: Literal["stop", "pass"] = key(
+        "causeway.schemas.unknown",
+        choice("stop", "pass"),
+        "stop",
+        "With `translate`: whether a partition waits before a record with an id that the source's"
+        " registry does not know, or the record passes as it is.",
+    )
+    parts: tuple[str, ...] = key(
+        "causeway.schemas.parts",
+        choice("key", "value", "both").then(_parts),
+        "both",
+        "With `translate`: what of a record has ids in it. `value` where keys are numbers, whose"
+        " bytes look like the id of a schema.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryKeys(KeyTable):
+    """Of a cluster's schema registry: `A.key`."""
+
+    url: str | None = key(
+        "causeway.registry.url", TEXT, None, "Schema registry of this cluster (http or https)."
+    )
+    username: str | None = key(
+        "causeway.registry.username", TEXT, None, "User name for the registry."
+    )
+    password: Secret | None = key(
+        "causeway.registry.password", SECRET, None, "Password of that user."
+    )
+    token: Secret | None = key(
+        "causeway.registry.token",
+        HEADER,
+        None,
+        "What is sent there as `Authorization: Bearer …` instead.",
+    )
+
+
+REGISTRY_TLS = texts(
+    {
+        "causeway.registry.ssl.truststore.location": "File of certificates trusted for it."
+        " Default: the system's.",
+        "causeway.registry.ssl.truststore.password": "Its password (JKS, PKCS12).",
+        "causeway.registry.ssl.truststore.type": "JKS, PKCS12 or PEM.",
+        "causeway.registry.ssl.truststore.certificates": "Trusted certificates as PEM text.",
+    }
+)
+OF_REGISTRIES = RegistryKeys.key_names() | REGISTRY_TLS.keys()
+
 
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 

@@ -180,6 +180,15 @@ IN_SECONDS = {
 }
 
 
+def in_millis(seconds: str) -> str:
+    """The text of a number of seconds as milliseconds; empty for other texts."""
+    try:
+        number = float(seconds)
+    except ValueError:
+        return ""
+    return str(round(number * 1000)) if 0 < number < 1e9 else ""
+
+
 def is_local(spark: Mapping[str, str | Secret]) -> bool:
     """Whether Spark of these `spark.*` runs on this machine alone."""
     return spark_text(spark, "spark.master", "local[*]").startswith("local")

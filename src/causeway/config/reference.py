@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from causeway.config.client_keys import (
+from causeway.config.clients import (
     REGISTRY_TLS,
     SECURITY,
     ClientKeys,

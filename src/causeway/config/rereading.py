@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from causeway.errors import ConfigError
+
 T = TypeVar("T")  # Settings, which has a Rereading
 
 # Of a file: its time of change in ns, its size and its inode. None: the file cannot be read.
@@ -36,6 +38,17 @@ def note(path: Path) -> None:
     files = _noted.get()
     if files is not None:
         files.setdefault(path, stamp_of(path))
+
+
+def read_file(path: Path) -> bytes:
+    """The content of `path`, whose stamp is recorded. Raises ConfigError."""
+    note(path)
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError("read", str(path), "there is no such file") from None
+    except OSError as error:
+        raise ConfigError("read", str(path), (error.strerror or str(error)).lower()) from None
 
 
 def rereadable(read: Callable[[], T]) -> T:

@@ -1,4 +1,5 @@
-"""The settings of a run, with types. `repr` never shows a secret.
+"""The settings of a run, with types, and the links that a command means. `repr` never shows a
+secret.
 
 The names in brackets are the keys of a MirrorMaker 2 property file.
 """
@@ -7,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal
 
-from causeway.config.client_keys import FetchSettings, SchemaKeys
-from causeway.config.clients import ClientSettings
+from causeway.config.clients import ClientSettings, FetchSettings, SchemaKeys
 from causeway.config.keys import ControlSettings, FlowKeys, HeartbeatKeys
 from causeway.config.process import RunSettings
 from causeway.config.rereading import Rereading
 from causeway.config.transform_keys import TransformKeys
 from causeway.config.values import FrozenMap, Secret, TransformFormat, freeze
+from causeway.errors import ConfigError
 from causeway.filters import (
     TopicDecision,
     TopicRules,
@@ -309,3 +311,55 @@ class Settings:
 
     def __post_init__(self) -> None:
         freeze(self, "spark")
+
+
+_NEAR = 3  # similar names that are offered
+_LISTED = 10  # names that are listed if none is similar
+_FIXED = 30  # of words that Causeway defines, all are listed
+
+
+def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSettings, ...]:
+    """The one that is named, or all. Raises ConfigError, with the names that there are."""
+    if not settings.links:
+        raise ConfigError(action, cause="no flow is enabled", remedy="set A->B.enabled = true")
+    found = tuple(each for each in settings.links if link in (None, each.name))
+    if not found:
+        names = [each.name for each in settings.links]
+        # If a shell took the `>` of a link's name for a redirection, it left `A-`.
+        meant = next((each for each in names if link and each.startswith(f"{link}>")), None)
+        remedy = meant and (
+            f"quote it: --link '{meant}'; without quotes the shell takes > for a redirection, and"
+            f" has written to the file {meant.removeprefix(f'{link}>')}"
+        )
+        raise unknown(action, "flow", str(link), names, remedy or "")
+    return found
+
+
+def reverse_of(settings: Settings, link: LinkSettings) -> LinkSettings | None:
+    """The link of the file that goes the other way."""
+    ends = link.target.alias, link.source.alias
+    found = (each for each in settings.links if (each.source.alias, each.target.alias) == ends)
+    return next(found, None)
+
+
+def unknown(
+    action: str,
+    kind: str,
+    name: str,
+    names: Collection[str],
+    more: str = "",
+    *,
+    fixed: bool = False,
+) -> ConfigError:
+    """That there is no such `kind`, with those like it; else with all, or the first of many; of
+    `fixed` words always with all."""
+    known = sorted(names)
+    near = get_close_matches(name, known, _NEAR)
+    cause = f"there is no {kind} of that name"
+    if near:
+        cause += f"; like it: {', '.join(near)}"
+    else:
+        listed = known[: _FIXED if fixed else _LISTED]
+        rest = f" and {len(known) - len(listed):,} more" if len(known) > len(listed) else ""
+        cause += f"; there is {', '.join(listed) or 'none'}{rest}"
+    return ConfigError(action, f"{kind} {name}", cause, remedy=more)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -156,28 +156,18 @@ def _found(document: Any, name: str) -> Iterator[MirrorConnector]:
                 yield from _found(info, key)
 
 
+@dataclass(slots=True)
 class _EntryWriter:
-    def __init__(
-        self,
-        path: Path,
-        found: Sequence[MirrorConnector],
-        flows: Mapping[tuple[str, str], list[MirrorConnector]],
-    ) -> None:
-        self._path = path
-        self._found = found
-        self._flows = flows
-        self._entries: dict[str, Entry] = {}
-        self._left_out: dict[str, None] = {}
-        self._notes: list[str] = []
+    _path: Path
+    _found: Sequence[MirrorConnector]
+    _flows: Mapping[tuple[str, str], list[MirrorConnector]]
+    _entries: dict[str, Entry] = field(default_factory=dict)
+    _left_out: dict[str, None] = field(default_factory=dict)
+    _notes: list[str] = field(default_factory=list)
 
     def written(self) -> PropertyText:
-        aliases = list(
-            dict.fromkeys(
-                alias or side
-                for pair in self._flows
-                for side, alias in zip(_SIDES, pair, strict=True)
-            )
-        )
+        pairs = [zip(_SIDES, pair, strict=True) for pair in self._flows]
+        aliases = list(dict.fromkeys(alias or side for pair in pairs for side, alias in pair))
         for alias in aliases:
             if not is_legal_name(alias):
                 raise _refused(
@@ -209,20 +199,17 @@ class _EntryWriter:
         for key, said in zip(ALIASES, pair, strict=True):
             if not said:
                 self._add(f"{flow}.{key}", "")
-        for kind in ("source", "checkpoint", "heartbeat"):
-            if kind == "source":
-                self._keys(flow, kind, config)
-            elif kind in together:
+        self._keys(flow, "source", config)
+        for kind in ("checkpoint", "heartbeat"):
+            if kind in together:
                 self._keys(flow, kind, together[kind].config)
         if "checkpoint" not in together:
             self._notes.append(f"{flow} has no MirrorCheckpointConnector in this file")
             self._add(f"{flow}.emit.checkpoints.enabled", "false")
             self._add(f"{flow}.sync.group.offsets.enabled", "false")
         if "heartbeat" in together:
-            self._entries.setdefault(
-                f"{flow}.emit.heartbeats.enabled",
-                Entry(key=f"{flow}.emit.heartbeats.enabled", value="true", line=0),
-            )
+            beats = f"{flow}.emit.heartbeats.enabled"
+            self._entries.setdefault(beats, Entry(key=beats, value="true", line=0))
         self._positions(flow, target, sources, config)
 
     def _one(self, flow: str, sources: Sequence[MirrorConnector]) -> dict[str, str]:

@@ -35,15 +35,13 @@ from causeway.config import (
 )
 from causeway.config.reading import (
     check_listed,
-    clear_text_warnings,
     client_key_warnings,
     client_settings,
     listed_transforms,
-    open_spark_warnings,
     read_transforms,
     run_settings,
+    safety_warnings,
     spark_settings,
-    transform_entries,
     without_dead_letters,
 )
 from causeway.errors import ConfigError
@@ -118,7 +116,8 @@ def load_mm1(
         problems.raise_if_any()
         found = read_transforms(
             own,
-            transform_entries(own),
+            own,
+            "",
             slug=f"{alias}.{TARGET_ALIAS}",
             directory=producer_config.parent,
             problems=of_producer,
@@ -151,10 +150,8 @@ def load_mm1(
                 throttle_bytes_per_s=flow.throttle_bytes_per_s,
             )
         )
-    warnings += clear_text_warnings(
-        client for link in links for client in (link.source, link.target)
-    )
-    warnings += open_spark_warnings(spark)
+    clients = (client for link in links for client in (link.source, link.target))
+    warnings += safety_warnings(clients, spark)
     return Settings(
         links=tuple(without_dead_letters(links)), run=run, spark=spark, warnings=tuple(warnings)
     )

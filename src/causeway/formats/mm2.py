@@ -5,8 +5,9 @@ One error reports all problems of a file: one line for each, with key and line n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 from causeway import filters
@@ -32,7 +33,6 @@ from causeway.config import (
 from causeway.config.reading import (
     check_circles,
     check_listed,
-    clear_text_warnings,
     client_entries,
     client_settings,
     control_without_groups,
@@ -40,16 +40,15 @@ from causeway.config.reading import (
     is_recipe,
     key_warnings,
     listed_transforms,
-    open_spark_warnings,
     read_transforms,
     recipe_note,
     replication_policy,
     run_settings,
+    safety_warnings,
     schema_settings,
     shown_place,
     spark_settings,
     split_key,
-    transform_entries,
     translation,
     treatments,
     with_identity_policy,
@@ -94,12 +93,12 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
         for entry in file.repeated
     ]
     notes += [*_old_names(file.entries), *told]
-    notes += clear_text_warnings(client for link in links for client in (link.source, link.target))
-    notes += open_spark_warnings(spark)
+    clients = (client for link in links for client in (link.source, link.target))
+    notes += safety_warnings(clients, spark)
     notes += _paused(links)
     notes += [
         recipe_note(f"{source}->{target}")
-        for source, target in _pairs(aliases)
+        for source, target in permutations(aliases, 2)
         if is_recipe(_flow_keys(file.entries, source, target))
         and any((link.source.alias, link.target.alias) == (source, target) for link in links)
     ]
@@ -163,7 +162,7 @@ def _links(file: PropertyFile, aliases: tuple[str, ...], problems: Problems) -> 
     entries = file.entries
     with_transforms: dict[str, tuple[str, ...]] = {}  # of each flow that runs
     links = []
-    for source, target in _pairs(aliases):
+    for source, target in permutations(aliases, 2):
         own = _own(entries, source, target)
         switch = read(FlowSwitch, own, here := Problems(""))
         # A flow that does not run may have wrong values in its other keys.
@@ -211,7 +210,7 @@ def _heartbeats(
 
     A pair that cannot have heartbeats is not an error; a note says why."""
     heartbeats = []
-    for source, target in _pairs(aliases):
+    for source, target in permutations(aliases, 2):
         own = _own(entries, source, target)
         problems = Problems("")
         keys = read(HeartbeatKeys, own, problems)
@@ -232,10 +231,6 @@ def _heartbeats(
             )
         )
     return heartbeats
-
-
-def _pairs(aliases: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    return ((s, t) for s in aliases for t in aliases if s != t)
 
 
 def _link(
@@ -268,18 +263,21 @@ def _link(
     paused = "records" in control.paused
     found = read_transforms(
         own,
-        transform_entries(entries, f"{source}->{target}"),
+        entries,
+        f"{source}->{target}",
         slug=f"{here}.{there}",
         directory=file.path.parent,
         problems=problems,
     )
-    treated = treatments(
-        own,
-        keys,
-        source=here,
-        target=there,
-        transformed=bool(listed_transforms(own)),
-        problems=problems,
+    treated = tuple(
+        treatments(
+            own,
+            keys,
+            source=here,
+            target=there,
+            transformed=bool(listed_transforms(own)),
+            problems=problems,
+        )
     )
     schemas = schema_settings(own, entries, source, target, problems)
     names = (here, there, here, there)

@@ -22,6 +22,7 @@ from causeway.config import (
     is_transform_text,
     no_references,
     note,
+    read_file,
 )
 from causeway.errors import ConfigError
 
@@ -39,14 +40,7 @@ _PACKAGE = "org.apache.kafka.common.config.provider."
 
 def read_properties(path: Path) -> PropertyFile:
     """Reads and parses `path`; nothing in it is resolved yet. Raises ConfigError."""
-    note(path)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise ConfigError("read", str(path), "there is no such file") from None
-    except OSError as error:
-        raise ConfigError("read", str(path), (error.strerror or str(error)).lower()) from None
-    return parse_properties(path, data)
+    return parse_properties(path, read_file(path))
 
 
 def parse_properties(path: Path, data: bytes) -> PropertyFile:

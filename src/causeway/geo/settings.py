@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -156,13 +157,7 @@ def _of_place(place: ClusterAddress, own: Mapping[str, Entry]) -> dict[str, Entr
         roles = ("",) if name in CLUSTER_KEYS else tuple(f"{role}." for role in ROLE_KEYS)
         for role in roles:
             key = f"{place.name}.{role}{name}"
-            found[key] = Entry(
-                key=key,
-                value=entry.value,
-                line=entry.line,
-                resolved=entry.resolved,
-                missing=entry.missing,
-            )
+            found[key] = replace(entry, key=key)
     return found
 
 

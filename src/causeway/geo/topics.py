@@ -7,7 +7,7 @@ leading process acts on it. All topics of one call are written, or none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -139,44 +139,24 @@ def remove_topics(
         return done(asking, "remove", targets, plan, standing, wait_s)
 
 
-def pause_topics(
-    link: LinkSettings,
-    names: Sequence[str],
-    *,
-    who: str | None = None,
-    reason: str | None = None,
-    wait_s: float | None = WAIT_S,
-) -> Done:
-    """Stops copying topics until they are resumed. Otherwise like `remove_topics`."""
-    return _each(link, names, "pause", partial(directives.pause, who=who, reason=reason), wait_s)
-
-
-def resume_topics(
-    link: LinkSettings,
-    names: Sequence[str],
-    *,
-    who: str | None = None,
-    reason: str | None = None,
-    wait_s: float | None = WAIT_S,
-) -> Done:
-    """Continues paused topics at their positions. Otherwise like `remove_topics`."""
-    return _each(link, names, "resume", partial(directives.resume, who=who, reason=reason), wait_s)
-
-
 def _each(
+    action: str,
     link: LinkSettings,
     names: Sequence[str],
-    action: str,
-    ask: Callable[..., tuple[DirectiveOutcome, ...]],
-    wait_s: float | None,
+    *,
+    who: str | None = None,
+    reason: str | None = None,
+    wait_s: float | None = WAIT_S,
 ) -> Done:
+    """Pauses topics, or continues them at their positions. Otherwise like `remove_topics`."""
     names = _checked(names, action)
     with clusters() as connect:
         standing = geo_topics.learn(connect(link.target_admin), link)
         _refuse_unchosen(action, standing, names)
     link = geo_topics.choosing(link, standing)
     settings = Settings(links=(link,), run=RunSettings(), spark={})
-    outcomes = [ask(settings, link=link.name, topic=name, wait_s=wait_s)[0] for name in names]
+    ask = partial(getattr(directives, action), settings, link=link.name, who=who, reason=reason)
+    outcomes = [ask(topic=name, wait_s=wait_s)[0] for name in names]
     waited = [each.acted for each in outcomes if each.acted is not None]
     return Done(
         destination=link.target.alias,
@@ -194,6 +174,9 @@ def _each(
         acted=all(waited) if waited else None,
         refused=next((each.refused for each in outcomes if each.refused), None),
     )
+
+
+pause_topics, resume_topics = partial(_each, "pause"), partial(_each, "resume")
 
 
 def available_topics(link: LinkSettings, match: str = "") -> tuple[str, ...]:

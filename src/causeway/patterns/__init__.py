@@ -35,7 +35,8 @@ class Pattern:
         Answers of backtracking are cached, because they may take long."""
         engine = _engine(self)
         if isinstance(engine, regex.Pattern):
-            return _backtrack(self, name)
+            found = _backtrack(self, name)
+            return None if found is None else bool(found)
         return engine.fullmatch(name.encode()) is not None  # bytes: no offsets to be translated
 
     @property
@@ -48,7 +49,7 @@ class Pattern:
         texts if `name` does not match. None as for `matches`."""
         engine = _engine(self)
         if isinstance(engine, regex.Pattern):
-            return _capture_by_backtracking(self, name)
+            return _backtrack(self, name)
         found = engine.fullmatch(name.encode())
         if found is None:
             return ()
@@ -85,18 +86,10 @@ def _engine(pattern: Pattern) -> Any:
     return regex.compile(pattern.text, regex.ASCII)
 
 
-@lru_cache(maxsize=500_000)
-def _capture_by_backtracking(pattern: Pattern, name: str) -> tuple[str, ...] | None:
+@lru_cache(maxsize=500_000)  # 100,000 topics, and some such patterns
+def _backtrack(pattern: Pattern, name: str) -> tuple[str, ...] | None:
     try:
         found = _engine(pattern).fullmatch(name, timeout=TIME_LIMIT_S, concurrent=True)
     except TimeoutError:
         return None
     return () if found is None else (name, *(text or "" for text in found.groups()))
-
-
-@lru_cache(maxsize=500_000)  # 100,000 topics, and some such patterns
-def _backtrack(pattern: Pattern, name: str) -> bool | None:
-    try:
-        return _engine(pattern).fullmatch(name, timeout=TIME_LIMIT_S, concurrent=True) is not None
-    except TimeoutError:
-        return None

@@ -32,9 +32,8 @@ from causeway.config.reading.precedence import (
     with_offsets,
 )
 from causeway.config.reading.process import (
-    clear_text_warnings,
-    open_spark_warnings,
     run_settings,
+    safety_warnings,
     spark_settings,
 )
 from causeway.config.reading.schemas import schema_settings, translation, treatments
@@ -44,6 +43,5 @@ from causeway.config.reading.transforms import (
     check_listed,
     listed_transforms,
     read_transforms,
-    transform_entries,
     without_dead_letters,
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from causeway.config.client_keys import (
+from causeway.config.clients import (
     OF_REGISTRIES,
     SECURITY,
     ClientKeys,

@@ -109,24 +109,19 @@ FLOW = _names(
 WORKER = _names(
     """
     access.control.allow.methods access.control.allow.origin admin.listeners client.dns.lookup
-    client.id config.storage.replication.factor config.storage.topic connect.protocol
-    connections.max.idle.ms connector.client.config.override.policy
+    client.id connect.protocol connections.max.idle.ms connector.client.config.override.policy
     dedicated.mode.enable.internal.rest exactly.once.source.support group.id header.converter
     heartbeat.interval.ms inter.worker.key.generation.algorithm inter.worker.key.size
     inter.worker.key.ttl.ms inter.worker.signature.algorithm inter.worker.verification.algorithms
     config.providers metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
     key.converter listeners metadata.max.age.ms metric.reporters metrics.num.samples
     metrics.recording.level metrics.sample.window.ms offset.flush.interval.ms
-    offset.flush.timeout.ms offset.storage.file.filename offset.storage.partitions
-    offset.storage.replication.factor offset.storage.topic plugin.discovery plugin.path
-    rebalance.timeout.ms receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms
-    request.timeout.ms response.http.headers.config rest.advertised.host.name
-    rest.advertised.listener rest.advertised.port rest.extension.classes rest.host.name rest.port
-    retry.backoff.max.ms retry.backoff.ms scheduled.rebalance.max.delay.ms send.buffer.bytes
-    session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
-    ssl.client.auth
-    status.storage.partitions status.storage.replication.factor status.storage.topic
-    task.shutdown.graceful.timeout.ms topic.creation.enable topic.tracking.allow.reset
+    offset.flush.timeout.ms plugin.discovery plugin.path rebalance.timeout.ms receive.buffer.bytes
+    reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms response.http.headers.config
+    rest.advertised.host.name rest.advertised.listener rest.advertised.port rest.extension.classes
+    rest.host.name rest.port retry.backoff.max.ms retry.backoff.ms scheduled.rebalance.max.delay.ms
+    send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms
+    socket.connection.setup.timeout.ms ssl.client.auth topic.tracking.allow.reset
     topic.tracking.enable value.converter worker.sync.timeout.ms worker.unsync.backoff.ms
     """
 )

@@ -14,6 +14,7 @@ from causeway.config.process import (
     HttpSettings,
     RunSettings,
     WebhookSettings,
+    in_millis,
     is_local,
     is_loopback,
     spark_text,
@@ -40,20 +41,12 @@ def spark_settings(entries: Entries, problems: Problems) -> dict[str, str | Secr
     return found
 
 
-def open_spark_warnings(spark: Mapping[str, str | Secret]) -> list[str]:
-    """A warning if these `spark.*` leave Spark's ports without authentication. Causeway turns it on
-    for a local master; only a cluster's owner can do it for a cluster."""
-    default = "true" if is_local(spark) else "false"
-    if spark_text(spark, "spark.authenticate", default).strip().lower() == "true":
-        return []
-    return [
-        "spark.authenticate is not true: anyone who reaches a port of Spark can stop this mirror or"
-        " run code in it; set it to true (docs/how-to/spark.md)"
-    ]
-
-
-def clear_text_warnings(clients: Iterable[ClientSettings]) -> list[str]:
-    """Warnings about token endpoints that clients call without TLS over a network, as Java can."""
+def safety_warnings(
+    clients: Iterable[ClientSettings], spark: Mapping[str, str | Secret]
+) -> list[str]:
+    """Warnings about token endpoints that clients call without TLS over a network, as Java can, and
+    about ports of Spark without authentication. Causeway turns it on for a local master; only a
+    cluster's owner can do it for a cluster."""
     found = []
     for client in clients:
         endpoint = client.sasl.oauth.token_endpoint if client.sasl and client.sasl.oauth else ""
@@ -63,6 +56,12 @@ def clear_text_warnings(clients: Iterable[ClientSettings]) -> list[str]:
                 f"the token endpoint of cluster {client.alias} is an http:// address: others can"
                 " read the client's secret and tokens on the way; use https://"
             )
+    default = "true" if is_local(spark) else "false"
+    if spark_text(spark, "spark.authenticate", default).strip().lower() != "true":
+        found.append(
+            "spark.authenticate is not true: anyone who reaches a port of Spark can stop this"
+            " mirror or run code in it; set it to true (docs/how-to/spark.md)"
+        )
     return list(dict.fromkeys(found))
 
 
@@ -75,11 +74,10 @@ def run_settings(entries: Entries, problems: Problems) -> RunSettings:
         entry = own[seconds]
         if millis in own:
             problems.add(f"{entry.place} and {own[millis].place} set the same value twice")
-        elif not _is_number(entry.value):
-            problems.add(f"{entry.place} must be a number of seconds, not {entry.shown}")
-        else:
-            text = str(round(float(entry.value) * 1000))
+        elif text := in_millis(entry.value):
             own[millis] = Entry(key=entry.key, value=text, line=entry.line)
+        else:
+            problems.add(f"{entry.place} must be a number of seconds, not {entry.shown}")
     http = read(HttpSettings, own, problems)
     _check_server(own, http, problems)
     run = read(RunSettings, own, problems)
@@ -137,10 +135,3 @@ def _check_ports(own: Entries, run: RunSettings, http: HttpSettings, problems: P
             f"{own['causeway.metrics.port'].place} is also causeway.http.port{by_default}: leave it"
             " out, because that port serves /metrics too, or set another port"
         )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return 0 < float(text) < 1e9
-    except ValueError:
-        return False

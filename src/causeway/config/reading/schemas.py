@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from causeway.config.client_keys import OF_REGISTRIES, RegistryKeys, SchemaKeys
+from causeway.config.clients import OF_REGISTRIES, RegistryKeys, SchemaKeys
 from causeway.config.entries import Entries, Problems, read
 from causeway.config.keys import PROVENANCE, FlowKeys, values_of
 from causeway.config.reading.security import is_endpoint, trusted_certificates
@@ -153,27 +153,26 @@ def treatments(
     target: str,
     transformed: bool,
     problems: Problems,
-) -> tuple[TreatmentSettings, ...]:
+) -> Iterator[TreatmentSettings]:
     """Of the flow between these aliases; `transformed`: the flow has transforms."""
-    if keys.provenance != "none" and transformed:
-        # A query sets all headers, so it could drop the header that stops a loop.
-        problems.add(
-            f"{own[PROVENANCE].place}: a flow with transforms cannot have it, because a transform"
-            " may change headers"
-        )
-    return tuple(_steps(keys, source, target))
-
-
-def _steps(keys: FlowKeys, source: str, target: str) -> Iterator[TreatmentSettings]:
     if keys.skip_header:
         yield TreatmentSettings(
             kind="skip-header",
             decides={"name": keys.skip_header},
             text=f"left out if it has the header {keys.skip_header}",
         )
-    if keys.provenance != "none":
-        local = {"local": True} if keys.provenance == "local" else {}
-        decides = {"source": source, "target": target, **local}
-        left_out = f"if it was not written on {source}" if local else f"if it has been on {target}"
-        text = f"left out {left_out}, by its headers, else marked as from {source}"
-        yield TreatmentSettings(kind="provenance", decides=decides, text=text)
+    if keys.provenance == "none":
+        return
+    if transformed:
+        # A query sets all headers, so it could drop the header that stops a loop.
+        problems.add(
+            f"{own[PROVENANCE].place}: a flow with transforms cannot have it, because a transform"
+            " may change headers"
+        )
+    local = {"local": True} if keys.provenance == "local" else {}
+    left_out = f"if it was not written on {source}" if local else f"if it has been on {target}"
+    yield TreatmentSettings(
+        kind="provenance",
+        decides={"source": source, "target": target, **local},
+        text=f"left out {left_out}, by its headers, else marked as from {source}",
+    )

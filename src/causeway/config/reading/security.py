@@ -12,10 +12,11 @@ from typing import cast, get_args
 from urllib.parse import urlsplit
 
 from causeway import filters
-from causeway.config.client_keys import CLUSTER_ID, ProducerKeys
 from causeway.config.clients import (
+    CLUSTER_ID,
     ClientSettings,
     OAuthSettings,
+    ProducerKeys,
     SaslMechanism,
     SaslSettings,
     SecurityProtocol,
@@ -101,10 +102,11 @@ class _ClientReader:
         entry = self.entries.get(key)
         return "(hidden)" if entry and entry.secret else (self.text(key) or "")
 
-    def _store_problem(self, key: str, error: ConfigError) -> None:
-        """`error` names a path. A path from outside the file must not be shown."""
+    def _refuse(self, key: str, cause: str | ConfigError) -> None:
+        """An error may name a path. A path from outside the file must not be shown."""
         entry = self.entries.get(key)
-        self.problems.add(f"{self._place(key)}: {entry.told(error) if entry else error}")
+        said = entry.told(cause) if entry and isinstance(cause, ConfigError) else cause
+        self.problems.add(f"{self._place(key)}: {said}")
 
     def _place(self, key: str) -> str:
         entry = self.entries.get(key)
@@ -153,7 +155,8 @@ class _ClientReader:
         try:
             pair = self._key_pair()
         except ConfigError as error:
-            self._store_problem(self._own_key(), error)
+            inline = "ssl.keystore.key"
+            self._refuse(inline if self.text(inline) else "ssl.keystore.location", error)
         return TlsSettings(
             ca_pem=ca_pem,
             cert_pem=pair.cert_pem if pair else None,
@@ -163,19 +166,28 @@ class _ClientReader:
         )
 
     def trusted(self) -> str | None:
+        kind = self._store_type("ssl.truststore.type")
+        inline, location = "ssl.truststore.certificates", "ssl.truststore.location"
+        certificates, path = self.text(inline), self.text(location)
+        if certificates:
+            self._only_pem(kind, inline, "ssl.truststore.type")
+        password = self._secret("ssl.truststore.password")
+        return self._trusted_by(
+            inline if certificates else location, kind, certificates, path, password
+        )
+
+    def _trusted_by(
+        self, key: str, kind: str, certificates: str | None, path: str | None, password: str | None
+    ) -> str | None:
+        """The certificates as PEM text. None: the system's, or a problem with `key`."""
         try:
-            return self._trusted()
+            if certificates:
+                return stores.trusted_from_pem(certificates, "the certificates")
+            if path and kind in _STORE_TYPES:
+                return stores.trusted_from_store(path, kind, password)
         except ConfigError as error:
-            self._store_problem(self._trust_key(), error)
-            return None
-
-    def _trust_key(self) -> str:
-        inline = "ssl.truststore.certificates"
-        return inline if self.text(inline) else "ssl.truststore.location"
-
-    def _own_key(self) -> str:
-        inline = "ssl.keystore.key"
-        return inline if self.text(inline) else "ssl.keystore.location"
+            self._refuse(key, error)
+        return None
 
     def _verify_hostname(self) -> bool:
         key = "ssl.endpoint.identification.algorithm"
@@ -201,19 +213,6 @@ class _ClientReader:
         if text not in _STORE_TYPES:
             self.problems.add(f"{self._place(key)} must be one of {', '.join(_STORE_TYPES)}")
         return text
-
-    def _trusted(self) -> str | None:
-        kind = self._store_type("ssl.truststore.type")
-        path, text = (
-            self.text("ssl.truststore.location"),
-            self.text("ssl.truststore.certificates"),
-        )
-        if text is not None:
-            self._only_pem(kind, "ssl.truststore.certificates", "ssl.truststore.type")
-            return stores.trusted_from_pem(text, "the certificates")
-        if path is None or kind not in _STORE_TYPES:
-            return None
-        return stores.trusted_from_store(path, kind, self._secret("ssl.truststore.password"))
 
     def _key_pair(self) -> stores.KeyPair | None:
         kind = self._store_type("ssl.keystore.type")
@@ -248,12 +247,12 @@ class _ClientReader:
                 cause = "GSSAPI (Kerberos) is not supported"
             else:
                 cause = "not set, and Kafka's default, GSSAPI (Kerberos), is not supported"
-            self.problems.add(f"{self._place('sasl.mechanism')}: {cause}, only {known}")
+            self._refuse("sasl.mechanism", f"{cause}, only {known}")
             return None
         try:
             options = self._login_options(mechanism)
         except ConfigError as error:
-            self.problems.add(f"{self._place('sasl.jaas.config')}: {error}")
+            self._refuse(_JAAS, str(error))
             return None
         if options is None:
             return None
@@ -261,14 +260,11 @@ class _ClientReader:
             oauth = self._oauth(options)
             return SaslSettings(mechanism="OAUTHBEARER", oauth=oauth) if oauth else None
         if options.get("tokenauth", "").lower() == "true":
-            self.problems.add(f"{self._place(_JAAS)}: delegation tokens are not supported")
+            self._refuse(_JAAS, "delegation tokens are not supported")
             return None
         missing = [name for name in ("username", "password") if not options.get(name)]
         if missing:
-            self.problems.add(
-                f"{self._place('sasl.jaas.config')}: the login module has no"
-                f" {' and no '.join(missing)}"
-            )
+            self._refuse(_JAAS, f"the login module has no {' and no '.join(missing)}")
             return None
         return SaslSettings(
             mechanism=cast(SaslMechanism, mechanism),
@@ -277,19 +273,16 @@ class _ClientReader:
         )
 
     def _login_options(self, mechanism: str) -> Mapping[str, str] | None:
-        text = self.text("sasl.jaas.config")
+        text = self.text(_JAAS)
         if text is None:
             if mechanism == "OAUTHBEARER" and self.text(_CLIENT_ID):
                 return {}
-            self._missing("sasl.jaas.config", f"{mechanism} needs a login module")
+            self._missing(_JAAS, f"{mechanism} needs a login module")
             return None
         module = login.parse_jaas(text)
         if module.name != _LOGIN_MODULES[mechanism]:
             found = module.name if module.name in _KNOWN_MODULES else "another login module"
-            self.problems.add(
-                f"{self._place('sasl.jaas.config')}: {mechanism} needs"
-                f" {_LOGIN_MODULES[mechanism]}, not {found}"
-            )
+            self._refuse(_JAAS, f"{mechanism} needs {_LOGIN_MODULES[mechanism]}, not {found}")
             return None
         return module.options
 
@@ -307,10 +300,8 @@ class _ClientReader:
         client_id = pick(_CLIENT_ID, "clientId", "oauth.client.id")
         secret = pick(_CLIENT_SECRET, "clientSecret", "oauth.client.secret")
         if any(name.startswith("unsecuredLogin") for name in options):
-            self.problems.add(
-                f"{self._place('sasl.jaas.config')}: unsecured tokens (unsecuredLogin...) are not"
-                " supported, only client credentials"
-            )
+            unsecured = "unsecured tokens (unsecuredLogin...) are not supported"
+            self._refuse(_JAAS, f"{unsecured}, only client credentials")
             return None
         if not given and (endpoint is None or not is_endpoint(endpoint.strip())):
             self.problems.add(
@@ -320,10 +311,8 @@ class _ClientReader:
             return None
         unknown = [name for name in options if not login.is_known_option(name)]
         if unknown:
-            self.problems.add(
-                f"{self._place('sasl.jaas.config')}: options of the login module that are not"
-                f" supported: {', '.join(sorted(unknown))}"
-            )
+            told = "options of the login module that are not supported"
+            self._refuse(_JAAS, f"{told}: {', '.join(sorted(unknown))}")
             return None
         extensions = {
             name.removeprefix("extension_"): value
@@ -340,9 +329,10 @@ class _ClientReader:
             )
         grant, fields = login.grant_of(options)
         if client_id is None or (secret is None and not fields.keys() & login.PROOFS):
-            self.problems.add(
-                f"{self._place('sasl.jaas.config')}: OAUTHBEARER needs {_CLIENT_ID} and"
-                f" {_CLIENT_SECRET} (or clientId and clientSecret in the login module)"
+            needed = f"{_CLIENT_ID} and {_CLIENT_SECRET}"
+            self._refuse(
+                _JAAS,
+                f"OAUTHBEARER needs {needed} (or clientId and clientSecret in the login module)",
             )
             return None
         return OAuthSettings(
@@ -361,16 +351,9 @@ class _ClientReader:
         kind = own.get("type", "JKS").upper()
         if kind not in _STORE_TYPES:
             known = ", ".join(_STORE_TYPES)
-            self.problems.add(f"{self._place(_JAAS)}: its ssl.truststore.type is one of {known}")
-            return None
-        try:
-            if "certificates" in own:
-                return stores.trusted_from_pem(own["certificates"], "the certificates")
-            if "location" in own:
-                return stores.trusted_from_store(own["location"], kind, own.get("password"))
-        except ConfigError as error:
-            self._store_problem("sasl.jaas.config", error)
-        return None
+            self._refuse(_JAAS, f"its ssl.truststore.type is one of {known}")
+        stored = own.get("certificates"), own.get("location"), own.get("password")
+        return self._trusted_by(_JAAS, kind, *stored)
 
 
 def is_endpoint(url: str) -> bool:

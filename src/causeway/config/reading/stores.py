@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from causeway.config.clients import ClientSettings
-from causeway.config.rereading import note
+from causeway.config.rereading import read_file
 from causeway.config.settings import Settings
 from causeway.config.values import Secret
 from causeway.errors import ConfigError, PrerequisiteError
@@ -48,13 +48,7 @@ class KeyPair:
 
 def read_store(path: str, kind: str) -> bytes:
     """The bytes of a store. Raises ConfigError if they do not fit `kind`."""
-    note(Path(path))
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise ConfigError("read", path, "there is no such file") from None
-    except OSError as error:
-        raise ConfigError("read", path, (error.strerror or str(error)).lower()) from None
+    data = read_file(Path(path))
     is_pem = b"-----BEGIN " in data[:65536]
     if kind == "PEM" and not is_pem:
         raise ConfigError("read", path, "it holds no PEM text", remedy="is it JKS or PKCS12?")

@@ -41,16 +41,6 @@ _SQL_TOKEN = re.compile(
 _QUOTED = re.compile(r"`[^`]*`|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 
 
-def transform_entries(entries: Entries, flow: str = "") -> dict[str, Entry]:
-    """`causeway.transform.*` of `flow` (`A->B`): its own values, else plain ones."""
-    found = {name: entry for name, entry in entries.items() if name.startswith(TRANSFORM_FAMILY)}
-    for name, entry in entries.items() if flow else ():
-        own = name.removeprefix(f"{flow}.")
-        if own != name and own.startswith(TRANSFORM_FAMILY):
-            found[own] = entry
-    return found
-
-
 def listed_transforms(own: Entries) -> tuple[str, ...]:
     """The names in `causeway.transforms`, in their order."""
     entry = own.get(TRANSFORMS)
@@ -60,11 +50,17 @@ def listed_transforms(own: Entries) -> tuple[str, ...]:
 
 
 def read_transforms(
-    own: Entries, found: Entries, *, slug: str, directory: Path, problems: Problems
+    own: Entries, entries: Entries, flow: str, *, slug: str, directory: Path, problems: Problems
 ) -> tuple[TransformSettings, ...]:
-    """The transforms of the flow called `slug` (`A.B`): `own` has the list, `found` has the keys
-    `causeway.transform.*`. Paths of files are relative to `directory`."""
+    """The transforms of the flow called `slug` (`A.B`): `own` has the list, `entries` has the keys
+    `causeway.transform.*`, of `flow` (`A->B`) or plain. Paths of files are relative to
+    `directory`."""
     made = []
+    found: dict[str, Entry] = {}
+    for prefix in ("", f"{flow}."):  # the flow's own values win
+        for name, each in entries.items():
+            if name.startswith(prefix + TRANSFORM_FAMILY):
+                found[name.removeprefix(prefix)] = each
     entry = own.get(TRANSFORMS)
     if entry is not None and entry.resolved and not entry.missing:
         problems.add(

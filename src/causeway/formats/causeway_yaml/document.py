@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from causeway.config import Entry, Problems, note
+from causeway.config import Entry, Problems, read_file
 from causeway.errors import ConfigError
 
 _PLAIN = "tag:yaml.org,2002:"
@@ -142,14 +142,7 @@ class ValueReader:
 def read_document(path: Path, problems: Problems) -> Fields:
     """The map in `path`. Keys that are set twice and the like go to `problems`. Raises ConfigError,
     with line and column, if the file is not YAML."""
-    note(path)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise ConfigError("read", str(path), "there is no such file") from None
-    except OSError as error:
-        raise ConfigError("read", str(path), (error.strerror or str(error)).lower()) from None
-    return parse(data, str(path), problems)
+    return parse(read_file(path), str(path), problems)
 
 
 def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:

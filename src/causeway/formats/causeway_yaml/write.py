@@ -21,6 +21,7 @@ from causeway.config import (
     TRANSFORMS,
     Entry,
     Problems,
+    in_millis,
     split_transform_key,
 )
 from causeway.config.reading import CLUSTER_KEYS, ROLE_KEYS, split_key
@@ -66,7 +67,7 @@ class _DocumentWriter:
         spark: Tree = {}
         texts = said(self.entries)
         itself = {f"{alias}->{alias}" for alias in self.aliases}
-        lists = self._lists(texts)
+        lists = self._lists(texts, itself)
         described: Tree = {}
         for key, text in texts.items():
             prefix, rest = split_key(key, self.aliases)
@@ -81,7 +82,7 @@ class _DocumentWriter:
             elif prefix in itself:
                 placed = False  # no link
             elif prefix:
-                placed = _put(self._link(prefix), shape.link, rest, text)
+                placed = _put(self.links.setdefault(prefix, {}), shape.link, rest, text)
             elif rest.startswith("spark.") and not rest.startswith("spark.spark."):
                 spark[rest.removeprefix("spark.")] = _bare(text)
                 placed = True
@@ -96,8 +97,11 @@ class _DocumentWriter:
             _tell_login(cluster)
         _tell_login(defaults)
         for prefix, items in lists.items():
-            tree = self._link(prefix) if prefix else defaults
-            tree["transforms"] = [_item(name, item) for name, item in items.items()]
+            tree = self.links.setdefault(prefix, {}) if prefix else defaults
+            tree["transforms"] = [
+                {"name": name, **_sorted(item, shape.transform())} if item else name
+                for name, item in items.items()
+            ]
         for path, link in self.links.items():
             self._enabled(path, link, texts)
         parts = {
@@ -113,21 +117,17 @@ class _DocumentWriter:
         }
         return {name: part for name, part in parts.items() if part}
 
-    def _lists(self, texts: Mapping[str, str]) -> dict[str, dict[str, Tree]]:
+    def _lists(self, texts: Mapping[str, str], itself: set[str]) -> dict[str, dict[str, Tree]]:
         """The transforms that each flow lists ("": all flows), with an empty tree for each."""
         found = {}
         for key, text in texts.items():
             prefix, rest = split_key(key, self.aliases)
-            itself = {f"{alias}->{alias}" for alias in self.aliases}
             flow = "->" in prefix and prefix not in itself
             if rest == TRANSFORMS and (not prefix or flow):
                 names = filters.split_list(text)
                 if all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names):
                     found[prefix] = {name: Tree() for name in names}
         return found
-
-    def _link(self, path: str) -> Tree:
-        return self.links.setdefault(path, {})
 
     def _enabled(self, path: str, link: Tree, texts: Mapping[str, str]) -> None:
         """A listed link is enabled by default; a flow of a property file is not."""
@@ -172,20 +172,11 @@ def _newest(texts: Mapping[str, str]) -> dict[str, str]:
         old = next((o for o in old_names if key == o or (of_flow and key.endswith(f".{o}"))), "")
         found[key.removesuffix(old) + OLD_NAMES[old] if old else key] = text
     for seconds, millis in IN_SECONDS.items():
-        ms = _ms(found.get(seconds, ""))
+        ms = in_millis(found.get(seconds, ""))
         if ms and millis not in found:
             del found[seconds]
             found[millis] = ms
     return found
-
-
-def _ms(seconds: str) -> str:
-    """`causeway.lease.seconds = 2.5` as the key in milliseconds."""
-    try:
-        number = float(seconds)
-    except ValueError:
-        return ""
-    return str(round(number * 1000)) if 0 < number < 1e9 else ""
 
 
 # -- one value into its place
@@ -256,10 +247,6 @@ def _tell_login(tree: Tree) -> None:
     if (found := login_parts(text, mechanism)) is not None:
         del sasl["jaas-config"]
         sasl["username"], sasl["password"] = found
-
-
-def _item(name: str, tree: Tree) -> Any:
-    return {"name": name, **_sorted(tree, shape.transform())} if tree else name
 
 
 def _sorted(tree: Tree, section: Section) -> Tree:

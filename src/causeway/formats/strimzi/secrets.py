@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from os.path import isdir, isfile  # Path's raise where a directory may not be read
@@ -45,7 +45,7 @@ class Secrets:
             return None
         if not self.unseen and not isfile(folder / key.value):
             cause = f"the Secret {name.value} has no key {key.value} in {folder.parent}"
-            self.problems.add(f"{key.place}: {cause}{_near(key.value, _keys(folder))}")
+            self.problems.add(f"{key.place}: {cause}{_near(key.value, _names(folder, isfile))}")
             return None
         return f"${{dir:{folder}:{key.value}}}"
 
@@ -61,7 +61,9 @@ class Secrets:
         if folder is None:
             return []
         globs = _globs(pattern.value)
-        keys = [key for key in _keys(folder) if any(fnmatchcase(key, each) for each in globs)]
+        keys = [
+            key for key in _names(folder, isfile) if any(fnmatchcase(key, each) for each in globs)
+        ]
         if not keys:
             none = f"no key of the Secret {name.value} in {folder.parent} matches"
             self.problems.add(f"{pattern.place}: {none} {pattern.value!r}")
@@ -85,7 +87,7 @@ class Secrets:
             self.problems.add(f"--secrets {self.directory} is no directory")
             return None
         if not self.unseen and not isdir(folder):
-            there = _folders(self.directory)
+            there = _names(self.directory, isdir)
             cause = f"there is no Secret {name.value} in {self.directory}"
             self.problems.add(f"{name.place}: {cause}{_near(name.value, there)}")
             return None
@@ -101,17 +103,10 @@ def _globs(pattern: str) -> list[str]:
     return [glob for part in found[1].split(",") for glob in _globs(before + part + after)]
 
 
-def _keys(folder: Path) -> list[str]:
+def _names(folder: Path, is_one: Callable[[Path], bool]) -> list[str]:
     """Kubernetes keeps the files in a folder `..data`, and links to them by their names."""
     try:
-        return sorted(each.name for each in folder.iterdir() if isfile(each))
-    except OSError:
-        return []
-
-
-def _folders(directory: Path) -> list[str]:
-    try:
-        return sorted(each.name for each in directory.iterdir() if isdir(each))
+        return sorted(each.name for each in folder.iterdir() if is_one(each))
     except OSError:
         return []
 
