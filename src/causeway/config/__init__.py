@@ -21,7 +21,19 @@ from causeway.config.clients import (
     from_wire,
     to_wire,
 )
-from causeway.config.entries import Entries, Entry, Problems, PropertyFile, read
+from causeway.config.entries import (
+    Entries,
+    Entry,
+    Problems,
+    PropertyFile,
+    Rereading,
+    Stamp,
+    note,
+    read,
+    read_file,
+    rereadable,
+    stamp_of,
+)
 from causeway.config.keys import (
     OF_FLOWS,
     OLD_NAMES,
@@ -44,7 +56,6 @@ from causeway.config.process import (
     is_local,
     is_loopback,
 )
-from causeway.config.rereading import Rereading, Stamp, note, read_file, rereadable, stamp_of
 from causeway.config.routes import (
     INTERNAL,
     MOST_PARTITIONS,

@@ -12,9 +12,9 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 from causeway.config.clients import ClientSettings, FetchSettings, SchemaKeys
+from causeway.config.entries import Rereading
 from causeway.config.keys import ControlSettings, FlowKeys, HeartbeatKeys
 from causeway.config.process import RunSettings
-from causeway.config.rereading import Rereading
 from causeway.config.transform_keys import TransformKeys
 from causeway.config.values import FrozenMap, Secret, TransformFormat, freeze
 from causeway.errors import ConfigError

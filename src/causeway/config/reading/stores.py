@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from causeway.config.clients import ClientSettings
-from causeway.config.rereading import read_file
+from causeway.config.entries import read_file
 from causeway.config.settings import Settings
 from causeway.config.values import Secret
 from causeway.errors import ConfigError, PrerequisiteError
