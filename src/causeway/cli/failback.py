@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, load, print_json, styled, waiting, with_chosen
+from causeway.cli.common import (
+    console,
+    labelled,
+    load,
+    print_json,
+    styled,
+    waiting,
+    with_chosen,
+)
 from causeway.cli.failover import WaitOption, cuts, next_steps
 from causeway.cli.guard import UNCONFIRMED, unconfirmed
 from causeway.cli.options import (
@@ -24,6 +32,7 @@ from causeway.cli.words import count, number
 from causeway.errors import PartitionsFailedError
 
 if TYPE_CHECKING:
+    from causeway.cli.output import Output
     from causeway.operate.failover import FailedBack
 
 _CHOICES = "give --save PATH, --save-topic TOPIC, or --drop-unmirrored, with --yes"
@@ -111,35 +120,25 @@ def _show(each: FailedBack) -> None:
     from causeway.operate.failover import FailbackStep
 
     out = console()
-    source = each.link.partition("->")[0]
+    source, _, target = each.link.partition("->")
     for name in each.created:
         out.print(f"{'would create' if each.dry_run else 'created'} {name} on {source}, empty")
     for one in each.unmirrored:
         if one.deleted:
-            out.print(
-                styled(f"lost: {count(one.deleted, 'offset')}", "red"),
-                f"of {one.at}, before {number(one.first)}: deleted before they were mirrored",
-            )
-        if not one.records:
-            continue
-        surely = "" if one.surely else "; some of them may be on both clusters"
-        out.print(
-            f"only on the old source: {count(one.records, 'record')} of {one.at}, offsets "
-            f"{number(one.first)} to {number(one.end - 1)}{surely}"
-        )
-    for at, offsets in each.gone.items():
-        out.print(
-            styled(f"lost: {count(offsets, 'offset')}", "red"),
-            f"of {at} on {each.link.partition('->')[2]}, after the cutover offsets: deleted",
-        )
+            said = f"of {one.at}, before {number(one.first)}: deleted before they were mirrored"
+            out.print(labelled(f"lost: {count(one.deleted, 'offset')}", said, "red"))
+        if one.records:
+            surely = "" if one.surely else "; some of them may be on both clusters"
+            records = f"{count(one.records, 'record')} of {one.at}"
+            offsets = f"offsets {number(one.first)} to {number(one.end - 1)}"
+            out.print(f"only on the old source: {records}, {offsets}{surely}")
+    for at, lost in each.gone.items():
+        said = f"of {at} on {target}, after the cutover offsets: deleted"
+        out.print(labelled(f"lost: {count(lost, 'offset')}", said, "red"))
     for one in each.late:
-        out.print(
-            styled(
-                f"written to the old source since the failover: {count(one.records, 'record')}",
-                "red",
-            ),
-            f"of {one.at}, between offsets {number(one.first)} and {number(one.end - 1)}",
-        )
+        what = f"written to the old source since the failover: {count(one.records, 'record')}"
+        said = f"of {one.at}, between offsets {number(one.first)} and {number(one.end - 1)}"
+        out.print(labelled(what, said, "red"))
     for name in each.unfenced:
         out.print(f"{'would lift' if each.dry_run else 'lifted'} the fence of {name}")
     for at in each.lost:
@@ -147,7 +146,7 @@ def _show(each: FailedBack) -> None:
     if each.saved is not None:
         out.print(f"saved to {each.saved}")
     if each.step is FailbackStep.UNDECIDED:
-        out.print(styled("these records would never be mirrored: ", "bold red").append(_CHOICES))
+        out.print(labelled("these records would never be mirrored:", _CHOICES, "bold red"))
     elif each.step is FailbackStep.NO_WAY_BACK:
         out.print(
             "the file has no reverse link; add these lines, start a driver of the file, and repeat "
@@ -155,18 +154,8 @@ def _show(each: FailedBack) -> None:
         )
         for line in each.lines:
             out.print(f"  {line}")
-    elif each.step is FailbackStep.BACK and each.promoted is not None:
-        _would_reverse(each)
-    elif each.step is FailbackStep.BACK and each.dry_run and not each.begun:
-        out.print(f"{each.reverse} would start at the cutover offsets")
     elif each.step is FailbackStep.BACK:
-        _back(each)
-        if each.late:
-            out.print(
-                styled("producers write there, and no link mirrors it: ", "bold red").append(
-                    f"stop them. {_CHOICES} before --turn-round"
-                )
-            )
+        _show_reverse(out, each, target)
     elif each.pending:
         out.print(f"{each.link} would mirror again, from its position")
     elif not each.changed:
@@ -180,25 +169,24 @@ def _show(each: FailedBack) -> None:
             out.print("it continues at its position, with the records that were never mirrored")
 
 
-def _would_reverse(each: FailedBack) -> None:
-    out = console()
-    assert each.promoted is not None
-    if not each.promoted.lagging:
+def _show_reverse(out: Output, each: FailedBack, target: str) -> None:
+    if each.promoted is not None and each.promoted.lagging:
+        what = f"{each.reverse} cannot end now: some records are not mirrored back"
+        out.print(styled(what, "red"))
+        for one in each.promoted.lagging:
+            out.print(f"  {one}")
+    elif each.promoted is not None:
         out.print(f"{each.reverse} would end, and {each.link} would continue: nothing lags")
-        return
-    out.print(styled(f"{each.reverse} cannot end now: some records are not mirrored back", "red"))
-    for one in each.promoted.lagging:
-        out.print(f"  {one}")
-
-
-def _back(each: FailedBack) -> None:
-    out = console()
-    out.print(styled(f"{each.reverse} starts at the cutover offsets", "bold green"))
-    if each.lag is None:
-        out.print("no driver mirrors it yet: start one with this file")
+    elif each.dry_run and not each.begun:
+        out.print(f"{each.reverse} would start at the cutover offsets")
     else:
-        out.print(f"it mirrors back, {count(each.lag, 'record')} behind")
-    out.print(
-        f"next: stop the producers of {each.link.partition('->')[2]}, and repeat the command "
-        "with --turn-round"
-    )
+        out.print(styled(f"{each.reverse} starts at the cutover offsets", "bold green"))
+        if each.lag is None:
+            out.print("no driver mirrors it yet: start one with this file")
+        else:
+            out.print(f"it mirrors back, {count(each.lag, 'record')} behind")
+        out.print(f"next: stop the producers of {target}, and repeat the command with --turn-round")
+        if each.late:
+            said = f"stop them. {_CHOICES} before --turn-round"
+            what = "producers write there, and no link mirrors it:"
+            out.print(labelled(what, said, "bold red"))

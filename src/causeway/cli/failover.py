@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.cli.common import console, grid, load, print_json, styled, waiting, with_chosen
+from causeway.cli.common import (
+    console,
+    grid,
+    labelled,
+    load,
+    print_json,
+    styled,
+    waiting,
+    with_chosen,
+)
 from causeway.cli.guard import unconfirmed
 from causeway.cli.options import (
     TIME,
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
 
     from causeway.cli.output import Output
     from causeway.link_topics import Cut
-    from causeway.operate.failover import FailedOver, Promoted
+    from causeway.operate.failover import FailedOver, LinkResult, Promoted
 
 WaitOption = Annotated[
     float,
@@ -98,23 +107,19 @@ def _promotion(out: Output, each: Promoted) -> None:
     cuts(out, each.cuts)
     for group in each.groups:
         if group.followed and group.reason:
-            out.print(
-                styled("group ", "yellow").append(printable(f"{group.group}: {group.reason}"))
-            )
+            out.print(labelled("group", f"{group.group}: {group.reason}", "yellow"))
     for name, records in each.ahead.items():
         many = count(records, "record")
         said = f"{name}: its offset on {each.target} is ahead and would skip at least {many}"
-        out.print(styled("group ", "yellow").append(printable(said)))
+        out.print(labelled("group", said, "yellow"))
     followed = sum(group.followed and group.group not in each.ahead for group in each.groups)
     if followed:
         out.print(f"{count(followed, 'consumer group')} committed on the target")
-    lifted(out, each.lifted, later=each.dry_run)
-    if each.changed:
-        next_steps(out, each.cuts, each.target)
+    _opened(out, each)
 
 
 def _how_promoted(each: Promoted) -> Text:
-    what = f"{each.scope} of {each.link}" if each.scope.topic else each.link
+    what = each.subject
     if each.left is not None:
         return styled(f"{what} is unchanged: ", "yellow").append(printable(each.left))
     if each.before is not None:
@@ -140,10 +145,12 @@ def cuts(out: Output, found: Mapping[str, Cut]) -> None:
     out.print(table)
 
 
-def lifted(out: Output, rules: Iterable[Any], *, later: bool) -> None:
-    """Prints the ACLs that made mirrors read-only."""
-    for rule in rules:
-        out.print(f"{'would remove' if later else 'removed'}: {rule}")
+def _opened(out: Output, each: LinkResult) -> None:
+    """Prints the ACLs that made mirrors read-only, and the changes that clients need."""
+    for rule in each.lifted:
+        out.print(f"{'removed' if each.changed else 'would remove'}: {rule}")
+    if each.changed:
+        next_steps(out, each.cuts, each.target)
 
 
 def next_steps(out: Output, found: Mapping[str, Cut], target: str) -> None:
@@ -214,23 +221,17 @@ def _failed_over(found: Sequence[FailedOver]) -> None:
 def _detail(out: Output, each: FailedOver) -> None:
     if each.error is not None or each.left is not None:
         return
-    out.print(styled(_subject(each), "bold"))
+    out.print(styled(each.subject, "bold"))
     if each.before is None:
         _known(out, each)
     _groups(out, each)
     cuts(out, each.cuts)
-    lifted(out, each.lifted, later=not each.changed)
-    if each.changed:
-        next_steps(out, each.cuts, each.target)
+    _opened(out, each)
     out.print()
 
 
-def _subject(each: FailedOver) -> str:
-    return f"{each.scope} of {each.link}" if each.scope.topic else each.link
-
-
 def _verdict(each: FailedOver) -> Text:
-    what = _subject(each)
+    what = each.subject
     if each.error is not None:
         return styled(f"{what} is not failed over: ", "red").append(str(each.error))
     if each.left is not None:
@@ -248,7 +249,7 @@ def _verdict(each: FailedOver) -> Text:
 
 def _known(out: Output, each: FailedOver) -> None:
     if each.source is not None:
-        out.print(styled("source unavailable ", "yellow").append(printable(each.source)))
+        out.print(labelled("source unavailable", each.source, "yellow"))
     elif not each.changed and any(one.missing for one in each.topics):
         out.print("the source answers: stop its producers, and `causeway promote` loses no records")
     if each.seen_ms is not None:

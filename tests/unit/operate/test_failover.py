@@ -339,8 +339,9 @@ def seen(
 ) -> SourceAnswer:
     known = {each.source: each for each in progress}
     mirror = link("127.0.0.1:1", "127.0.0.1:2", topics)
-    sides: Any = SimpleNamespace(source_admin=source, target_admin=target)
-    return look(mirror, THE_LINK, sides, known, 1.0)
+    sides = SimpleNamespace(source_admin=source)
+    ending: Any = SimpleNamespace(link=mirror, scope=THE_LINK, sides=sides, target=target)
+    return look(ending, known, 1.0)
 
 
 ONE = row(State.RUNNING).progress.replace(position=50, source_end=50, last_timestamp=1_000)

@@ -67,9 +67,7 @@ def checks(
         *_topics(link, planned, mirrored, names),
         *_configs(link, source, target, planned, mirrored),
         *(_way_back(link, reverse, mirrored) if wishes.back else ()),
-        *_mirrors(source, names, wishes),
-        *_rights(source, wishes),
-        *_fence(source, set(names) - set(fenced), wishes),
+        *(_fence(source, names, fenced) if wishes.fence else ()),
         *_disks(target),
         *_groups(link, source, names, wishes),
         *_producers(source, partitions),
@@ -99,11 +97,8 @@ def _topics(
                 text += f"; none is added, {topic_changes.why_paused(link)}"
                 yield Check("topics", CheckMark.BAD, text)
     many = sum(topic.partitions for topic in mirrored)
-    yield Check(
-        "topics",
-        CheckMark.GOOD,
-        f"{count(len(mirrored), 'topic')} with {count(many, 'partition')}",
-    )
+    text = f"{count(len(mirrored), 'topic')} with {count(many, 'partition')}"
+    yield Check("topics", CheckMark.GOOD, text)
 
 
 def _configs(
@@ -154,10 +149,8 @@ def _way_back(
         yield Check("reverse link", CheckMark.BAD, text)
 
 
-def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[Check]:
-    """A fence keeps everybody from writing, Causeway too: a mirror from elsewhere would stop."""
-    if not wishes.fence:
-        return
+def _fence(source: Cluster, names: Collection[str], fenced: Collection[str]) -> Iterator[Check]:
+    # A fence keeps everybody from writing, Causeway too: a mirror from elsewhere would stop.
     for topic in _PROGRESS.findall("\n".join(sorted(source.metadata(None).topics))):
         try:
             contents = ProgressTopic(source, topic).read()
@@ -175,12 +168,7 @@ def _mirrors(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterato
         if found := sorted(written & set(names)):
             text = f"{named(found)} cannot be fenced: mirrors are written there ({topic})"
             yield Check("fence", CheckMark.BAD, text)
-
-
-def _rights(source: Cluster, wishes: Wishes) -> Iterator[Check]:
-    """A fence needs ALTER, to set it and to lift it."""
-    if not wishes.fence:
-        return
+    # A fence needs ALTER, to set it and to lift it.
     ours = cluster_rights(source)
     if ours is None:
         text = f"{source} does not tell what we may do there; to fence takes ALTER on the cluster"
@@ -188,13 +176,8 @@ def _rights(source: Cluster, wishes: Wishes) -> Iterator[Check]:
     elif lacking := [each for each in ("ALTER", "DESCRIBE") if each not in ours]:
         text = f"to fence, grant our user {' and '.join(lacking)} on the cluster {source}"
         yield Check("rights", CheckMark.BAD, text)
-
-
-def _fence(source: Cluster, names: Collection[str], wishes: Wishes) -> Iterator[Check]:
-    if not wishes.fence:
-        return
     try:
-        planned = plan_fence(source, names)
+        planned = plan_fence(source, set(names) - set(fenced))
     except CausewayError as error:
         yield Check("fence", CheckMark.BAD, str(error))
         return
@@ -288,21 +271,20 @@ def _groups(
 def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Iterator[Check]:
     """Who has written within the last hour, by the records' times."""
     now_ms = int(time.time() * 1000)
-    since = now_ms - _LATELY_MS
-    newest: dict[int, int] = {}
-    hidden: CausewayError | None = None
-    for answer in active_producers(source, partitions).values() if partitions else ():
-        if isinstance(answer, CausewayError):
-            hidden = answer
-            continue
-        for each in answer:
+    found = active_producers(source, partitions) if partitions else {}
+    hidden = [each for each in found.values() if isinstance(each, CausewayError)]
+    if hidden:
+        yield Check("producers", CheckMark.NOTE, f"not all are known: {hidden[-1]}")
+    lately = sorted(
+        {
+            each.producer_id
+            for answer in found.values()
+            if not isinstance(answer, CausewayError)
+            for each in answer
             # A time that tells no age may be one of this hour.
-            has_age = age_ms(each.last_timestamp, now_ms) is not None
-            stamp = each.last_timestamp if has_age else now_ms
-            newest[each.producer_id] = max(stamp, newest.get(each.producer_id, -1))
-    if hidden is not None:
-        yield Check("producers", CheckMark.NOTE, f"not all are known: {hidden}")
-    lately = sorted(one for one, stamp in newest.items() if stamp >= since)
+            if (age := age_ms(each.last_timestamp, now_ms)) is None or age <= _LATELY_MS
+        }
+    )
     names = transactional_names(source, lately)
     words = [f"{one} ({names[one]})" if one in names else str(one) for one in lately]
     text = count(len(lately), "producer") + " in the last hour"

@@ -17,6 +17,7 @@ from causeway.operate.failover.results import (
     FailedBack,
     FailedOver,
     Keep,
+    LinkResult,
     Promoted,
     by_group,
     failed_back_json,

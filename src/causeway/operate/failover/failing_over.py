@@ -237,9 +237,7 @@ class LinkFailover:
     def _ask(self, progress: Mapping[TopicPartition, PartitionProgress]) -> missing.SourceAnswer:
         ending = self.ending
         ending.say(f"asking the source, {SOURCE_S:g} s at the most")
-        return missing.look(
-            ending.link, ending.scope, ending.sides, progress, SOURCE_S, self.silent()
-        )
+        return missing.look(ending, progress, SOURCE_S, self.silent())
 
     def _known(self, seen: missing.SourceAnswer) -> dict[str, Any]:
         """What it has shown, for a FailedOver. Heartbeats, of which one is always on its way, are

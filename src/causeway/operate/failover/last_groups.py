@@ -20,19 +20,18 @@ from causeway.control import (
     groups,
     read_checkpoints,
 )
-from causeway.daemon import Sides
 from causeway.daemon.partitions import Registry, Row
 from causeway.daemon.tasks import Groups
 from causeway.errors import CausewayError
 from causeway.link_topics import (
     PartitionProgress,
-    ProgressContents,
     ProgressTopic,
     TopicLog,
     offset_maps_of,
 )
 from causeway.model import State, TopicPartition
 from causeway.operate import ahead
+from causeway.operate.failover.ending import Ending
 from causeway.relay import Sought
 from causeway.status import GroupStatus
 from causeway.translation import OffsetTranslator, UnreadRecords
@@ -57,15 +56,11 @@ class GroupPlace:
 
 
 def sync(
-    link: LinkSettings,
-    sides: Sides,
-    topics: Mapping[str, MirroredTopic],
-    progress: Mapping[TopicPartition, PartitionProgress],
-    contents: ProgressContents,
-    wait_s: float,
+    ending: Ending, topics: Mapping[str, MirroredTopic], wait_s: float
 ) -> tuple[GroupStatus, ...]:
     """Brings checkpoints, and commits on the target, to where the groups stand on the source now,
     whether or not the file has the running mirror do so. Raises CausewayError."""
+    link, sides, contents = ending.link, ending.sides, ending.contents
     registry = Registry(link.name)
     registry.add(
         Row(
@@ -75,7 +70,7 @@ def sync(
             maps=offset_maps_of(each, contents.maps.get(at, {})),
             placed=True,
         )
-        for at, each in progress.items()
+        for at, each in ending.progress().items()
         if at.topic in topics
     )
     control = replace(link.control, sync_group_offsets_enabled=True)
@@ -103,19 +98,17 @@ def _no_lane(sought: Sought) -> dict[int, int]:
     raise CausewayError("look up offsets in", str(sought.source), cause, retriable=True)
 
 
-def ahead_of(
-    sides: Sides, contents: ProgressContents, groups_there: Collection[GroupStatus]
-) -> dict[str, int]:
+def ahead_of(ending: Ending, groups_there: Collection[GroupStatus]) -> dict[str, int]:
     """The groups without members on the target that would skip records there, with the number of
     records. Raises CausewayError."""
     names = [each.group for each in groups_there if each.followed]
     if not names:
         return {}
-    target = sides.target_admin
+    target = ending.target
     listing = target.list_groups()
     idle = [n for n in names if n in listing and not groups.has_members(listing[n])]
-    commits = sides.source_admin.committed_offsets_of(idle)
-    return ahead.of_all(contents, commits, target.committed_offsets_of(idle))
+    commits = ending.sides.source_admin.committed_offsets_of(idle)
+    return ahead.of_all(ending.contents, commits, target.committed_offsets_of(idle))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

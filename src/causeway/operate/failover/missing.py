@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
+from causeway.cluster import EARLIEST, LATEST, OffsetAt
 from causeway.config import LinkSettings
 from causeway.control import topics
-from causeway.daemon import Sides
 from causeway.errors import CausewayError
 from causeway.link_topics import PartitionProgress, Scope
 from causeway.model import TopicPartition
-from causeway.operate.failover.ending import has_begun
+from causeway.operate.failover.ending import Ending, has_begun
 from causeway.status import lag
 
 
@@ -66,9 +65,7 @@ class SourceAnswer:
 
 
 def look(
-    link: LinkSettings,
-    scope: Scope,
-    sides: Sides,
+    ending: Ending,
     progress: Mapping[TopicPartition, PartitionProgress],
     patience_s: float,
     silent: CausewayError | None = None,
@@ -76,7 +73,7 @@ def look(
     """Asks the source, for so long at the most, else the target. `progress`: all entries of the
     progress topic, also of mirrors that have not begun. `silent`: why the source does not answer,
     if that is known. Raises CausewayError if the target cannot be asked."""
-    source = sides.source_admin
+    link, scope, source = ending.link, ending.scope, ending.sides.source_admin
     try:
         if silent is not None:
             raise silent
@@ -97,7 +94,7 @@ def look(
         lagging = {at: offset for at, offset in first.items() if offset < ends.get(at, offset)}
         firsts = lag.timestamps_at(source, lagging)
     except CausewayError as error:
-        unbegun = _of_target(link, scope, sides.target_admin, progress)
+        unbegun = _of_target(ending, progress)
         return SourceAnswer(unbegun=unbegun, reason=str(error))
     unbegun = {
         at: Unbegun(name, ends[at] - starts[at] if at in starts and at in ends else None)
@@ -113,18 +110,16 @@ def _known(
 
 
 def _of_target(
-    link: LinkSettings,
-    scope: Scope,
-    target: Cluster,
-    progress: Mapping[TopicPartition, PartitionProgress],
+    ending: Ending, progress: Mapping[TopicPartition, PartitionProgress]
 ) -> dict[TopicPartition, Unbegun]:
     """What only the target tells of: its driver has made the mirror, or given a reason why it had
     not begun. What neither stands for nobody can know of."""
+    link, scope = ending.link, ending.scope
     found: dict[TopicPartition, Unbegun] = {}
     known = {topic for topic, _ in progress}
     own = {link.progress_topic, link.directives_topic, link.checkpoints_topic}
     own.add(link.offset_syncs_topic)
-    for mirror, metadata in sorted(target.metadata(None).topics.items()):
+    for mirror, metadata in sorted(ending.target.metadata(None).topics.items()):
         if mirror in own or link.policy.is_internal_topic(mirror):
             continue  # some have names like those of mirrors
         topic = _source_of(link, mirror, known)

@@ -147,10 +147,8 @@ class LinkPromotion:
         ending.read_on()
         self._refuse(self._lagging(mirrored))
         ending.say("bringing consumer groups over")
-        found = last_groups.sync(
-            ending.link, ending.sides, mirrored, ending.progress(), ending.contents, _GROUPS_S
-        )
-        ahead = last_groups.ahead_of(ending.sides, ending.contents, found)
+        found = last_groups.sync(ending, mirrored, _GROUPS_S)
+        ahead = last_groups.ahead_of(ending, found)
         self._refuse(self._lagging(mirrored))
         return {"groups": found, "ahead": ahead}
 

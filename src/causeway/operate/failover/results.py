@@ -46,6 +46,10 @@ class LinkResult:
     cuts: Mapping[str, Cut] = field(default_factory=dict)
     lifted: tuple[AclBinding, ...] = ()
 
+    @property
+    def subject(self) -> str:
+        return f"{self.scope} of {self.link}" if self.scope.topic else self.link
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promoted(LinkResult):

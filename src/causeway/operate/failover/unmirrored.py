@@ -128,9 +128,8 @@ def find_unmirrored(
         if end > first:
             deleted, first = max(0, start - first), max(first, start)
             refuse_open(at, value_of(stable[at]), end)
-            batches = log_reader.relayed(
-                sides.source, at, first, read_committed=link.fetch.read_committed
-            )
+            committed = link.fetch.read_committed
+            batches = log_reader.relayed(sides.source, at, first, read_committed=committed)
             count = sum(batch.records for batch in batches)
             if count or deleted:
                 unmirrored.append(
@@ -141,20 +140,15 @@ def find_unmirrored(
     return UnmirroredRecords(
         unmirrored=tuple(unmirrored),
         starts=starts,
-        gone=_gone(sides.target, starts),
+        gone={
+            at: first - starts[at]
+            for at, first in sorted(offsets_at(sides.target, starts, EARLIEST).items())
+            if isinstance(first, int) and first > starts[at]
+        },
         lost=tuple(lost),
         ends={at: value_of(end) for at, end in ends.items()},
         ids={topic.target: topic.target_id or NO_TOPIC_ID for topic in topics.values()},
     )
-
-
-def _gone(target: Cluster, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    found = offsets_at(target, starts, EARLIEST)
-    return {
-        at: first - start
-        for at, start in sorted(starts.items())
-        if isinstance(first := found[at], int) and first > start
-    }
 
 
 def refuse_open(at: TopicPartition, stable: int, end: int) -> None:
@@ -235,14 +229,11 @@ def _where_it_ends(sides: Sides, at: TopicPartition, target: TopicPartition) -> 
     """Where the old target has the record after the last one that the old source kept."""
     found = find_place(sides.target, target, sides.source, at)
     if found is None:
-        raise ConfigError(
-            "fail back",
-            str(at),
-            "the old source lost records that had been mirrored, and what it ends with is not "
-            "found in one place of the target",
-            remedy="delete the topic on the old source and recreate it, empty: it is then "
-            "mirrored back as a whole",
-        )
+        cause = "the old source lost records that had been mirrored, and what it ends with is not "
+        cause += "found in one place of the target"
+        remedy = "delete the topic on the old source and recreate it, empty: it is then mirrored "
+        remedy += "back as a whole"
+        raise ConfigError("fail back", str(at), cause, remedy=remedy)
     return found
 
 
@@ -281,16 +272,7 @@ def find_late_writes(
             say(f"looking through what others wrote to {at}")
         theirs = _theirs(source, at, start, end, {outlet.producer_id for outlet in ours})
         if theirs is not None and (records := _count_foreign(source, theirs, read_committed)):
-            found.append(
-                Unmirrored(
-                    at=at,
-                    first=theirs.first,
-                    end=theirs.end,
-                    records=records,
-                    surely=True,
-                    ours=theirs.ours,
-                )
-            )
+            found.append(replace(theirs, records=records))
     return tuple(found)
 
 
