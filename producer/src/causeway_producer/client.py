@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import starmap
 from operator import length_hint
 from typing import Any
 
@@ -20,8 +19,9 @@ from confluent_kafka import KafkaError, KafkaException
 from causeway_producer.hub import Copy
 from causeway_producer.options import IN_FLIGHT
 
-Call = tuple[str, bytes | None, bytes | None, int, Any, None, int, list[Any]]
-"""The arguments of `produce`: topic, value, key, partition, callback, …, timestamp, headers."""
+Calls = tuple[Sequence[Any], ...]
+"""The arguments of `produce`, each as a sequence: topics, values, keys, partitions, callbacks, …,
+timestamps, headers."""
 
 _END_TIMEOUT_S = 30.0
 # After a longer pause between two polls, the process or the machine was stopped. Brokers may have
@@ -67,14 +67,14 @@ class SideClient:
         self._bytes += size
         self._chunks.append((self._records, size))
 
-    def hand(self, calls: Sequence[Call]) -> tuple[int, Any]:
+    def hand(self, calls: Calls) -> tuple[int, Any]:
         """How many calls it took, and the error of the first that it did not take."""
-        rest = iter(calls)  # its length shows how far this comes: a counter would cost more
+        rest = iter(calls[0])  # its length shows how far this comes: a counter would cost more
         try:
-            deque(starmap(self._producer.produce, rest), maxlen=0)
+            deque(map(self._producer.produce, rest, *calls[1:]), maxlen=0)
         except KafkaException as raised:
-            return len(calls) - length_hint(rest) - 1, raised.args[0]
-        return len(calls), None
+            return len(calls[0]) - length_hint(rest) - 1, raised.args[0]
+        return len(calls[0]), None
 
     def poll(self, timeout: float = 0) -> tuple[list[Answer], Any]:
         """The answers since the last call, and the error with which the client has given up. After

@@ -19,11 +19,12 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import count, repeat
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message
 
-from causeway_producer.client import Call, SideClient
+from causeway_producer.client import Calls, SideClient
 from causeway_producer.errors import REFUSALS, TopicError
 from causeway_producer.hub import Copy, Hub
 from causeway_producer.journal import JournalCursor
@@ -57,8 +58,9 @@ class Feed:
         self._from = 0  # all before it was given to the client, is there, or was skipped
         self._skipped = 0  # the first position that was left in the journal for its topic, or 0
         self._chunk: Chunk | None = None  # read, and not yet looked at
-        self._calls: Sequence[Call] = ()  # read, and not yet taken by the client
-        self._copies: Sequence[tuple[Copy, int]] = ()  # of these calls, with their positions
+        self._calls: Calls = ()  # read, and not yet taken by the client
+        self._positions: Sequence[int] = ()  # of these calls
+        self._copies: Sequence[Copy] = ()  # of these calls
         self._suspects: set[int] = set()  # at least one of these was refused
         self._each = True  # each record gets its own answer
         self._some_unknown = False  # the broker may not know the client in a partition of the calls
@@ -103,7 +105,7 @@ class Feed:
 
     def step(self, client: SideClient) -> Fed:
         """Gives the client one chunk at the most. Raises TopicError."""
-        if not self._calls:
+        if not self._positions:
             newest = self._hub.newest
             if self._read == newest:
                 return self._end(newest)
@@ -117,7 +119,7 @@ class Feed:
             if chunk is None:
                 return self._end(newest)
             self._prepare(client, chunk)
-        if self._calls and self.one_request != client.one_request:
+        if self._positions and self.one_request != client.one_request:
             return Fed.OTHER_CLIENT
         if not self._hand_over(client):
             return Fed.FULL
@@ -134,7 +136,7 @@ class Feed:
         """Reads the journal again from there. Records that were given are not sent again."""
         self._cursor.close()
         self._cursor = self._journal.cursor(position)
-        self._chunk, self._calls, self._copies = None, (), ()
+        self._chunk, self._calls, self._positions, self._copies = None, (), (), ()
         self._read = 0
         self._from = min(self._from, position)
 
@@ -163,11 +165,12 @@ class Feed:
         hub, index, size = self._hub, self._index, chunk.size
         each = self._each or client.one_request or hub.on_side_delivery is not None
         each |= chunk.wanted and chunk.first > hub.first and hub.speaks(index)
-        partitions = {number: hub.partitions[number] for number in chunk.numbers()}
+        partitions = {n: hub.partitions[n] for n in {record[1] for record in chunk.records}}
         copies = {number: partition.copies[index] for number, partition in partitions.items()}
         if self._topics.any_wait() or any(copy.given >= chunk.first for copy in copies.values()):
             chunk = Chunk([record for record in chunk.records if self._is_due(record)])
-        records = chunk.records
+            if not chunk.records:
+                return
         now = time.time()
         old_ms = (now - OLD_S) * 1000
         self._some_unknown = False
@@ -175,30 +178,36 @@ class Feed:
             if not copy.last_ms or (copy.last_ms <= old_ms and not client.one_request):
                 copy.last_ms = 0
                 self._some_unknown = each = True
-        self._copies = [(copies[record[1]], record[0]) for record in records]
+        columns = chunk.columns(hub.spool.identity)
+        numbers = columns.numbers
+        self._positions = columns.positions
+        self._copies = list(map(copies.__getitem__, numbers))
         callbacks: list[Any]
         if each:
-            callbacks = [partial(client.answered, copy, (at,)) for copy, at in self._copies]
-        else:
-            callbacks = [None] * len(records)
-            positions: defaultdict[int, list[int]] = defaultdict(list)
-            for record in records:
-                positions[record[1]].append(record[0])
-            lasts = {record[1]: at for at, record in enumerate(records)}
-            for number, at in lasts.items():
-                callbacks[at] = partial(client.answered, copies[number], positions[number])
-        topics = {number: partition.topic for number, partition in partitions.items()}
-        numbers = {number: partition.partition for number, partition in partitions.items()}
-        self._calls = [
-            (topics[number], value, key, numbers[number], callback, None, timestamp, headers)
-            for (_, number, timestamp, key, value, _), callback, headers in zip(
-                records, callbacks, chunk.headers(hub.spool.identity), strict=True
+            callbacks = list(
+                map(partial, repeat(client.answered), self._copies, zip(columns.positions))
             )
-        ]
-        if records and min(record[2] for record in records) <= old_ms:
+        else:
+            callbacks = [None] * len(numbers)
+            positions: defaultdict[int, list[int]] = defaultdict(list)
+            for number, position in zip(numbers, columns.positions, strict=True):
+                positions[number].append(position)
+            for number, at in dict(zip(numbers, count())).items():
+                callbacks[at] = partial(client.answered, copies[number], positions[number])
+        self._calls = (
+            [partitions[number].topic for number in numbers],
+            columns.values,
+            columns.keys,
+            [partitions[number].partition for number in numbers],
+            callbacks,
+            [None] * len(numbers),
+            columns.timestamps,
+            columns.headers,
+        )
+        if min(columns.timestamps) <= old_ms:
             self._old_until = now + _OLD_MODE_S
         self.one_request = self.always_one_request or now < self._old_until
-        client.expect(len(records), size)
+        client.expect(len(numbers), size)
 
     def _is_due(self, record: Record) -> bool:
         """Whether the client is to get it: it has not got it, and its topic need not wait."""
@@ -232,22 +241,30 @@ class Feed:
 
     def _hand_over(self, client: SideClient) -> bool:
         """Whether the client took all calls."""
-        while count := self._how_many(client):
-            taken, error = client.hand(self._calls[:count])
-            for copy, position in self._copies[:taken]:
+        while upto := self._how_many(client):
+            some = upto < len(self._positions)
+            calls = tuple(each[:upto] for each in self._calls) if some else self._calls
+            taken, error = client.hand(calls)
+            given = dict(zip(self._copies[:taken], self._positions[:taken], strict=True))
+            for copy, position in given.items():
                 copy.given = position
-            self._calls, self._copies = self._calls[taken:], self._copies[taken:]
+            self._drop(taken)
             if error is not None:
                 self._not_taken(error)
-        return not self._calls
+        return not self._positions
+
+    def _drop(self, count: int) -> None:
+        """Of the calls, the first ones."""
+        self._calls = tuple(each[count:] for each in self._calls)
+        self._positions, self._copies = self._positions[count:], self._copies[count:]
 
     def _how_many(self, client: SideClient) -> int:
         """Calls that the client may get at once."""
-        if not self._calls:
+        if not self._positions:
             return 0
         if not (self._suspects or self.alone):
             return self._known_calls(client)
-        position = self._copies[0][1]
+        position = self._positions[0]
         if position != self.alone:
             if len(client) and (self.alone or position in self._suspects):
                 return 0
@@ -259,21 +276,21 @@ class Feed:
         """Of a partition in which the broker may not know the client, the second record waits for
         the answer to the first."""
         if not self._some_unknown:
-            return len(self._calls)
+            return len(self._positions)
         begun: set[Copy] = set()
-        for count, (copy, _) in enumerate(self._copies):
+        for at, copy in enumerate(self._copies):
             if copy.last_ms:
                 continue
             # The last records given may share the answer to a record that is not given yet.
             if copy in begun or (copy.given > copy.there and len(client)):
-                return count
+                return at
             begun.add(copy)
         return len(self._copies)
 
     def _not_taken(self, error: Any) -> None:
         """The client itself refused the next call. Raises TopicError if it has to be replaced."""
-        topic, value, key, number, _, _, timestamp, headers = self._calls[0]
-        copy, position = self._copies[0]
+        topic, value, key, number, _, _, timestamp, headers = (each[0] for each in self._calls)
+        copy, position = self._copies[0], self._positions[0]
         if error.code() not in REFUSALS or position != self.alone:
             if error.code() in REFUSALS:
                 self.suspect([position])
@@ -282,7 +299,7 @@ class Feed:
             topic=topic, partition=number, key=key, value=value, headers=headers,
             timestamp=(TIMESTAMP_CREATE_TIME, timestamp), error=error,
         )  # fmt: skip
-        self._calls, self._copies = self._calls[1:], self._copies[1:]
+        self._drop(1)
         self.refuse(copy, error, message)
 
     def refuse(self, copy: Copy, error: Any, message: Any) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import marshal
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
@@ -36,13 +36,13 @@ class Chunk:
     """The records of one write to the spool, in order. `wanted`: the application may wait for the
     delivery of single records. `size`: its bytes in the spool, once it is there."""
 
-    __slots__ = ("_marked", "records", "size", "wanted")
+    __slots__ = ("_columns", "records", "size", "wanted")
 
     def __init__(self, records: list[Record], *, wanted: bool = True, size: int = 0) -> None:
         self.records = records
         self.wanted = wanted
         self.size = size
-        self._marked: list[list[Header]] | None = None
+        self._columns: Columns | None = None
 
     @property
     def first(self) -> int:
@@ -52,21 +52,28 @@ class Chunk:
     def last(self) -> int:
         return self.records[-1][0]
 
-    def numbers(self) -> set[int]:
-        """The partitions of its records."""
-        return {record[1] for record in self.records}
-
-    def headers(self, identity: str) -> list[list[Header]]:
-        """The headers of each record, with its id. Built once for both sides."""
-        if self._marked is None and not self.records:
-            self._marked = []
-        elif self._marked is None:
+    def columns(self, identity: str) -> Columns:
+        """Built once for both sides."""
+        if self._columns is None:
             mark = f"{identity}/{self.first >> _NUMBER_BITS}-".encode()  # a chunk is of one life
-            self._marked = [
+            headers = [
                 [*(record[5] or ()), (ID_HEADER, mark + b"%d" % (record[0] & _NUMBER_MASK))]
                 for record in self.records
             ]
-        return self._marked
+            positions, numbers, timestamps, keys, values, _ = zip(*self.records, strict=True)
+            self._columns = Columns(positions, numbers, timestamps, keys, values, headers)
+        return self._columns
+
+
+class Columns(NamedTuple):
+    """Of the records of a chunk. The headers are with the id."""
+
+    positions: Sequence[int]
+    numbers: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[list[Header]]
 
 
 def first_position(life: int) -> int:

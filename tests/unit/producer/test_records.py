@@ -46,7 +46,7 @@ def test_what_is_read_is_what_was_taken(rows: list[tuple[Any, ...]]) -> None:
 @given(some.lists(ROW, min_size=1, max_size=30))
 def test_each_copy_carries_the_record_s_id(rows: list[tuple[Any, ...]]) -> None:
     chunk = Chunk(taken(rows))
-    for record, headers in zip(chunk.records, chunk.headers("shop"), strict=True):
+    for record, headers in zip(chunk.records, chunk.columns("shop").headers, strict=True):
         assert headers[:-1] == (record[5] or [])
         assert headers[-1] == (ID_HEADER, record_id("shop", record[0]))
 
