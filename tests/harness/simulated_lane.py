@@ -10,12 +10,11 @@ from functools import cache
 from typing import Any, cast
 
 from causeway.errors import CausewayError
-from causeway.records import Batch, Record, records_of
+from causeway.records import Batch, Record, part_of, records_of
 from causeway.relay import Clusters, ControlClient, Drained, StageSpec, partition_of
 from causeway.relay.lane.chunks import Work, WorkResult
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.loop import LaneLoop
-from causeway.relay.series import part_of
 from causeway.transform import ChunkOutcome, OutletBatch, Refusal
 from tests.harness.simulated_brokers import Brokers
 from tests.harness.simulated_logs import Clock, Place
@@ -156,8 +155,9 @@ def _outputs(batch: Batch, count: int, refused: int | None) -> Iterator[OutletBa
 
 
 def _built(whole: Batch, parts: dict[int, list[tuple[Record, int]]]) -> Iterator[OutletBatch]:
-    for number, records in parts.items():
-        yield OutletBatch(None, number, part_of(whole, records))
+    for number, part in parts.items():
+        records, offsets = [record for record, _ in part], [offset for _, offset in part]
+        yield OutletBatch(None, number, part_of(whole, records, offsets))
 
 
 class Stages:

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from causeway.relay import Rate, Revoke, Throttle
-from causeway.relay.lane import connections, idle, loop, reader, recovery_queue, relay, target
+from causeway.relay.lane import connections, loop, reader, recovery_queue, relay, target, watches
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.loop import DRAIN_S
 from tests.harness.simulated_brokers import SOURCE, SimulatedCluster
@@ -45,7 +45,7 @@ def simulated(seed: int, kind: Kind) -> Iterator[SimulatedDriver]:
         for module in (reader, target):
             patch.setattr(module, "round_trip_s", lambda *_: kind.round_trip_s)
         patch.setattr(recovery_queue, "recover", driver.recover)
-        patch.setattr(idle, "offsets_at", driver.ends)
+        patch.setattr(watches, "offsets_at", driver.ends)
         patch.setattr(relay, "random", chance)
         # Sets hold flows in the same order each time.
         patch.setattr(Flow, "__hash__", lambda flow: flow.assignment.partition)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from psutil import NoSuchProcess
 
-from causeway.relay.provenance import ORIGIN
+from causeway.relay.treatment import ORIGIN
 from tests.harness.command import causeway
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from bench.far import Relays
-from causeway.relay.lane.distance import MOST_SESSIONS
+from causeway.relay.lane.limits import MOST_SESSIONS
 from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client

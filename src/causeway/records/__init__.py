@@ -14,6 +14,7 @@ from causeway.records.batches import (
     SEQUENCE_SPACE,
     TRANSACTIONAL,
     Batch,
+    BatchHeader,
     advance,
     checksum,
     distance,
@@ -31,6 +32,7 @@ from causeway.records.codec import (
     Record,
     as_is,
     build,
+    clip,
     cut,
     decode,
     decode_legacy,
@@ -38,8 +40,8 @@ from causeway.records.codec import (
     join,
     merge,
     pack,
+    part_of,
     records_of,
-    split,
     unpacked_size,
 )
 from causeway.records.keep import NOTHING, Kept, Unread, keep, newest

@@ -47,6 +47,38 @@ _UNCHECKED = Struct(">qiibI")
 _CHECKED = Struct(">hiqqqhii")
 
 
+class BatchHeader(NamedTuple):
+    """The fields of HEADER. `base`: the offset of the first record; `sequence`: its sequence."""
+
+    base: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    records: int
+
+    @classmethod
+    def of(cls, raw: bytes | memoryview) -> BatchHeader:
+        return cls._make(HEADER.unpack_from(raw))
+
+    @property
+    def last(self) -> int:
+        """The offset of the last record."""
+        return self.base + self.last_delta
+
+    @property
+    def following(self) -> int:
+        """The sequence after the last record."""
+        return advance(self.sequence, self.last_delta + 1)
+
+
 class Batch(NamedTuple):
     """A dense batch: a run of records from the source, ready to get a header and to be produced.
 

@@ -10,6 +10,8 @@ The unpacked size is bounded, since every writer of a topic decides what is in i
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Protocol
@@ -309,9 +311,29 @@ def _read_together(raws: Sequence[memoryview | bytes]) -> tuple[list[Record], in
     return records, taken
 
 
-def split(batch: Batch, start: int, stop: int) -> Batch:
-    """A batch of the records at index `start` to `stop` - 1."""
-    return _part(batch, records_of(batch), start, stop)
+def part_of(
+    whole: Batch, records: Sequence[Record], offsets: Sequence[int], next: int | None = None
+) -> Batch:
+    """A batch of some of its records, each with its source offset, in the same codec. `next`: of
+    the whole batch if None."""
+    return build(
+        records,
+        codec=whole.codec,
+        first=offsets[0],
+        next=whole.next if next is None else next,
+        leader_epoch=whole.leader_epoch,
+        offsets=offsets,
+    )
+
+
+def clip(batch: Batch, start: int = 0, stop: int = sys.maxsize) -> Batch | None:
+    """The records of `batch` in source offsets `start` to `stop` - 1; None if there is none."""
+    offsets = range(batch.records) if batch.offsets is None else batch.offsets
+    shift = batch.first if batch.offsets is None else 0
+    begin, end = bisect_left(offsets, start - shift), bisect_left(offsets, stop - shift)
+    if begin == 0 and end == batch.records:
+        return batch
+    return _part(batch, records_of(batch), begin, end) if begin < end else None
 
 
 def cut(batch: Batch, indexes: Sequence[int]) -> list[Batch]:
@@ -323,14 +345,8 @@ def cut(batch: Batch, indexes: Sequence[int]) -> list[Batch]:
 
 def _part(batch: Batch, records: Sequence[Record], start: int, stop: int) -> Batch:
     offsets = [batch.source_offset(i) for i in range(start, stop)]
-    return build(
-        records[start:stop],
-        codec=batch.codec,
-        first=offsets[0],
-        next=batch.next if stop == batch.records else batch.source_offset(stop),
-        leader_epoch=batch.leader_epoch,
-        offsets=offsets,
-    )
+    next = batch.next if stop == batch.records else batch.source_offset(stop)
+    return part_of(batch, records[start:stop], offsets, next)
 
 
 def unpacked_size(batch: Batch) -> int:

@@ -25,7 +25,15 @@ from causeway.cluster import Cluster, content_of, log_reader
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import Span
 from causeway.model import TopicPartition
-from causeway.records import HEADER, SEQUENCE_SPACE, Batch, Record, decode, distance, records_of
+from causeway.records import (
+    SEQUENCE_SPACE,
+    Batch,
+    BatchHeader,
+    Record,
+    decode,
+    distance,
+    records_of,
+)
 from causeway.wire import codes
 
 # What the relayed batches of a source partition become for one outlet.
@@ -60,18 +68,6 @@ class _Counted(NamedTuple):
 
     left: int
     digests: Sequence[bytes]
-
-
-class _Written(NamedTuple):
-    """A batch in the target that the mirror wrote."""
-
-    base: int
-    last_delta: int
-    sequence: int
-    raw: memoryview
-
-    def position(self, sequence: int) -> int:
-        return distance(self.sequence, sequence)
 
 
 def find(
@@ -114,15 +110,15 @@ def first_of(
     CausewayError."""
     found: dict[int, int] = {}
     for raw in log_reader.raw_batches(target, at, start, end):
-        fields = HEADER.unpack_from(raw)
-        wanted = sequences.get(fields[9])
-        if wanted is None or fields[9] in found:
+        batch = BatchHeader.of(raw)
+        wanted = sequences.get(batch.producer_id)
+        if wanted is None or batch.producer_id in found:
             continue
-        batch = _Written(int(fields[0]), fields[6], fields[11], raw)
-        if batch.position(wanted) <= batch.last_delta:
-            found[fields[9]] = batch.base + batch.position(wanted)
-        elif batch.position(wanted) >= SEQUENCE_SPACE // 2:  # it comes after
-            found[fields[9]] = batch.base
+        ahead = distance(batch.sequence, wanted)
+        if ahead <= batch.last_delta:
+            found[batch.producer_id] = batch.base + ahead
+        elif ahead >= SEQUENCE_SPACE // 2:  # it comes after
+            found[batch.producer_id] = batch.base
     return found
 
 
@@ -165,9 +161,10 @@ def _places(
     """The target offset of each. Source offsets ascend, and so do target offsets."""
     span = sought.span
     found: dict[int, int] = {}
-    batches: Iterator[_Written] | None = None
-    batch: _Written | None = None
-    decoded: tuple[_Written | None, dict[int, Record]] = (None, {})
+    batches: Iterator[tuple[BatchHeader, memoryview]] | None = None
+    batch: BatchHeader | None = None
+    raw = memoryview(b"")
+    decoded: tuple[BatchHeader | None, dict[int, Record]] = (None, {})
     for offset, record in sorted(counted.items()):
         if record is None:
             found[offset] = span.end.target
@@ -176,19 +173,20 @@ def _places(
         start = (
             max(span.start.target, sought.floor) if span.foreign else span.end.target - record.left
         )
-        far = batch is None or start > batch.base + batch.last_delta + _NEAR
+        far = batch is None or start > batch.last + _NEAR
         if batches is None or (far and not span.foreign):
             batches = _written(sought, target, start, check)
-            batch = next(batches, None)
+            batch, raw = next(batches, (None, raw))
         while (
-            batch is not None and batch.last_delta < batch.position(sequence) < SEQUENCE_SPACE // 2
+            batch is not None
+            and batch.last_delta < distance(batch.sequence, sequence) < SEQUENCE_SPACE // 2
         ):
-            batch = next(batches, None)  # it comes before
-        if batch is None or batch.position(sequence) > batch.last_delta:
+            batch, raw = next(batches, (None, raw))  # it comes before
+        if batch is None or distance(batch.sequence, sequence) > batch.last_delta:
             continue
         if decoded[0] is not batch:
-            decoded = batch, {each.offset: each for each in decode(batch.raw)}
-        place = batch.base + batch.position(sequence)
+            decoded = batch, {each.offset: each for each in decode(raw)}
+        place = batch.base + distance(batch.sequence, sequence)
         there = [decoded[1].get(place + index) for index in range(len(record.digests))]
         if [each and _digest(each) for each in there] == list(record.digests):
             found[offset] = place
@@ -197,12 +195,13 @@ def _places(
 
 def _written(
     sought: Sought, target: Cluster, start: int, check: Callable[[], None]
-) -> Iterator[_Written]:
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches in the target that the mirror wrote."""
     end = sought.span.end.target
     for raw in log_reader.raw_batches(target, sought.target, start, end, check):
-        fields = HEADER.unpack_from(raw)
-        if fields[9] == sought.producer_id:
-            yield _Written(int(fields[0]), fields[6], fields[11], raw)
+        batch = BatchHeader.of(raw)
+        if batch.producer_id == sought.producer_id:
+            yield batch, raw
 
 
 def _digest(record: Record) -> bytes:

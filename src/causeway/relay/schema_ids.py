@@ -32,7 +32,7 @@ _OPERATION = "translate the id of the schema of"
 _ASKING = "the registries are asked for it"
 
 
-def build(kind: str, settings: Mapping[str, Any]) -> Treatment:
+def build(settings: Mapping[str, Any]) -> Treatment:
     registries = settings["registries"]
     source = SchemaRegistry(registries["source"])
     target = SchemaRegistry(registries["target"], settings["context"])

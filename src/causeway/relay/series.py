@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kafka.partitioner.default import murmur2
 
 from causeway.errors import DivergedError
-from causeway.records import Batch, Record, build, records_of
+from causeway.records import Batch, Record, part_of, records_of
 from causeway.relay.messages import Assignment
 from causeway.relay.treatment import (
     Topics,
@@ -78,13 +78,15 @@ def shares(batch: Batch, assignment: Assignment) -> list[Batch | None]:
     count, keys_from = len(assignment.outlets), assignment.keys_from
     if batch.source_offset(batch.records - 1) < keys_from:
         return [batch if at == assignment.partition else None for at in range(count)]
-    parts: list[list[tuple[Record, int]]] = [[] for _ in range(count)]
+    parts: list[tuple[list[Record], list[int]]] = [([], []) for _ in range(count)]
     for index, record in enumerate(records_of(batch)):
         offset = batch.source_offset(index)
         by_key = offset >= keys_from
         at = partition_of(record.key, offset, count) if by_key else assignment.partition
-        parts[at].append((record, offset))
-    return [part_of(batch, part) if part else None for part in parts]
+        records, offsets = parts[at]
+        records.append(record)
+        offsets.append(offset)
+    return [part_of(batch, *part) if part[0] else None for part in parts]
 
 
 def partition_of(key: bytes | None, source_offset: int, count: int) -> int:
@@ -92,15 +94,3 @@ def partition_of(key: bytes | None, source_offset: int, count: int) -> int:
         return (source_offset // KEYLESS_RUN) % count
     hashed: int = murmur2(key)
     return (hashed & 0x7FFFFFFF) % count
-
-
-def part_of(whole: Batch, records: list[tuple[Record, int]]) -> Batch:
-    """A batch of some of its records, each with its source offset, in the same codec."""
-    return build(
-        [record for record, _ in records],
-        codec=whole.codec,
-        first=records[0][1],
-        next=whole.next,
-        leader_epoch=whole.leader_epoch,
-        offsets=[offset for _, offset in records],
-    )

@@ -9,20 +9,45 @@ the settings alone, on every machine and at any time. A partition's claim holds 
 or none; it keeps its timestamp and its place.
 
 For a link without a treatment nothing here runs.
+
+It names the source of a record in its headers, leaves out records by their headers, or translates
+schema ids (schema_ids.py).
+
+    provenance     a header names the source; what has been on the target is left out, or (`local`)
+                   all that has been mirrored before
+    skip-header    records with a header of that name are left out: they are on both sides
+
+    written on A ─► B: A/orders ─► C: A/orders, B/orders        left out on the way to A or B
+
+The first of these headers names the cluster that a record was written on; the others, in their
+order, those that it has come through. The first alone would stop what goes round through the
+cluster where it was written, but not what goes to and fro between two others.
+
+Next to the cluster is the topic that the mirror has written to. Programs that hand on a record's
+headers, such as Kafka Streams, write them to other topics: there they tell of another record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, reduce
+from typing import NamedTuple, Protocol
 
 from causeway.errors import CausewayError
-from causeway.records import UNPACKED_BYTES, Batch, Kept, Record, build, records_of, unpacked_total
+from causeway.records import (
+    UNPACKED_BYTES,
+    Batch,
+    Kept,
+    Record,
+    part_of,
+    records_of,
+    unpacked_total,
+)
 from causeway.relay.messages import Assignment, TreatmentStep
 
 Records = Sequence[Record | None]
+Header = tuple[str, bytes | None]
+ORIGIN = "causeway.origin"
 
 
 class TreatmentNotReadyError(CausewayError):
@@ -71,14 +96,6 @@ def topics_of(assignment: Assignment) -> Topics:
     return Topics(assignment.topic, own.topic)
 
 
-# Each kind's module, imported only where it is used; its `build` makes a Treatment of settings.
-_KINDS = {
-    "skip-header": "causeway.relay.provenance",
-    "provenance": "causeway.relay.provenance",
-    "schema-ids": "causeway.relay.schema_ids",
-}
-
-
 def treatment_of(steps: Sequence[TreatmentStep]) -> Treatment:
     """Raises CausewayError for one that this version does not know, or whose settings are wrong."""
     made = [_step(step) for step in steps]
@@ -86,10 +103,19 @@ def treatment_of(steps: Sequence[TreatmentStep]) -> Treatment:
 
 
 def _step(step: TreatmentStep) -> Treatment:
-    if step.kind not in _KINDS:
-        raise CausewayError("treat records by", step.kind, "this lane does not know how")
-    make: Callable[[str, Mapping[str, Any]], Treatment] = import_module(_KINDS[step.kind]).build
-    return make(step.kind, step.settings)
+    settings = step.settings
+    match step.kind:
+        case "skip-header":
+            return SkipHeader(settings["name"])
+        case "provenance":
+            local = settings.get("local", False)
+            return Provenance(settings["source"], settings["target"], local=local)
+        case "schema-ids":
+            from causeway.relay import schema_ids  # which loads an HTTP client
+
+            return schema_ids.build(settings)
+        case _:
+            raise CausewayError("treat records by", step.kind, "this lane does not know how")
 
 
 class _Several:
@@ -124,14 +150,8 @@ def treat_batch(batch: Batch, treatment: Treatment, topics: Topics) -> Batch | N
         return None
     offsets = [batch.source_offset(at) for at, _ in left]
     dense = len(left) == len(before) and batch.offsets is None
-    return build(
-        [record for _, record in left],
-        codec=batch.codec,
-        first=offsets[0],
-        next=batch.next,
-        leader_epoch=batch.leader_epoch,
-        offsets=None if dense else offsets,
-    )
+    part = part_of(batch, [record for _, record in left], offsets)
+    return part._replace(offsets=None) if dense else part
 
 
 def treat_kept(kept: Kept, treatment: Treatment, topics: Topics) -> Kept:
@@ -166,3 +186,63 @@ class Treatments:
         if link not in self._made:
             self._made[link] = treatment_of(self._steps.get(link, ()))
         return self._made[link]
+
+
+class _Ready:
+    def prepare(self) -> None:
+        """It lacks nothing."""
+
+
+class SkipHeader(_Ready):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def treat(self, topics: Topics, records: Sequence[Record]) -> Records:
+        name = self._name
+        return [
+            None if any(header[0] == name for header in record.headers) else record
+            for record in records
+        ]
+
+
+class Provenance(_Ready):
+    """`source`, `target`: their aliases. `local`: of what was written on the source alone."""
+
+    def __init__(self, source: str, target: str, *, local: bool = False) -> None:
+        self._source, self._target, self._local = source, target, local
+
+    def treat(self, topics: Topics, records: Sequence[Record]) -> Records:
+        mark = (ORIGIN, _value(self._source, topics.target))
+        from_target = (ORIGIN, _value(self._target, topics.source))
+        renamed = topics.source != topics.target
+        treated: list[Record | None] = []
+        for record in records:
+            headers = record.headers
+            if from_target in headers or (self._local and _is_mirrored(headers, topics)):
+                treated.append(None)
+                continue
+            earlier = [_renamed(header, topics) for header in headers] if renamed else headers
+            treated.append(
+                Changed(record.offset, record.timestamp, record.key, record.value, [*earlier, mark])
+            )
+        return treated
+
+
+def _is_mirrored(headers: Sequence[Header], topics: Topics) -> bool:
+    ending = b"/" + topics.source.encode()
+    return any(name == ORIGIN and value and value.endswith(ending) for name, value in headers)
+
+
+@lru_cache(1_000)
+def _value(alias: str, topic: str) -> bytes:
+    return f"{alias}/{topic}".encode()
+
+
+def _renamed(header: Header, topics: Topics) -> Header:
+    """What an earlier mirror has said of the record counts on the target under its name there."""
+    name, value = header
+    if name == ORIGIN and value is not None:
+        alias, _, topic = value.partition(b"/")
+        if topic == topics.source.encode():
+            return name, alias + b"/" + topics.target.encode()
+    return header

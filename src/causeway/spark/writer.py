@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from causeway.cluster import Cluster, Transaction, transactions
 from causeway.errors import BrokerError, CausewayError, ConfigError, PartitionsFailedError
 from causeway.model import TopicPartition
-from causeway.records import Batch, PlainRecord, advance, build, header, split
+from causeway.records import Batch, PlainRecord, advance, build, cut, header
 from causeway.spark import ledger
 from causeway.spark.columns import OutgoingRow, RowsDigest, check_columns, rows
 from causeway.spark.options import Options, connection, write_options
@@ -162,8 +162,10 @@ class TransactionSender:
             ):
                 raise
             half = batch.records // 2
-            self._produce(tp, split(batch, 0, half), sequence)
-            self._produce(tp, split(batch, half, batch.records), advance(sequence, half))
+            for part, first in zip(
+                cut(batch, [half]), (sequence, advance(sequence, half)), strict=True
+            ):
+                self._produce(tp, part, first)
 
 
 # Local properties that Structured Streaming gives each task of a micro-batch.

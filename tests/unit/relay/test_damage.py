@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from causeway.cluster import Cluster, FetchedPartition
 from causeway.model import Loss
 from causeway.relay.recovery import Damage
-from causeway.relay.recovery.damage import loss_by, readable_from
+from causeway.relay.recovery.resume import loss_by, readable_from
 from causeway.wire import broker_error, codes
 from tests.harness.raw_batches import Rec, damaged
 from tests.harness.world import SOURCE, SOURCE_ID, FakeCluster, Log

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.relay.lane.distance import (
+from causeway.relay.lane.limits import (
     FIRST_ANSWER_BYTES,
     MOST_SESSIONS,
     answer_bytes,

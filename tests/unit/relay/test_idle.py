@@ -16,7 +16,7 @@ from causeway.records import as_is
 from causeway.relay import Assignment
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.idle import LOOK_S, IdlePairs
+from causeway.relay.lane.watches import LOOK_S, IdlePairs
 from tests.harness.raw_batches import Rec, raw_batch
 
 

@@ -13,8 +13,7 @@ from causeway.link_topics import Outlet
 from causeway.model import Pair
 from causeway.records import Batch, build, records_of
 from causeway.relay import Assignment, LookedUp, Lookup
-from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.lookups import AT_ONCE, LookupQueue, look_for
+from causeway.relay.lane.helpers import AT_ONCE, Helpers, LookupQueue, look_for
 from causeway.relay.messages import decode, encode
 from tests.harness.raw_batches import Rec
 from tests.harness.world import OURS, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log

@@ -12,7 +12,7 @@ from causeway.errors import CausewayError, UnreachableError
 from causeway.model import TopicPartition
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.leaders import Leaders
+from causeway.relay.lane.watches import Leaders
 from tests.builders.relay import flow
 
 AGE_S = 40.0

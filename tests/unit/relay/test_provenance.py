@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from causeway.records import PlainRecord, Record
 from causeway.relay import Topics
-from causeway.relay.provenance import ORIGIN, Provenance, SkipHeader
+from causeway.relay.treatment import ORIGIN, Provenance, SkipHeader
 
 Header = tuple[str, bytes | None]
 ORDERS = Topics("orders", "orders")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.relay.lane.requests import LEAST_BYTES, RequestLimit
+from causeway.relay.lane.limits import LEAST_BYTES, RequestLimit
 
 MB = 1_000_000
 

@@ -11,8 +11,9 @@ import pytest
 
 from causeway.errors import CausewayError
 from causeway.relay import StageEnded
-from causeway.relay.lane import chunks, second_stage
+from causeway.relay.lane import chunks
 from causeway.relay.lane import stage as stage_module
+from causeway.relay.lane import stages as second_stage
 from causeway.relay.lane.chunks import BLAMED, HANGS, THROWS, Work, WorkResult
 from causeway.relay.lane.stage import Stage
 from causeway.transform import Greeting, SealedConnection, Setup

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.relay import Rate
-from causeway.relay.lane.distance import PARTITION_BYTES
+from causeway.relay.lane.limits import PARTITION_BYTES
 from causeway.relay.lane.throttle import BURST_S, LEAST_BYTES, Throttles, TokenBucket, whole
 from tests.builders.relay import flow
 from tests.harness.examples import examples

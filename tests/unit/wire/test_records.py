@@ -19,6 +19,7 @@ from causeway.records import (
     Batch,
     as_is,
     build,
+    cut,
     decode,
     decode_legacy,
     densify,
@@ -26,7 +27,6 @@ from causeway.records import (
     join,
     merge,
     records_of,
-    split,
     unpacked_total,
 )
 from tests.harness.examples import examples
@@ -127,8 +127,8 @@ def test_every_codec_is_kept(codec: int) -> None:
     read = AiokafkaBatch(stamped)
     assert read.compression_type == codec
     assert [(r.timestamp, r.key, r.value, r.headers) for r in read] == [r.content for r in ODD]
-    half = split(batch, 2, 4)
-    whole, taken = merge([split(batch, 0, 2), half])
+    first, half = cut(batch, [2])
+    whole, taken = merge([first, half])
     assert taken == 2
     assert (half.codec, whole.codec) == (codec, codec)
     assert _contents(whole) == [r.content for r in ODD]
@@ -145,13 +145,13 @@ def test_densify_begins_at_the_position() -> None:
 @given(_records(least=2), st.data())
 def test_parts_make_the_whole_again(records: list[Rec], data: st.DataObject) -> None:
     batch = _built(records)
-    cut = data.draw(st.integers(1, len(records) - 1))
+    at = data.draw(st.integers(1, len(records) - 1))
 
-    parts = [split(batch, 0, cut), split(batch, cut, len(records))]
+    parts = cut(batch, [at])
     whole, taken = merge(parts)
 
     assert taken == 2
-    assert parts[0].next == parts[1].first == records[cut].offset
+    assert parts[0].next == parts[1].first == records[at].offset
     assert parts[1].next == batch.next
     assert _contents(parts[0]) + _contents(parts[1]) == [r.content for r in records]
     assert _contents(whole) == _contents(batch)
@@ -245,14 +245,14 @@ def test_times_further_apart_than_64_bits_tell_are_kept(codec: int, name: str) -
     assert taken == len(times)
     assert [record.timestamp for record in records_of(batch)] == list(times)
     assert (batch.base_timestamp, batch.max_timestamp) == (-1, 2**63 - 1)
-    parts = split(batch, 0, 3), split(batch, 3, 6)
+    parts = cut(batch, [3])
     assert [record.timestamp for part in parts for record in records_of(part)] == list(times)
 
 
-@pytest.mark.parametrize("cut", range(1, 12))
-def test_a_damaged_batch_with_such_a_name_is_refused(cut: int) -> None:
+@pytest.mark.parametrize("lacking", range(1, 12))
+def test_a_damaged_batch_with_such_a_name_is_refused(lacking: int) -> None:
     with pytest.raises(ProtocolError):
-        decode(raw_batch([Rec(offset=0, headers=[("\udcff", b"12345678")])])[:-cut])
+        decode(raw_batch([Rec(offset=0, headers=[("\udcff", b"12345678")])])[:-lacking])
 
 
 @pytest.mark.parametrize(

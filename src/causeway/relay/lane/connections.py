@@ -13,12 +13,12 @@ from typing import TypeVar
 from causeway.cluster import Cluster
 from causeway.config import from_wire
 from causeway.errors import CausewayError
-from causeway.relay.lane import distance
+from causeway.relay.lane import limits as distance
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.limits import RequestLimits
 from causeway.relay.lane.outlet import OutletState
 from causeway.relay.lane.reader import SourceConnection, SourceKey, open_source
-from causeway.relay.lane.requests import RequestLimits
 from causeway.relay.lane.target import TargetConnection, TargetKey, open_target
 from causeway.relay.messages import Assignment, Clusters, Renewed
 from causeway.wire import Buffers, Connection

@@ -23,7 +23,7 @@ from causeway.link_topics import Transformed
 from causeway.model import Loss, Pair, Spread, State
 from causeway.records import Batch
 from causeway.relay.lane.chunks import WorkResult
-from causeway.relay.lane.distance import PARTITION_BYTES
+from causeway.relay.lane.limits import PARTITION_BYTES
 from causeway.relay.lane.outlet import UNKNOWN, OutletState
 from causeway.relay.lane.stage import Stage
 from causeway.relay.messages import Assignment, FlowReport, OutletWanted, Trace, sayable

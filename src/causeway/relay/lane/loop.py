@@ -19,9 +19,8 @@ import time
 from causeway.records import keep_freed_memory
 from causeway.relay.control import SECRET_VARIABLE, ControlClient
 from causeway.relay.lane.flow import Flow
-from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.helpers import Helpers, LookupQueue
 from causeway.relay.lane.lease import LeaseGuard, clock
-from causeway.relay.lane.lookups import LookupQueue
 from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.stages import LaneStages
 from causeway.relay.messages import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from causeway.cluster import Cluster
 from causeway.errors import ProtocolError
-from causeway.relay.lane import distance
+from causeway.relay.lane import limits as distance
 from causeway.relay.lane.flow import Flow
 from causeway.wire import (
     Connection,

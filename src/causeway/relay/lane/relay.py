@@ -19,11 +19,8 @@ from causeway.model import State
 from causeway.relay.lane import responses
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow, OnTheWay
-from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.idle import IdlePairs
-from causeway.relay.lane.leaders import Leaders
+from causeway.relay.lane.helpers import Helpers, Look, look_for
 from causeway.relay.lane.lease import LeaseGuard
-from causeway.relay.lane.lookups import Look, look_for
 from causeway.relay.lane.memory import LaneMemory
 from causeway.relay.lane.reader import Allowance, SourceConnection
 from causeway.relay.lane.recovery_queue import RecoveryQueue
@@ -32,6 +29,7 @@ from causeway.relay.lane.stages import LaneStages
 from causeway.relay.lane.target import TargetConnection
 from causeway.relay.lane.throttle import Quotas, Throttles, whole
 from causeway.relay.lane.transforming import Transforming, series_of
+from causeway.relay.lane.watches import IdlePairs, Leaders
 from causeway.relay.messages import Clusters, Lookup, Renewed, Throttle
 from causeway.relay.treatment import Treatments
 from causeway.wire import SESSION_ERRORS, Fetched, codes

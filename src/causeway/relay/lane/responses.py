@@ -15,15 +15,15 @@ from causeway.records import (
     Batch,
     Kept,
     Unread,
+    clip,
     keep,
     newest,
-    records_of,
     unpacked_total,
 )
 from causeway.relay.lane.flow import Diverging, Flow
 from causeway.relay.lane.outlet import UNKNOWN, OutletState, Sent, send_smaller
 from causeway.relay.recovery import Damage
-from causeway.relay.series import part_of, shares
+from causeway.relay.series import shares
 from causeway.relay.treatment import TreatmentNotReadyError, topics_of, treat_kept
 from causeway.wire import EpochEnd, Fetched, Produced, codes
 
@@ -289,10 +289,11 @@ def _first(kept: Kept, count: int) -> Kept:
 
 
 def route(flow: Flow, batch: Batch) -> list[OutletState]:
-    """Puts the parts of `batch` into several outlets (see `shares`); those that got a part."""
+    """Puts the parts of `batch` into several outlets (see `shares`), which may be at different
+    positions; those that got a part."""
     outlets = flow.outlets
     parts = [
-        None if part is None else from_offset(part, outlet.start)
+        None if part is None else clip(part, outlet.start)
         for outlet, part in zip(outlets, shares(batch, flow.assignment), strict=True)
     ]
     touched = []
@@ -301,16 +302,3 @@ def route(flow: Flow, batch: Batch) -> list[OutletState]:
             outlet.put(part)
             touched.append(outlet)
     return touched
-
-
-def from_offset(batch: Batch, start: int) -> Batch | None:
-    """The records of `batch` from source offset `start` on: outlets may be at different
-    positions."""
-    if batch.first >= start:
-        return batch
-    kept = [
-        (record, offset)
-        for index, record in enumerate(records_of(batch))
-        if (offset := batch.source_offset(index)) >= start
-    ]
-    return part_of(batch, kept) if kept else None

@@ -28,11 +28,11 @@ from typing import NamedTuple
 from causeway.cluster import REMEMBERED_S, Cluster, is_young
 from causeway.errors import ProtocolError
 from causeway.records import HEADER_SIZE, SMALL_BATCH, fast_tuple, header
-from causeway.relay.lane import distance
+from causeway.relay.lane import limits as distance
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.lease import LeaseGuard
+from causeway.relay.lane.limits import PART_BYTES, RequestLimit
 from causeway.relay.lane.outlet import OutletState, Sent, next_batch
-from causeway.relay.lane.requests import PART_BYTES, RequestLimit
 from causeway.wire import Connection, Part, Produced, produce, round_trip_s
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much

@@ -3,6 +3,10 @@
 kept batches ─► chunks ─► the stage ─► pieces, in order ─► outlets
                                          │ refused: dead letters, or the flow stops there
                                          └ for a partition without an outlet: the flow waits
+
+A dead letter is the record as it was, in a topic of the source cluster, which refused records never
+leave. Its headers that begin with `causeway.` say where it came from, which transform refused it,
+and why. A lane that dies right after writing one writes it again; its position tells.
 """
 
 from __future__ import annotations
@@ -11,17 +15,26 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from causeway.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.link_topics import Outlet, Transformed
-from causeway.model import State
-from causeway.records import Batch, Kept, split
+from causeway.link_topics import Outlet, TopicLog, Transformed
+from causeway.model import State, TopicPartition
+from causeway.records import (
+    NO_PRODUCER,
+    Batch,
+    Kept,
+    PlainRecord,
+    clip,
+    header,
+    part_of,
+    records_of,
+)
 from causeway.relay.lane.chunks import DIES, Work, WorkResult
 from causeway.relay.lane.connections import Connections
-from causeway.relay.lane.dead_letters import write
 from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.outlet import OutletState
-from causeway.relay.lane.responses import NeedsRecovery, from_offset, must_wait
+from causeway.relay.lane.responses import NeedsRecovery, must_wait
 from causeway.relay.lane.stage import Stage
 from causeway.relay.messages import Assignment, OutletWanted
 from causeway.relay.series import Series, as_relayed, treated
@@ -52,7 +65,11 @@ class Transforming:
     def send(self, flow: Flow, on_the_way: OnTheWay, kept: Kept) -> None:
         """Sends what was `kept` of a fetch to the flow's stage."""
         if flow.assignment.finish and flow.assignment.stop_at is not None:
-            kept = _up_to(flow.assignment.stop_at, kept)
+            # A faulty transform is to treat no records beyond.
+            stop_at = flow.assignment.stop_at
+            parts = (clip(batch, stop=stop_at) for batch in kept.batches)
+            batches = [part for part in parts if part is not None]
+            kept = Kept(min(kept.position, stop_at), batches, kept.leader_epoch)
         if not kept.batches:
             if on_the_way.idle:
                 flow.through = kept.position
@@ -154,7 +171,7 @@ class Transforming:
         for output in outputs:
             outlet = known[place_of(flow.assignment, output)]
             try:
-                batch = from_offset(output.batch, outlet.start)
+                batch = clip(output.batch, outlet.start)
             except CausewayError as error:  # one record became more than can be unpacked again
                 self._recover(flow, NeedsRecovery(str(error)))
                 return False
@@ -177,18 +194,6 @@ class Transforming:
         for outlet in touched:
             self._connections.offer(flow, outlet)
         return True
-
-
-def _up_to(stop_at: int, kept: Kept) -> Kept:
-    """Only the records below source offset `stop_at`, so that a faulty transform treats no more."""
-    batches = []
-    for batch in kept.batches:
-        below = sum(batch.source_offset(at) < stop_at for at in range(batch.records))
-        if below == batch.records:
-            batches.append(batch)
-        elif below:
-            batches.append(split(batch, 0, below))
-    return Kept(min(kept.position, stop_at), batches, kept.leader_epoch)
 
 
 def _all_sent(flow: Flow) -> bool:
@@ -298,3 +303,47 @@ def _transformed(
                     yield [output.batch if n == number else None for n in range(len(at))]
             if piece.outcome.refused and stops:
                 return
+
+
+REPLICATION_FACTOR = 3
+
+
+def write(
+    source: Cluster,
+    topic: str,
+    at: TopicPartition,
+    transform: str,
+    batches: Sequence[Batch],
+    refused: Sequence[Refusal],
+) -> None:
+    """Returns once a letter of each of `refused`, records of `batches`, is durably in `topic`; it
+    is made where it is missing. Raises CausewayError."""
+    log = TopicLog(source, topic)
+    log.ensure(REPLICATION_FACTOR, configs={})
+    place = TopicPartition(topic, at.partition % log.partitions())
+    reasons = {refusal.offset: refusal.reason for refusal in refused}
+    for letter in _letters(at, transform, batches, reasons):
+        stamped = header(letter, NO_PRODUCER, -1, -1) + letter.payload
+        source.produce_batch(place, stamped)
+
+
+def _letters(
+    at: TopicPartition, transform: str, batches: Sequence[Batch], reasons: Mapping[int, str]
+) -> Iterator[Batch]:
+    for batch in batches:
+        records = records_of(batch)
+        for index, record in enumerate(records):
+            offset = batch.source_offset(index)
+            if offset not in reasons:
+                continue
+            about = {
+                "topic": at.topic,
+                "partition": at.partition,
+                "offset": offset,
+                "transform": transform,
+                "reason": reasons[offset],
+            }
+            more = [(f"causeway.{name}", str(value).encode()) for name, value in about.items()]
+            time = -1 if record.timestamp is None else record.timestamp
+            letter = PlainRecord(0, time, record.key, record.value, [*record.headers, *more])
+            yield part_of(batch, [letter], [offset], offset + 1)

@@ -19,33 +19,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from causeway.cluster import LATEST, Cluster, offsets_at, value_of
-from causeway.errors import CausewayError, DivergedError
+from causeway.errors import BrokerError, CausewayError, DivergedError, TooLargeError
 from causeway.link_topics import Outlet
 from causeway.model import Loss, Pair, TopicPartition
-from causeway.records import advance
+from causeway.records import HEADER_SIZE, LENGTH_OVERHEAD, advance, keep, records_of
 from causeway.relay.messages import Assignment
-from causeway.relay.recovery import ours, retrace
-from causeway.relay.recovery.damage import loss_by
-from causeway.relay.recovery.retrace import ResumePoint, SourceLog
+from causeway.relay.recovery.ours import PairTooHighError, TargetLog
+from causeway.relay.recovery.retrace import (
+    SourceLog,
+    check_epoch,
+    count_back,
+    walk,
+    walk_remains,
+)
 from causeway.relay.recovery.survey import (
     KEEPS_MOVING,
+    Damage,
     PartitionLeader,
     RecoveryRequest,
+    ResumedOutlet,
     Survey,
     not_settled,
 )
+from causeway.wire import codes
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumedOutlet:
-    """`pair` starts right after the last record found; `node` leads the target partition;
-    `append_times`: the target gives our records times of its own (LogAppendTime)."""
-
-    pair: Pair
-    end: int
-    exclusive: bool
-    append_times: bool
-    node: int
+# The number of offsets that are tried one by one if the broker itself cannot read a batch.
+MOST_SINGLE_STEPS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,36 +118,35 @@ def _recover_one(
     source_leader = value_of(survey.source_leaders[place])
     log = SourceLog(
         source,
+        assignment,
         value_of(survey.source_starts[place]),
         value_of(survey.source_ends[place]),
         request.series,
     )
-    resumed, epochs, starts = [], [], []
+    resumed = []
     for outlet in assignment.outlets:
-        node = value_of(survey.target_leaders[outlet.at]).node
-        end = value_of(survey.target_ends[outlet.at])
         remembered = None
         if outlet.at in survey.remembered:
             remembered = value_of(survey.remembered[outlet.at]).get(outlet.producer_id)
-        found = _find_place(request, outlet, log, end, target, remembered)
-        epochs.append(found.epoch)
-        starts.append(found.pair.source if found.lost_from is None else found.lost_from)
-        resumed.append(
-            ResumedOutlet(
-                pair=found.pair,
-                end=end,
-                exclusive=found.exclusive,
-                append_times=found.append_times,
-                node=node,
-            )
+        found = TargetLog(
+            target,
+            outlet,
+            value_of(survey.target_leaders[outlet.at]).node,
+            value_of(survey.target_ends[outlet.at]),
+            assignment.is_ours_alone(outlet),
+            remembered,
         )
-    position = min(outlet.pair.source for outlet in resumed)
+        resumed.append(_find_place(request, log, found))
+    first = min(resumed, key=lambda each: each.pair.source)
+    position = first.pair.source
+    starts = [each.pair.source if each.lost_from is None else each.lost_from for each in resumed]
     if min(starts) < log.start:
         raise LossError(assignment, Loss(min(starts), log.start, "deleted"), tuple(resumed))
     source_end = log.end
     if source_end < position:  # or another lane has mirrored what came since it was asked for
-        source_end = _source_end(source, assignment)
-    if source_end < position and position > _high_watermark(source, assignment):
+        source_end = _end_of(source, assignment, committed=assignment.read_committed)
+    # A claim may lie past the last stable offset: a mirror before us read what is open.
+    if source_end < position and position > _end_of(source, assignment, committed=False):
         raise DivergedError(
             "resume",
             f"{assignment.link} {place}",
@@ -160,81 +158,64 @@ def _recover_one(
     if damage is not None and (loss := loss_by(damage, source, place, position)) is not None:
         raise LossError(assignment, loss, tuple(resumed), damage.why)
     if request.diverging:
-        retrace.check_epoch(assignment, log)
-    first = min(range(len(resumed)), key=lambda i: resumed[i].pair.source)
+        check_epoch(log)
     return Resumption(
         outlets=tuple(resumed),
-        leader_epoch=epochs[first],
+        leader_epoch=first.epoch,
         source_leader=source_leader,
         source_end=source_end,
     )
 
 
-def _find_place(
-    request: RecoveryRequest,
-    outlet: Outlet,
-    source: SourceLog,
-    end: int,
-    target: Cluster,
-    remembered: int | None,
-) -> ResumePoint:
-    """`remembered`: our last sequence by the broker's memory; None if the broker was not asked."""
+def _find_place(request: RecoveryRequest, source: SourceLog, target: TargetLog) -> ResumedOutlet:
     try:
-        return _count_on(request, outlet, source, end, target, remembered)
-    except ours.PairTooHighError as error:
-        lower = ours.lowered(outlet, end, target)
+        return _count_on(request, source, target)
+    except PairTooHighError as error:
+        lower = target.lowered()
         if lower is None:
             raise error.otherwise from None
-    assignment = request.assignment
-    outlets = tuple(lower if one is outlet else one for one in assignment.outlets)
-    request = replace(request, assignment=assignment.replace(outlets=outlets))
-    return _find_place(request, lower, source, end, target, remembered)
+    outlets = tuple(lower if one is target.outlet else one for one in source.assignment.outlets)
+    source = replace(source, assignment=source.assignment.replace(outlets=outlets))
+    return _find_place(request, source, replace(target, outlet=lower))
 
 
-def _count_on(
-    request: RecoveryRequest,
-    outlet: Outlet,
-    source: SourceLog,
-    end: int,
-    target: Cluster,
-    remembered: int | None,
-) -> ResumePoint:
-    assignment = request.assignment
-    pair, epoch = outlet.pair, assignment.leader_epoch
-    exclusive = assignment.is_ours_alone(outlet)
+def _count_on(request: RecoveryRequest, source: SourceLog, target: TargetLog) -> ResumedOutlet:
+    outlet, end = target.outlet, target.end
+    pair, epoch = outlet.pair, source.assignment.leader_epoch
     if outlet.producer_id < 0:
-        return ResumePoint(pair, epoch, exclusive)
-    at_pair = exclusive and end == pair.target
-    if at_pair and (not request.unsettled or ours.is_at_pair(outlet, remembered, target)):
-        return ResumePoint(pair, epoch, exclusive)
+        return target.resumed(pair, epoch)
+    at_pair = target.alone and end == pair.target
+    if at_pair and (not request.unsettled or target.is_at_pair()):
+        return target.resumed(pair, epoch)
     if end < pair.target or at_pair:
-        return retrace.count_back(assignment, outlet, source, end, target, remembered)
-    last = ours.last_of_ours(assignment, outlet, end, target)
-    exclusive = exclusive and not last.foreign
+        return count_back(source, target)
+    last = target.last_of_ours()
+    exclusive = target.alone and not last.foreign
     if last.count == 0 and not exclusive:
-        if remembered is None and last.following is not None:
-            remembered = advance(last.following, -1)
-        moved = ours.moved_since(outlet, remembered, target)
+        if target.remembered is None and last.following is not None:
+            target = replace(target, remembered=advance(last.following, -1))
+        moved = target.moved_since()
         if moved is None and source.end <= pair.source:
             moved = 0  # the source has nothing that could have come
         if moved is not None and moved < 0:
-            return retrace.count_back(assignment, outlet, source, end, target, remembered)
-        if moved != 0 and ours.log_start(target, outlet) > pair.target:
+            return count_back(source, target)
+        if moved != 0 and target.start > pair.target:
             last = replace(last, count=_deleted_since(outlet, moved))
         elif moved:
-            raise ours.PairTooHighError(not_settled(outlet.at, KEEPS_MOVING))
+            raise PairTooHighError(not_settled(outlet.at, KEEPS_MOVING))
+    found = replace(target.resumed(pair._replace(target=end), epoch), exclusive=exclusive)
     if last.count == 0:
-        moved_on = Pair(source=pair.source, target=end, sequence=pair.sequence)
-        return ResumePoint(moved_on, epoch, exclusive)
+        return found
+    lost_from: int | None = None
     if source.start > pair.source:
-        remains = retrace.walk_remains(assignment, last, outlet, end, source, target)
-        following, epoch, lost_from = remains
+        following, epoch, lost_from = walk_remains(last, source, target)
     else:
-        following, epoch = retrace.walk(assignment, last, outlet, end, source, target)
-        lost_from = None
+        following, epoch = walk(last, source, target)
     sequence = advance(pair.sequence, last.count)
     moved_on = Pair(source=following, target=end, sequence=sequence)
-    return ResumePoint(moved_on, epoch, exclusive, last.append_times, lost_from)
+    return replace(
+        found, pair=moved_on, epoch=epoch, append_times=last.append_times, lost_from=lost_from
+    )
 
 
 def _deleted_since(outlet: Outlet, moved: int | None) -> int:
@@ -251,12 +232,85 @@ def _deleted_since(outlet: Outlet, moved: int | None) -> int:
     return moved
 
 
-def _source_end(source: Cluster, assignment: Assignment) -> int:
-    place, committed = assignment.source_partition, assignment.read_committed
+def _end_of(source: Cluster, assignment: Assignment, *, committed: bool) -> int:
+    place = assignment.source_partition
     return value_of(offsets_at(source, [place], LATEST, read_committed=committed)[place])
 
 
-def _high_watermark(source: Cluster, assignment: Assignment) -> int:
-    """A claim may lie past the last stable offset: who mirrored before us read what is open."""
-    place = assignment.source_partition
-    return value_of(offsets_at(source, [place], LATEST)[place])
+def loss_by(damage: Damage, cluster: Cluster, at: TopicPartition, position: int) -> Loss | None:
+    """The loss if a flow at `position` passes over `damage`. None if the damage is repaired, or if
+    records before it are still to be mirrored. Raises CausewayError.
+
+        ──[good]──[damaged]──[good]──►     start: the first offset that cannot be mirrored
+                  start      to            to: the first one after that which can
+    """
+    if position != damage.start:
+        return None
+    to = damage.to if damage.to >= 0 else readable_from(cluster, at, damage.start)
+    return Loss(damage.start, to, "damaged") if to > position else None
+
+
+def readable_from(cluster: Cluster, at: TopicPartition, start: int) -> int:
+    """The first offset from `start` on at which the log can be read, or else the log's end.
+
+    Trusts no field of a damaged batch: the broker itself says which offsets it finds in that batch.
+    Raises CausewayError.
+    """
+    end = value_of(offsets_at(cluster, [at], LATEST)[at])
+    position = start
+    while position < end:
+        head, readable = _look(cluster, at, position)
+        if readable:
+            break
+        position = _end_of_batch(cluster, at, position, end, head)
+    return min(position, end)
+
+
+def _end_of_batch(
+    cluster: Cluster, at: TopicPartition, position: int, end: int, head: bytes
+) -> int:
+    """The first offset for which the broker finds another batch than that with `head`."""
+    same, other, step = position, end, 1
+    if not head:  # nothing tells one batch that the broker does not find from another one
+        for offset in range(position + 1, min(position + MOST_SINGLE_STEPS, end)):
+            if _look(cluster, at, offset)[0]:
+                return offset
+            same = offset
+    while same + step < end:
+        if _look(cluster, at, same + step)[0] != head:
+            other = same + step
+            break
+        same += step
+        step *= 2
+    while other - same > 1:
+        middle = (same + other) // 2
+        if _look(cluster, at, middle)[0] == head:
+            same = middle
+        else:
+            other = middle
+    return other
+
+
+def _look(cluster: Cluster, at: TopicPartition, offset: int) -> tuple[bytes, bool]:
+    """The header of the batch that the broker finds for `offset` (empty if it finds none, or cannot
+    read its log there), and whether the batch can be mirrored."""
+    try:
+        records = cluster.fetch(at, offset, 1, max_wait_ms=0).records
+    except BrokerError as error:
+        if error.code != codes.CORRUPT_MESSAGE:
+            raise
+        return b"", False
+    return records[:HEADER_SIZE], _is_readable(records, offset)
+
+
+def _is_readable(records: bytes, offset: int) -> bool:
+    stop = LENGTH_OVERHEAD + int.from_bytes(records[8:LENGTH_OVERHEAD], signed=True)
+    try:
+        kept = keep(memoryview(records)[:stop], offset, ())
+        for batch in kept.batches:
+            records_of(batch)
+    except TooLargeError:
+        return True  # it is relayed without being unpacked, or stops the partition for that
+    except Exception:  # no codec foresees all damage
+        return False
+    return kept.position > offset

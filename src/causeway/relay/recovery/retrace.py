@@ -16,41 +16,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from causeway.cluster import Cluster, Content, content_of, raw_batches, relayed
 from causeway.errors import DivergedError
-from causeway.link_topics import Outlet
 from causeway.model import Pair
-from causeway.records import HEADER, SEQUENCE_SPACE, Batch, advance, distance, records_of, split
+from causeway.records import (
+    SEQUENCE_SPACE,
+    Batch,
+    BatchHeader,
+    advance,
+    clip,
+    distance,
+    records_of,
+)
 from causeway.relay.messages import Assignment
-from causeway.relay.recovery import ours
-from causeway.relay.recovery.ours import LastOfOurs
-from causeway.relay.recovery.survey import KEEPS_MOVING, cleanup_policy, not_settled
-from causeway.relay.series import Series, as_relayed
-
-
-class SourceLog(NamedTuple):
-    """`start`, `end`: of the source partition (for committed reads, its last stable offset).
-    `series`: what its records become."""
-
-    cluster: Cluster
-    start: int
-    end: int
-    series: Series = as_relayed
-
-
-class ResumePoint(NamedTuple):
-    """The pair after the last record of ours, that record's leader epoch in the source, whether
-    we are the only writer, whether the target sets the times. `lost_from`: the pair begins at the
-    source's log start, and the copy ended at this offset or later; None: it ended at the pair.
-    """
-
-    pair: Pair
-    epoch: int
-    exclusive: bool
-    append_times: bool = False
-    lost_from: int | None = None
+from causeway.relay.recovery.ours import LastOfOurs, PairTooHighError, TargetLog
+from causeway.relay.recovery.survey import KEEPS_MOVING, ResumedOutlet, is_compacted, not_settled
+from causeway.relay.series import Series
 
 
 class _SourceRecord(NamedTuple):
@@ -62,26 +46,79 @@ class _SourceRecord(NamedTuple):
     timed: bool
 
 
-def walk(
-    assignment: Assignment,
-    last: LastOfOurs,
-    outlet: Outlet,
-    end: int,
-    source: SourceLog,
-    target: Cluster,
-) -> tuple[int, int]:
+@dataclass(frozen=True, slots=True)
+class SourceLog:
+    """The log of a source partition, from `start` to `end` (for committed reads, its last stable
+    offset). `series`: what its records become."""
+
+    cluster: Cluster
+    assignment: Assignment
+    start: int
+    end: int
+    series: Series
+
+    def relayed(self, position: int, target: TargetLog) -> Iterator[Batch]:
+        """The relayed series from source offset `position` to the log's end, for one outlet."""
+        assignment = self.assignment
+        which = assignment.outlets.index(target.outlet)
+        batches = relayed(
+            self.cluster,
+            assignment.source_partition,
+            position,
+            read_committed=assignment.read_committed,
+            end=self.end,
+        )
+        for parts in self.series(assignment, batches):
+            share = parts[which]
+            if share is not None:
+                yield share
+
+    def between(self, start: int, stop: int, target: TargetLog) -> Iterator[Batch]:
+        """The relayed series in source offsets `start` to `stop` - 1."""
+        for batch in self.relayed(start, target):
+            inside = clip(batch, stop=stop)
+            if inside is not None:
+                yield inside
+            if inside is not batch:
+                return
+
+    def first(self, last: LastOfOurs, position: int, target: TargetLog) -> list[_SourceRecord]:
+        """The first records of the series from `position` on, as many as the target has."""
+        found: list[_SourceRecord] = []
+        for batch in self.relayed(position, target):
+            for index, record in enumerate(records_of(batch)):
+                if len(found) == last.count:
+                    return found
+                content = last.comparable(content_of(record))
+                timed = content[0] is not None and content[0] >= 0
+                at = batch.source_offset(index)
+                found.append(_SourceRecord(at, batch.leader_epoch, hash(content), timed))
+        return found
+
+    @property
+    def is_compacted(self) -> bool:
+        return is_compacted(self.cluster, self.assignment.topic)
+
+    def diverged(
+        self, cause: str, remedy: str = "compare both topics, then start with --adopt or --from"
+    ) -> DivergedError:
+        subject = f"{self.assignment.link} {self.assignment.source_partition}"
+        return DivergedError("resume", subject, cause, remedy=remedy)
+
+
+def walk(last: LastOfOurs, source: SourceLog, target: TargetLog) -> tuple[int, int]:
     """The source offset after the last record that the target has, and that record's epoch."""
-    pair = outlet.pair
+    pair = target.outlet.pair
     seen = 0
     content: Content | None = None
     following: int | None = None
     epoch = -1
-    for batch in _relayed(source, assignment, pair.source, outlet):
+    for batch in source.relayed(pair.source, target):
         if seen <= last.index < seen + batch.records:
             content = content_of(records_of(batch)[last.index - seen])
         if seen + batch.records >= last.count:
             left = last.count - seen
-            _check_whole(assignment, batch, left)
+            _check_whole(source, batch, left)
             following = batch.next if left == batch.records else batch.source_offset(left - 1) + 1
             epoch = batch.leader_epoch
             break
@@ -91,12 +128,11 @@ def walk(
     gapless = following is not None and following - pair.source == last.count
     if following is not None and agrees and gapless:
         return following, epoch
-    if not gapless and _is_compacted(assignment, source):
-        return _walk_compacted(assignment, last, outlet, end, source, target)
+    if not gapless and source.is_compacted:
+        return _walk_compacted(last, source, target)
     if following is not None and agrees:
         return following, epoch
-    raise _diverged(
-        assignment,
+    raise source.diverged(
         f"the target holds {last.count} records since source offset {pair.source}, and "
         + (
             "the source no longer has as many"
@@ -106,23 +142,17 @@ def walk(
     )
 
 
-def _walk_compacted(
-    assignment: Assignment,
-    last: LastOfOurs,
-    outlet: Outlet,
-    end: int,
-    source: SourceLog,
-    target: Cluster,
-) -> tuple[int, int]:
+def _walk_compacted(last: LastOfOurs, source: SourceLog, target: TargetLog) -> tuple[int, int]:
     """As walk, for a source that was compacted after it was copied: it holds `last.count` records
     of the copied stretch or fewer, and the last of those that the target holds as well is where we
     stand. What was copied after that one is in neither log any more: what superseded it in the
     target came later in the copied stretch, and so in the source, where it superseded it too.
     """
+    pair = target.outlet.pair
     if last.content is None:
-        raise _nothing_to_compare(assignment, outlet.pair)
-    copied = ours.fingerprints(outlet, end, last, target)
-    left = list(_first(last, _relayed(source, assignment, outlet.pair.source, outlet)))
+        raise _nothing_to_compare(source, pair)
+    copied = target.fingerprints(last)
+    left = source.first(last, pair.source, target)
     if (
         len(left) == len(copied) == last.count
         and len(set(copied.values())) == len(copied) > 1
@@ -130,8 +160,8 @@ def _walk_compacted(
     ):
         return left[-1].offset + 1, left[-1].epoch  # nothing is missing: the gaps are older
     # Each record took an offset at least, unless a transform makes several of one.
-    certain = outlet.pair.source + (0 if assignment.transform else last.count)
-    following, epoch = certain, assignment.leader_epoch
+    certain = pair.source + (0 if source.assignment.transform else last.count)
+    following, epoch = certain, source.assignment.leader_epoch
     times, places = Counter(copied.values()), Counter(one.fingerprint for one in left)
     ambiguous = False
     for one in left:
@@ -141,32 +171,27 @@ def _walk_compacted(
             following, epoch = one.offset + 1, one.epoch
             ambiguous = not one.timed or times[one.fingerprint] + places[one.fingerprint] > 2
     if ambiguous:
-        raise _alike(assignment, following - 1)
+        raise _alike(source, following - 1)
     return following, epoch
 
 
 def walk_remains(
-    assignment: Assignment,
-    last: LastOfOurs,
-    outlet: Outlet,
-    end: int,
-    source: SourceLog,
-    target: Cluster,
+    last: LastOfOurs, source: SourceLog, target: TargetLog
 ) -> tuple[int, int, int | None]:
     """Like walk, for a source that has deleted its log past the pair. No record is left to count
     from, so the last record found is looked for in the rest of the log. Also
-    `ResumePoint.lost_from`."""
-    pair = outlet.pair
+    `ResumedOutlet.lost_from`."""
+    assignment, pair = source.assignment, target.outlet.pair
     if last.content is None:
-        raise _nothing_to_compare(assignment, pair)
-    compacted = _is_compacted(assignment, source)
-    copied = {} if compacted else ours.fingerprints(outlet, end, last, target)
-    left = list(_first(last, _relayed(source, assignment, source.start, outlet)))
+        raise _nothing_to_compare(source, pair)
+    compacted = source.is_compacted
+    copied = {} if compacted else target.fingerprints(last)
+    left = source.first(last, source.start, target)
     wanted = hash(last.comparable(last.content))
+    # Each record took at least one offset.
+    earliest = pair.source + (0 if assignment.transform else last.index)
     matches = []
     for place, one in enumerate(left):
-        # Each record took at least one offset.
-        earliest = pair.source + (0 if assignment.transform else last.index)
         if one.fingerprint != wanted or one.offset < earliest:
             continue
         before = range(1, min(place, last.index) + 1)
@@ -176,15 +201,14 @@ def walk_remains(
     if matches:
         one, told = matches[0]
         if len(matches) > 1 or not (one.timed or told):
-            raise _alike(assignment, one.offset)
+            raise _alike(source, one.offset)
         return one.offset + 1, one.epoch, None
     # Had the copy reached into what remains, its last record would have been found there, unless it
     # was compacted away. So it ended before; nothing is lost only if it ended right there.
     transformed = assignment.transform is not None
     least = pair.source + (0 if transformed else last.count)
     if least > source.start or compacted:
-        raise _diverged(
-            assignment,
+        raise source.diverged(
             f"the target holds {last.count} records since source offset {pair.source}, of which "
             f"the source has deleted all below {source.start}, and the last of them is not in what "
             "remains",
@@ -195,76 +219,51 @@ def walk_remains(
     return least, assignment.leader_epoch, None
 
 
-def _first(last: LastOfOurs, batches: Iterator[Batch]) -> Iterator[_SourceRecord]:
-    """The first of the records in `batches`, as many as the target has."""
-    seen = 0
-    for batch in batches:
-        for index, record in enumerate(records_of(batch)):
-            if seen == last.count:
-                return
-            seen += 1
-            content = last.comparable(content_of(record))
-            timed = content[0] is not None and content[0] >= 0
-            yield _SourceRecord(
-                batch.source_offset(index), batch.leader_epoch, hash(content), timed
-            )
-
-
-def count_back(
-    assignment: Assignment,
-    outlet: Outlet,
-    source: SourceLog,
-    end: int,
-    target: Cluster,
-    remembered: int | None,
-) -> ResumePoint:
+def count_back(source: SourceLog, target: TargetLog) -> ResumedOutlet:
     """The place in a target that lost what it had acknowledged (an unclean election): its last
     record of ours tells by its sequence how many relayed records before the pair to go back.
     Raises CausewayError, PairTooHighError."""
-    pair = outlet.pair
-    if alone := assignment.is_ours_alone(outlet):
-        before, following = ours.last_alone(outlet, end, target)
+    pair = target.outlet.pair
+    if target.alone:
+        before, following = target.last_alone()
     else:
-        before, _ = ours.last_before(outlet, min(end, pair.target), target)
+        before, _ = target.last_before(min(target.end, pair.target))
         following = before.following if before else None
-        if remembered is not None:
-            following = advance(remembered, 1)
+        if target.remembered is not None:
+            following = advance(target.remembered, 1)
     if following is not None:
         lost = distance(following, pair.sequence)
-    elif alone:
-        lost = min(pair.target - end, pair.sequence)
-    elif not ours.log_start(target, outlet) and not ours.is_compacted(target, outlet):
-        lost = pair.sequence  # it has nothing of ours, and never deleted anything
+    elif target.alone:
+        lost = min(pair.target - target.end, pair.sequence)
+    elif target.has_all:
+        lost = pair.sequence  # it has nothing of ours
     else:
-        raise _diverged(
-            assignment,
-            f"the target ({outlet.at}) lost records before offset {pair.target}, and "
+        raise source.diverged(
+            f"the target ({target.outlet.at}) lost records before offset {pair.target}, and "
             "nothing tells how many of them were ours",
         )
     if lost > SEQUENCE_SPACE // 2:  # none: the last record of ours comes after the pair
-        raise ours.PairTooHighError(not_settled(outlet.at, KEEPS_MOVING))
+        raise PairTooHighError(not_settled(target.outlet.at, KEEPS_MOVING))
     # One more, which the target still has, shows that the count is right.
-    wanted = lost + 1
-    window = wanted
+    window = wanted = lost + 1
     while True:
         position = max(source.start, pair.source - window)
-        between = _relayed_between(source, assignment, position, pair.source, outlet)
+        between = source.between(position, pair.source, target)
         count = sum(batch.records for batch in between)
         if count >= wanted or position == source.start:
             break
         window *= 2
     if count < lost:
-        raise _diverged(
-            assignment,
+        raise source.diverged(
             f"the target lost {lost} records that it had acknowledged, and the source no longer "
             "has them all",
             remedy="start with --from to go on with what is left",
         )
-    epoch = assignment.leader_epoch
+    epoch = source.assignment.leader_epoch
     lost_from = advance(pair.sequence, -lost)
     skipped = max(0, count - wanted)
     first: Batch | None = None
-    for first in _relayed_between(source, assignment, position, pair.source, outlet):
+    for first in source.between(position, pair.source, target):
         if skipped < first.records:
             epoch = first.leader_epoch
             break
@@ -272,7 +271,7 @@ def count_back(
     if first and count >= wanted:
         kept = records_of(first)[skipped]
         position = first.source_offset(skipped) + 1
-        _check_whole(assignment, first, skipped + 1)
+        _check_whole(source, first, skipped + 1)
         gapless = pair.source - position == lost  # nothing was compacted away
         if (
             not gapless
@@ -280,107 +279,59 @@ def count_back(
             and before.following == lost_from
             and not before.can_be(content_of(kept))
         ):
-            raise _diverged(
-                assignment,
+            raise source.diverged(
                 f"the target lost {lost} records that it had acknowledged, and what it has "
                 f"left does not end with the source's record at offset {position - 1}",
             )
     # The source may have deleted what was to come next: not passed over here, it stops the flow.
-    position = min(position, pair.source)
-    back = Pair(source=position, target=end, sequence=lost_from)
-    return ResumePoint(back, epoch, alone)
+    back = Pair(source=min(position, pair.source), target=target.end, sequence=lost_from)
+    return target.resumed(back, epoch)
 
 
-def check_epoch(assignment: Assignment, source: SourceLog) -> None:
+def check_epoch(source: SourceLog) -> None:
     """The source's log has no entry for the leader epoch of the last record relayed. Either
     compaction left no record of that epoch, and the log was rebuilt from what was left; or another
     leader had other records at the same offsets. Then the batch before our place has another epoch.
 
     Raises DivergedError in the second case. It cannot be seen if compaction has removed that batch.
     """
+    assignment = source.assignment
     place, epoch = assignment.source_partition, assignment.leader_epoch
     position = max(outlet.pair.source for outlet in assignment.outlets)
     if epoch < 0 or position <= source.start:
         return
     for raw in raw_batches(source.cluster, place, position - 1, position):
-        found = HEADER.unpack_from(raw)[2]
+        found = BatchHeader.of(raw).leader_epoch
         # Behind a transform the last record relayed may be older than the batch before our place.
         if found < epoch or (found > epoch and assignment.transform is None):
-            raise _diverged(
-                assignment,
+            raise source.diverged(
                 f"the source's record at offset {position - 1} has leader epoch {found}, but the "
                 f"record that was mirrored from there had {epoch}: the source was truncated, and "
                 "written to since",
             )
 
 
-def _relayed_between(
-    source: SourceLog, assignment: Assignment, start: int, stop: int, outlet: Outlet
-) -> Iterator[Batch]:
-    """The relayed series in source offsets `start` to `stop` - 1."""
-    for batch in _relayed(source, assignment, start, outlet):
-        inside = sum(batch.source_offset(index) < stop for index in range(batch.records))
-        if inside:
-            yield batch if inside == batch.records else split(batch, 0, inside)
-        if inside < batch.records:
-            return
-
-
-def _relayed(
-    source: SourceLog, assignment: Assignment, position: int, outlet: Outlet
-) -> Iterator[Batch]:
-    """The relayed series from source offset `position` to the log's end, for one outlet."""
-    which = assignment.outlets.index(outlet)
-    batches = relayed(
-        source.cluster,
-        assignment.source_partition,
-        position,
-        read_committed=assignment.read_committed,
-        end=source.end,
-    )
-    for parts in source.series(assignment, batches):
-        share = parts[which]
-        if share is not None:
-            yield share
-
-
-def _check_whole(assignment: Assignment, batch: Batch, index: int) -> None:
+def _check_whole(source: SourceLog, batch: Batch, index: int) -> None:
     """The target has what comes before `index` in `batch`, and not what comes from there on. All
     that one source record became was sent in one batch, so it has it all or not at all."""
     offsets = batch.offsets
     if offsets is not None and index < len(offsets) and offsets[index] == offsets[index - 1]:
-        raise _diverged(
-            assignment,
+        raise source.diverged(
             f"the target has only some of what the source's record at offset {offsets[index]} "
             "became",
         )
 
 
-def _is_compacted(assignment: Assignment, source: SourceLog) -> bool:
-    return "compact" in cleanup_policy(source.cluster, assignment.topic)
-
-
-def _alike(assignment: Assignment, offset: int) -> DivergedError:
-    return _diverged(
-        assignment,
+def _alike(source: SourceLog, offset: int) -> DivergedError:
+    return source.diverged(
         f"the source has several records that are like the last one of the target, at offset "
         f"{offset} for one, or that carry no time to tell them apart",
     )
 
 
-def _nothing_to_compare(assignment: Assignment, pair: Pair) -> DivergedError:
-    return _diverged(
-        assignment,
+def _nothing_to_compare(source: SourceLog, pair: Pair) -> DivergedError:
+    return source.diverged(
         f"the target has deleted all that it got since source offset {pair.source}, and of what "
         "the source had there some is gone as well: nothing tells how far the copy had come",
         remedy="start with --adopt or --from",
     )
-
-
-def _diverged(
-    assignment: Assignment,
-    cause: str,
-    remedy: str = "compare both topics, then start with --adopt or --from",
-) -> DivergedError:
-    subject = f"{assignment.link} {assignment.source_partition}"
-    return DivergedError("resume", subject, cause, remedy=remedy)

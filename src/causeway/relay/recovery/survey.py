@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, offsets_at, raw_batches
+from causeway.cluster import EARLIEST, LATEST, Cluster, offsets_at, raw_batches, value_of
 from causeway.errors import BrokerError, CausewayError, DivergedError
-from causeway.model import TopicPartition, same_topic
-from causeway.records import HEADER
+from causeway.model import Pair, TopicPartition, same_topic
+from causeway.records import BatchHeader
 from causeway.relay.messages import Assignment
-from causeway.relay.recovery.damage import Damage
 from causeway.relay.series import Series, as_relayed
 from causeway.wire import codes, is_unsupported, user_timeout_of
 
@@ -23,6 +22,15 @@ SETTLE_S = 0.2  # the target's end must stand still this long before it is belie
 SETTLE_TIMEOUT_S = 30.0
 REPLICATED_S = 2.0  # so long it waits for followers to have copied what a leader's log holds
 KEEPS_MOVING = "its end keeps moving: another lane is at work"
+
+
+class Damage(NamedTuple):
+    """Damage that a lane met again and again at offset `start`. `to`: its end, if the target
+    refused the batch; -1: the source's log shows the end. `why`: the last error."""
+
+    start: int
+    why: str
+    to: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +47,23 @@ class RecoveryRequest:
     damage: Damage | None = None
     series: Series = as_relayed
     late_by: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumedOutlet:
+    """`pair` starts right after the last record found, of leader epoch `epoch` in the source;
+    `node` leads the target partition, whose log ends at `end`; `exclusive`: we are the only writer;
+    `append_times`: the target gives our records times of its own (LogAppendTime). `lost_from`: the
+    pair begins at the source's log start, and the copy ended at this offset or later; None: it
+    ended at the pair."""
+
+    pair: Pair
+    end: int
+    exclusive: bool
+    append_times: bool = False
+    node: int
+    epoch: int = -1
+    lost_from: int | None = None
 
 
 class TooEarlyError(CausewayError):
@@ -241,9 +266,10 @@ def _not_replicated(place: TopicPartition, shown: int, end: int) -> BrokerError:
     )
 
 
-def not_settled(place: TopicPartition, cause: str, remedy: str = "") -> BrokerError:
+def not_settled(place: TopicPartition, cause: str, remedy: str = "", code: int = -1) -> BrokerError:
+    name = "UNSETTLED" if code < 0 else codes.name(code)
     return BrokerError(
-        "resume", str(place), cause, code=-1, name="UNSETTLED", remedy=remedy, retriable=True
+        "resume", str(place), cause, code=code, name=name, remedy=remedy, retriable=True
     )
 
 
@@ -255,7 +281,8 @@ def _grew_by_ours(
     producers: Collection[int],
 ) -> bool:
     return after < before or any(
-        HEADER.unpack_from(raw)[9] in producers for raw in raw_batches(target, place, before, after)
+        BatchHeader.of(raw).producer_id in producers
+        for raw in raw_batches(target, place, before, after)
     )
 
 
@@ -276,36 +303,21 @@ def _leaders(
                 remedy="start with --adopt or --from to mirror the new one",
             )
         elif topic is None or partition is None or topic.error is not None:
-            leaders[place] = BrokerError(
-                "resume",
-                str(place),
-                f"the {side} topic does not exist",
-                code=3,
-                name="UNKNOWN_TOPIC_OR_PARTITION",
-                retriable=True,
-            )
+            code, cause = codes.UNKNOWN_TOPIC_OR_PARTITION, f"the {side} topic does not exist"
+            leaders[place] = not_settled(place, cause, code=code)
         elif (
             isinstance(error := partition.error, BrokerError)
             and error.code == codes.UNKNOWN_LEADER_EPOCH
         ):
             leaders[place] = error
         elif partition.leader < 0:
-            leaders[place] = BrokerError(
-                "resume",
-                str(place),
-                f"the {side} partition has no leader",
-                code=5,
-                name="LEADER_NOT_AVAILABLE",
-                retriable=True,
-            )
+            code, cause = codes.LEADER_NOT_AVAILABLE, f"the {side} partition has no leader"
+            leaders[place] = not_settled(place, cause, code=code)
         else:
             leaders[place] = PartitionLeader(partition.leader, partition.leader_epoch)
     return leaders
 
 
-def cleanup_policy(cluster: Cluster, topic: str) -> str:
-    entries = cluster.describe_configs([topic])[topic]
-    if isinstance(entries, CausewayError):
-        raise entries
-    entry = entries.get("cleanup.policy")
-    return (entry.value or "") if entry else ""
+def is_compacted(cluster: Cluster, topic: str) -> bool:
+    entry = value_of(cluster.describe_configs([topic])[topic]).get("cleanup.policy")
+    return entry is not None and "compact" in (entry.value or "")
