@@ -35,5 +35,13 @@ from causeway.relay.messages import (
     TreatmentStep,
 )
 from causeway.relay.offset_lookup import Sought
-from causeway.relay.series import Series, as_relayed, gone, partition_of, shares
-from causeway.relay.treatment import Topics, treat_batch, treatment_of
+from causeway.relay.treatment import (
+    Series,
+    Topics,
+    as_relayed,
+    gone,
+    partition_of,
+    shares,
+    treat_batch,
+    treatment_of,
+)

@@ -208,7 +208,8 @@ class OutletWanted(_ControlMessage):
 
 
 class Trace(_ControlMessage):
-    """For the offset map of one of several outlets; the fields as in FlowReport."""
+    """For the offset map of an outlet, since the last report. `resumed`: the lowest pair from which
+    a recovery has resumed. `newest`: source and target offset of the newest record."""
 
     breaks: tuple[Pair, ...] = ()
     resumed: Pair | None = None
@@ -230,16 +231,12 @@ class FlowReport(_ControlMessage):
     reason: str | None = None
     first_unmirrored: int = -1  # ms, of the record at `position`; -1 while unknown
     high_watermark: int = -1  # of the source; beyond `source_end` while a transaction is open
-    breaks: tuple[Pair, ...] = ()  # since the last report, for the offset map
-    # The lowest pair from which a recovery has resumed since the last report.
-    resumed: Pair | None = None
-    newest: tuple[int, int] | None = None  # source and target offset of the newest record
     ages: Spread | None = None  # ms, of each batch's newest record when it was fetched
     latencies: Spread | None = None  # ms, of the same when the target had acknowledged it
     records: int = 0
     bytes: int = 0
     recoveries: int = 0
-    traces: tuple[Trace, ...] = ()  # one for each outlet, where there are several
+    traces: tuple[Trace, ...] = ()  # one for each outlet
     wants: tuple[OutletWanted, ...] = ()  # it waits for these outlets
     transformed: Transformed | None = None
     loss: Loss | None = None  # why it stopped, if source offsets are lost

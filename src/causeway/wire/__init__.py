@@ -4,7 +4,6 @@ import logging
 
 from causeway.wire import apis, codes, fetch, produce
 from causeway.wire.apis import Api, Brokers, Versions, is_unsupported, unsupported
-from causeway.wire.buffers import KEPT_BYTES, Buffers
 from causeway.wire.codes import broker_error, error_in, raise_error
 from causeway.wire.connection import Connection, round_trip_s
 from causeway.wire.deadline import (
@@ -23,7 +22,7 @@ from causeway.wire.fetch import (
     FetchSession,
     Place,
 )
-from causeway.wire.frames import SendQueue, wait
+from causeway.wire.frames import KEPT_BYTES, Buffers, SendQueue, wait
 from causeway.wire.produce import Part, Produced, Stamped
 from causeway.wire.security import ssl_context
 from causeway.wire.sockets import user_timeout_of

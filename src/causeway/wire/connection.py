@@ -24,12 +24,12 @@ from causeway.config import ClientSettings
 from causeway.errors import AuthenticationError, CausewayError, ProtocolError, UnreachableError
 from causeway.wire import codes
 from causeway.wire.apis import Versions, unsupported
-from causeway.wire.buffers import Buffers
 from causeway.wire.deadline import Deadline, throttle_s
 from causeway.wire.frames import (
     MAX_FRAME_BYTES,
     STRANGERS_FRAME_BYTES,
     Buffer,
+    Buffers,
     SendQueue,
     SocketReader,
     wait,

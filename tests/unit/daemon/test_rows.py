@@ -9,6 +9,7 @@ from causeway.control import Held
 from causeway.daemon.partitions import Registry, Row
 from causeway.link_topics import OffsetMap, OffsetMapRecord
 from causeway.model import Pair, State
+from causeway.relay import Trace
 from causeway.translation import CourseKey
 from tests.builders.daemon import MIRROR, holds, outlet, row, says
 
@@ -118,7 +119,7 @@ def test_what_the_target_lost_is_forgotten_at_once_though_it_has_got_more_since(
     known.changed = False
 
     report = says(State.RUNNING, 60).report.replace(
-        resumed=Pair(30, 30, 30), breaks=(Pair(30, 33, 30),)
+        traces=(Trace(resumed=Pair(30, 30, 30), breaks=(Pair(30, 33, 30),)),)
     )
     registry.take_reports([says(State.RUNNING, 60).replace(report=report)])
 

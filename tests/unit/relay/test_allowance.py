@@ -82,7 +82,7 @@ def test_one_flow_whose_target_is_slow_leaves_the_others_room(relay: Relay) -> N
     slow, other = flow(), flow(1)
     slow.answer_bytes = BUFFER_BYTES // 2
     (outlet,) = slow.outlets
-    relay._connections._targets[cast(Any, 0)] = cast(Any, Waiting(outlet))
+    relay.connections._targets[cast(Any, 0)] = cast(Any, Waiting(outlet))
     try:
         while relay._allowance(0.0).ask(slow):
             outlet.pending_bytes += slow.answer_bytes
@@ -90,7 +90,7 @@ def test_one_flow_whose_target_is_slow_leaves_the_others_room(relay: Relay) -> N
         assert allowance.room
         assert allowance.ask(other) > 0
     finally:
-        relay._connections._targets.clear()
+        relay.connections._targets.clear()
 
 
 def test_a_throttled_link_is_read_over_all_of_its_connections(relay: Relay) -> None:
@@ -115,7 +115,7 @@ def test_a_throttled_link_is_read_over_all_of_its_connections(relay: Relay) -> N
     ]
     read = dict.fromkeys(sources, 0)
     keys = [SourceKey("A->B", "a", node, True, 500, 1, 1 << 20) for node in range(len(sources))]
-    relay._connections._sources = dict(zip(keys, sources, strict=True))
+    relay.connections._sources = dict(zip(keys, sources, strict=True))
     for partition, source in enumerate(sources):
         source.add(flow(partition))
     now = time.monotonic()
@@ -131,7 +131,7 @@ def test_a_throttled_link_is_read_over_all_of_its_connections(relay: Relay) -> N
                         read[source] += asked.max_bytes
                         source._news[topic, partition] = None
                 source._correlation_id = None
-    relay._connections._sources = {}
+    relay.connections._sources = {}
     assert sum(read.values()) <= 11e6
     assert all(size > 1e6 for size in read.values()), list(read.values())
 
@@ -156,7 +156,7 @@ def test_a_lane_rests_while_each_target_has_what_it_can_do(
 ) -> None:
     """And until more has come, where there is nothing else to send after that."""
     did: dict[str, list[float]] = {"sleep": [], "await": []}
-    connections = relay._connections
+    connections = relay.connections
     with monkeypatch.context() as patch:
         patch.setattr(time, "sleep", did["sleep"].append)
         patch.setattr(connections, "await_source", did["await"].append)

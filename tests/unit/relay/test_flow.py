@@ -128,11 +128,11 @@ def test_a_target_that_lost_records_is_reported_though_it_has_got_more_since() -
     outlet.resume(outlet.pair)  # an end that is no loss
     outlet.sequence = 7
     outlet.acknowledged(outlet.sent(_batch(12, 20)), 600)
-    report = flow.report()
-    assert report.resumed == Pair(source=10, target=500, sequence=7)
-    assert report.breaks[0] == report.resumed
-    assert all(point.target >= 600 for point in report.breaks[1:]), "nothing of what was lost"
-    assert flow.report().resumed is None
+    (trace,) = flow.report().traces
+    assert trace.resumed == Pair(source=10, target=500, sequence=7)
+    assert trace.breaks[0] == trace.resumed
+    assert all(point.target >= 600 for point in trace.breaks[1:]), "nothing of what was lost"
+    assert flow.report().traces[0].resumed is None
 
 
 def test_a_report_tells_what_was_noted_since_the_last_one() -> None:

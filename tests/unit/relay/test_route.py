@@ -22,7 +22,7 @@ from causeway.relay.lane.responses import (
     take,
     take_in,
 )
-from causeway.relay.series import KEYLESS_RUN
+from causeway.relay.treatment import KEYLESS_RUN
 from causeway.wire import EpochEnd, Fetched, Produced, codes
 from tests.harness.raw_batches import Rec, damaged, raw_batch
 

@@ -14,7 +14,7 @@ from causeway.link_topics import Outlet, Transformed
 from causeway.model import Pair, State
 from causeway.records import Batch, Kept, PlainRecord, build
 from causeway.relay import Assignment, OutletWanted, StageSpec
-from causeway.relay.lane import transforming
+from causeway.relay.lane import stages
 from causeway.relay.lane.chunks import DIES, HANGS, Work, WorkResult
 from causeway.relay.lane.flow import SAID_S, Flow, OnTheWay
 from causeway.relay.lane.outlet import OutletState, next_batch
@@ -78,13 +78,7 @@ class _Lane:
         )
         self.flow.state, self.flow.unsettled = State.RUNNING, False
         self.on_the_way = self.flow.on_the_way = OnTheWay(cast(Any, self.stage))
-        self.transforming = Transforming(
-            cast(Any, self),
-            cast(Any, self),
-            recover=self._start_recovery,
-            stop=self._stop,
-            settled=self._settle,
-        )
+        self.transforming = Transforming(cast(Any, self), cast(Any, self), cast(Any, self))
 
     def send(self, *batches: Batch, upto: int) -> None:
         self.flow.position = upto
@@ -102,15 +96,15 @@ class _Lane:
     def submit(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         self.jobs.append((work, then))
 
-    def _start_recovery(self, flow: Flow, doubt: NeedsRecovery) -> None:
+    def start_recovery(self, flow: Flow, doubt: NeedsRecovery) -> None:
         self.doubts.append(doubt)
         flow.recoveries += 1
 
-    def _stop(self, flow: Flow, reason: str) -> None:
+    def stop(self, flow: Flow, reason: str) -> None:
         self.stopped.append(reason)
         flow.state = State.STOPPED
 
-    def _settle(self, _: Flow) -> None:
+    def done(self, _: Flow) -> None:
         self.settled += 1
 
 
@@ -164,7 +158,7 @@ def test_a_fetch_of_nothing_but_dropped_batches_comes_after_what_is_on_the_way()
 
 def test_large_fetches_go_in_several_chunks() -> None:
     lane = _Lane()
-    batches = [_batch(at, size=transforming.CHUNK_BYTES // 2) for at in range(5)]
+    batches = [_batch(at, size=stages.CHUNK_BYTES // 2) for at in range(5)]
     lane.send(*batches, upto=7)
     assert [work.next for work in lane.stage.works] == [1, 2, 3, 4, 7]
 
@@ -294,7 +288,7 @@ def test_recovery_takes_no_record_on_which_processes_die_for_refused() -> None:
         return [WorkResult(ChunkOutcome(0, (), (Refusal(0, DIES),)), following, batches, 0, True)]
 
     lane.stage.call = call  # type: ignore[attr-defined]
-    series = transforming.series_of(lane.flow)
+    series = stages.series_of(lane.flow)
     with pytest.raises(CausewayError) as raised:
         list(series(lane.flow.assignment, iter([_batch(0)])))
     assert raised.value.retriable
@@ -382,7 +376,7 @@ def test_recovery_sees_what_lanes_send(stops: bool) -> None:
         return [WorkResult(outcome, following, batches, 0, True)]
 
     lane.stage.call = call  # type: ignore[attr-defined]
-    series = transforming.series_of(lane.flow)
+    series = stages.series_of(lane.flow)
     found = [
         [None if part is None else part.first for part in parts]
         for parts in series(lane.flow.assignment, iter([_batch(0, 1, 2, 3)]))
@@ -397,7 +391,7 @@ def test_a_flow_that_leaves_sends_what_it_was_led_to_and_ends_at_one_place() -> 
     lane.send(_batch(2, 3), upto=4)
     lane.stage.answer(OutletBatch(None, None, _batch(0)), OutletBatch("eu", None, _batch(1)))
     relay = object.__new__(Relay)
-    relay._connections = cast(Any, lane)
+    relay.connections = cast(Any, lane)
     relay._throttles = Throttles()
     lane.flow.leave()
     relay.let_go(lane.flow)

@@ -14,13 +14,13 @@ from causeway.relay import Assignment, Topics, TreatmentStep, as_relayed, treat_
 from causeway.relay import treatment as treatments
 from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.responses import NeedsRecovery, StopPartition, take, take_in
-from causeway.relay.series import treated
 from causeway.relay.treatment import (
     Changed,
     Records,
     TreatmentNotReadyError,
     Treatments,
     treat_kept,
+    treated,
 )
 from causeway.wire import Fetched
 from tests.harness.raw_batches import Rec, raw_batch

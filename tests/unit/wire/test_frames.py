@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from causeway.config import TlsSettings
 from causeway.errors import AuthenticationError, ProtocolError
-from causeway.wire import SendQueue, buffers, frames, ssl_context, wait
+from causeway.wire import SendQueue, frames, ssl_context, wait
 from causeway.wire.frames import SocketReader
 from tests.harness.examples import examples
 from tests.harness.kafka.certificates import create_certificates
@@ -138,9 +138,9 @@ def test_a_big_frames_buffer_serves_again_once_nobody_looks_at_it() -> None:
 
 
 def test_free_buffers_are_given_back_beyond_what_a_lane_needs_at_a_time() -> None:
-    pool = buffers.Buffers()
-    views = [pool.room(buffers.SPARE_BYTES) for _ in range(4)] + [pool.room(100_000)]
-    large = pool.room(buffers.SPARE_BYTES + 1)
+    pool = frames.Buffers()
+    views = [pool.room(frames.SPARE_BYTES) for _ in range(4)] + [pool.room(100_000)]
+    large = pool.room(frames.SPARE_BYTES + 1)
     assert pool.held_bytes == sum(len(cast(bytearray, v.obj)) for v in (*views, large))
     first = views.pop(0).obj
     pool.give_back(0)
@@ -148,14 +148,14 @@ def test_free_buffers_are_given_back_beyond_what_a_lane_needs_at_a_time() -> Non
     views.clear()
     del first, large
     assert pool.held_bytes == 0
-    for wanted in (3 * buffers.SPARE_BYTES, 2 * buffers.SPARE_BYTES):
+    for wanted in (3 * frames.SPARE_BYTES, 2 * frames.SPARE_BYTES):
         pool.kept_bytes = wanted
         pool.give_back()
         assert sum(map(len, pool._kept)) == wanted
 
 
 def test_a_frame_too_big_to_keep_a_buffer_for() -> None:
-    body = random.Random(0).randbytes(buffers.SPARE_BYTES + 70_000)
+    body = random.Random(0).randbytes(frames.SPARE_BYTES + 70_000)
     with plain_pair() as (ours, theirs):
         sender = threading.Thread(target=theirs.sendall, args=(framed(body) + framed(b"next"),))
         sender.start()

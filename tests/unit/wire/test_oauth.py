@@ -12,7 +12,7 @@ import pytest
 
 from causeway.config import OAuthSettings, Secret
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
-from causeway.wire.oauth import TokenSource, token_source
+from causeway.wire.security import TokenSource, token_source
 from tests.harness.kafka.certificates import create_certificates
 from tests.harness.tokens import TokenEndpoint, token_endpoint
 
@@ -48,7 +48,7 @@ def test_refreshes_at_four_fifths_of_the_life(
     endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr("causeway.wire.oauth.time.monotonic", lambda: now)
+    monkeypatch.setattr("causeway.wire.security.time.monotonic", lambda: now)
     endpoint.lifetime_s = 100
     source = TokenSource(oauth(endpoint.url, None), None)
     source.token(5)

@@ -19,7 +19,7 @@ from causeway.link_topics import (
     offset_maps_of,
 )
 from causeway.model import ENDED, HELD, Dated, Loss, State, TopicPartition, age_ms
-from causeway.relay import FlowReport, OutletWanted, Trace
+from causeway.relay import FlowReport, OutletWanted
 from causeway.status import PartitionStatus, lag
 
 # These states last a moment; the next start does not need them.
@@ -115,12 +115,10 @@ class Row:
         self.latencies = with_more(self.latencies, report.latencies, self.heard_at)
 
     def _note_offsets(self, report: FlowReport) -> None:
-        traces = report.traces or (
-            Trace(breaks=report.breaks, resumed=report.resumed, newest=report.newest),
-        )
-        self.newest = traces[0].newest or self.newest
+        if report.traces:
+            self.newest = report.traces[0].newest or self.newest
         # Partitions that go by key have no maps.
-        for outlet, trace in zip(report.outlets, traces, strict=False):
+        for outlet, trace in zip(report.outlets, report.traces, strict=False):
             if (known := self.maps.get(outlet.at)) is None:
                 continue
             if trace.resumed is not None:

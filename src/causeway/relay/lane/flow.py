@@ -26,7 +26,7 @@ from causeway.relay.lane.chunks import WorkResult
 from causeway.relay.lane.limits import PARTITION_BYTES
 from causeway.relay.lane.outlet import UNKNOWN, OutletState
 from causeway.relay.lane.stage import Stage
-from causeway.relay.messages import Assignment, FlowReport, OutletWanted, Trace, sayable
+from causeway.relay.messages import Assignment, FlowReport, OutletWanted, sayable
 from causeway.relay.recovery import Damage
 from causeway.relay.treatment import Treatment
 
@@ -139,7 +139,9 @@ class OnTheWay:
         self.size -= piece.size
         return piece
 
-    def forget(self) -> None:
+    def cancel(self, flow: Flow) -> None:
+        """Forgets all of `flow`, whose records these are."""
+        self.stage.cancel(flow)
         self.chunks = self.size = 0
         self.pieces.clear()
         self.halt, self.writing = None, False
@@ -240,11 +242,14 @@ class Flow:
         return sum(outlet.pending_bytes for outlet in self.outlets) + transformed
 
     @property
+    def all_sent(self) -> bool:
+        """Whether no batch waits in an outlet, and no sent batch for its response."""
+        return not any(outlet.pending or outlet.unanswered for outlet in self.outlets)
+
+    @property
     def idle(self) -> bool:
         """Whether no fetched batch waits to be sent, and no sent batch for its response."""
-        if self.on_the_way is not None and not self.on_the_way.idle:
-            return False
-        return not any(outlet.pending or outlet.unanswered for outlet in self.outlets)
+        return self.all_sent and (self.on_the_way is None or self.on_the_way.idle)
 
     @property
     def unanswered(self) -> int:
@@ -304,8 +309,6 @@ class Flow:
         self.changed = False
         assignment = self.assignment
         position = min(outlet.pair.source for outlet in self.outlets)
-        traces = tuple(outlet.trace() for outlet in self.outlets)
-        only = traces[0] if len(traces) == 1 else Trace()
         return FlowReport(
             link=assignment.link,
             topic=assignment.topic,
@@ -319,10 +322,7 @@ class Flow:
             last_timestamp=self.last_timestamp,
             first_unmirrored=self._first_unmirrored(position),
             outlets=tuple(outlet.report() for outlet in self.outlets),
-            breaks=only.breaks,
-            resumed=only.resumed,
-            newest=only.newest,
-            traces=traces if len(traces) > 1 else (),
+            traces=tuple(outlet.trace() for outlet in self.outlets),
             wants=self.wants,
             transformed=self.on_the_way.counts if self.on_the_way else None,
             ages=self.ages.take(),

@@ -22,7 +22,7 @@ from causeway.records import Batch
 from causeway.relay import offset_lookup as lookup
 from causeway.relay.messages import Assignment, LookedUp, Lookup, sayable
 from causeway.relay.offset_lookup import Sought
-from causeway.relay.series import Series
+from causeway.relay.treatment import Series
 
 T = TypeVar("T")
 # Threads are made as they are needed: two for each stage that recoveries wait for.

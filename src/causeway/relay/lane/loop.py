@@ -110,7 +110,7 @@ class LaneLoop:
                 case Clusters():
                     self._start(message)
                 case Renewed() if self._relay is not None:
-                    self._relay.renew(message)
+                    self._relay.connections.renew(message)
                 case StagesMessage():
                     self._stages.define(message.stages)
                 case StageEnded():
@@ -201,14 +201,13 @@ class LaneLoop:
                 rss_bytes=_resident_bytes(),
                 cpu_s=usage.ru_utime + usage.ru_stime,
                 stages=self._stages.wanted,
-                crowded=relay.crowded,
-                small_requests=relay.small_requests,
+                crowded=relay.connections.crowded,
+                small_requests=relay.connections.small_requests,
             )
         )
 
     def _is_quiet(self, flow: Flow) -> bool:
-        sent = not any(outlet.pending or outlet.unanswered for outlet in flow.outlets)
-        return sent and not flow.recovering
+        return flow.all_sent and not flow.recovering
 
     # -- one turn of the loop ---------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.outlet import UNKNOWN
 from causeway.relay.lane.responses import NeedsRecovery
 from causeway.relay.lane.stage import Stage
-from causeway.relay.lane.transforming import series_of
+from causeway.relay.lane.stages import series_of
 from causeway.relay.recovery import (
     LossError,
     RecoveryRequest,
@@ -118,8 +118,7 @@ class RecoveryQueue:
         for outlet in flow.outlets:
             outlet.drop_pending()
         if flow.on_the_way is not None:
-            flow.on_the_way.stage.cancel(flow)
-            flow.on_the_way.forget()
+            flow.on_the_way.cancel(flow)
 
     def done(self, flow: Flow) -> bool:
         """Whether a bounded run has copied its share of this partition; then the flow is done."""

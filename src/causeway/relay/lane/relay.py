@@ -25,12 +25,12 @@ from causeway.relay.lane.memory import LaneMemory
 from causeway.relay.lane.reader import Allowance, SourceConnection
 from causeway.relay.lane.recovery_queue import RecoveryQueue
 from causeway.relay.lane.responses import NeedsRecovery, StopPartition
-from causeway.relay.lane.stages import LaneStages
+from causeway.relay.lane.stages import LaneStages, series_of
 from causeway.relay.lane.target import TargetConnection
 from causeway.relay.lane.throttle import Quotas, Throttles, whole
-from causeway.relay.lane.transforming import Transforming, series_of
+from causeway.relay.lane.transforming import Transforming
 from causeway.relay.lane.watches import IdlePairs, Leaders
-from causeway.relay.messages import Clusters, Lookup, Renewed, Throttle
+from causeway.relay.messages import Clusters, Lookup, Throttle
 from causeway.relay.treatment import Treatments
 from causeway.wire import SESSION_ERRORS, Fetched, codes
 
@@ -63,30 +63,24 @@ class Relay:
         self._treatments = Treatments(clusters.treatments)
         self._memory = LaneMemory(clusters.buffer_bytes)
         self._lease = lease
-        self._connections = Connections(
+        self.connections = Connections(
             clusters,
             helpers,
             selector,
             self._memory.buffers,
             on_source=self._on_source,
             on_target=self._on_target,
-            on_failure=self._on_failure,
+            on_failure=lambda flow, why: self._recovery.start_recovery(flow, NeedsRecovery(why)),
         )
         self._touched: dict[Flow, None] = {}
         self._transformed: dict[Flow, None] = {}
-        self._recovery = RecoveryQueue(self._connections, helpers, self._touched, on_done)
+        self._recovery = RecoveryQueue(self.connections, helpers, self._touched, on_done)
         self._idle_pairs = IdlePairs(helpers)
         self._leaders = Leaders(helpers, self._recovery.start_recovery)
         self._throttles = Throttles()
         self._quotas = Quotas(self._touched)
         self._look_at = 0.0
-        self._transforming = Transforming(
-            self._connections,
-            helpers,
-            recover=self._recovery.start_recovery,
-            stop=self._recovery.stop,
-            settled=self._recovery.done,
-        )
+        self._transforming = Transforming(self.connections, helpers, self._recovery)
 
     def turn(self, flows: Collection[Flow], now: float) -> None:
         """Does all for `flows` that needs no waiting."""
@@ -95,9 +89,9 @@ class Relay:
         else:
             self._hold(flows)
         # Sends come first: targets wait for them, and a fetch takes longer than a send.
-        for target in self._connections.targets:
+        for target in self.connections.targets:
             self._guard(target, target.send, self._lease, now)
-        sources = self._connections.sources
+        sources = self.connections.sources
         if self._throttles:  # else the first one would get all that they share
             random.shuffle(sources)
         for source in sources:
@@ -106,21 +100,18 @@ class Relay:
                 self._guard(source, self._request, source, now)
         if now >= self._look_at:
             self._look_at = now + LOOK_S
-            for dead in self._connections.timed_out(now):
+            for dead in self.connections.timed_out(now):
                 self._lose(dead, "no answer in time")
-            self._quotas.look([*sources, *self._connections.targets], now)
-        self._connections.watch()
-        self._touched.update(self._idle_pairs.look(flows, self._connections.cluster, now))
-        self._leaders.look(flows, self._connections.cluster, now)
+            self._quotas.look([*sources, *self.connections.targets], now)
+        self.connections.watch()
+        self._touched.update(self._idle_pairs.look(flows, self.connections.cluster, now))
+        self._leaders.look(flows, self.connections.cluster, now)
         self._stages.turn(now)
-
-    def renew(self, message: Renewed) -> None:
-        self._connections.renew(message)
 
     def rest(self) -> None:
         """Sleeps while each target broker that gets records has enough work. The lane handles all
         that arrives meanwhile in one turn, unless a broker would then have nothing more to do."""
-        targets = self._connections.targets
+        targets = self.connections.targets
         if any(target.lacks for target in targets):
             return
         busy = [target for target in targets if target.has_plenty]
@@ -130,24 +121,14 @@ class Relay:
         if all(target.ready for target in busy):
             time.sleep(rest_s)
         else:
-            self._connections.await_source(rest_s)
-
-    @property
-    def crowded(self) -> tuple[str, ...]:
-        """Brokers that accepted fewer connections than the lane wants."""
-        return self._connections.crowded
-
-    @property
-    def small_requests(self) -> tuple[str, ...]:
-        """Brokers that get smaller requests because they closed connections after larger ones."""
-        return self._connections.small_requests
+            self.connections.await_source(rest_s)
 
     def take_over(self, flow: Flow) -> None:
         """Takes over a flow from another lane, whose requests may still arrive."""
-        self._connections.expect(flow.assignment)
+        self.connections.expect(flow.assignment)
         self._recovery.lost(flow)
         if flow.unsettled:
-            patience_s = self._connections.cluster(flow.assignment.target).timeout_s
+            patience_s = self.connections.cluster(flow.assignment.target).timeout_s
             flow.late_by = time.monotonic() + patience_s + flow.assignment.throttled_s
         try:
             if flow.assignment.treated:
@@ -182,26 +163,25 @@ class Relay:
         still sent, so that all outlets end at one position, where another transform can begin."""
         self._throttles.forget(flow)
         if flow.on_the_way is not None and flow.state is State.RUNNING:
-            self._connections.fetch_no_more(flow)
-            flow.on_the_way.stage.cancel(flow)
-            flow.on_the_way.forget()
+            self.connections.fetch_no_more(flow)
+            flow.on_the_way.cancel(flow)
         else:
             self._recovery.pause(flow)
 
     def look_for(self, message: Lookup, flow: Flow) -> Look | None:
         """The look-up that `message` asks for, for a helper's thread; None if `flow` has no such
         outlet."""
-        cluster, spec = self._connections.cluster, flow.assignment
+        cluster, spec = self.connections.cluster, flow.assignment
         return look_for(message, spec, series_of(flow), cluster(spec.source), cluster(spec.target))
 
     def abandon(self) -> None:
         """Closes every connection to a target: queued batches must not be sent."""
-        for flow in self._connections.abandon_targets():
+        for flow in self.connections.abandon_targets():
             flow.unsettled = True
 
     def close(self) -> None:
         self._stages.close()
-        self._connections.close()
+        self.connections.close()
 
     def _hold(self, flows: Collection[Flow]) -> None:
         """Holds all flows after the lease ran out: a successor may be at work."""
@@ -213,9 +193,9 @@ class Relay:
                 )
 
     def _allowance(self, now: float) -> Allowance:
-        outboxes = [target.connection.outbox for target in self._connections.targets]
-        self._memory.most_bytes = buffer_bytes = self._connections.buffer_bytes
-        room = self._memory.has_room(self._stages.size, self._connections.waiting, outboxes)
+        outboxes = [target.connection.outbox for target in self.connections.targets]
+        self._memory.most_bytes = buffer_bytes = self.connections.buffer_bytes
+        room = self._memory.has_room(self._stages.size, self.connections.waiting, outboxes)
         share = buffer_bytes // FLOW_SHARE
         throttles, throttled = self._throttles, bool(self._throttles)
         full = False  # some flow waits for its target, which takes no time
@@ -257,11 +237,8 @@ class Relay:
 
     def _lose(self, connection: SourceConnection | TargetConnection, reason: str) -> None:
         unsettled = isinstance(connection, TargetConnection)
-        for flow in self._connections.drop(connection):
+        for flow in self.connections.drop(connection):
             self._recovery.start_recovery(flow, NeedsRecovery(reason, unsettled=unsettled))
-
-    def _on_failure(self, flow: Flow, reason: str) -> None:
-        self._recovery.start_recovery(flow, NeedsRecovery(reason))
 
     # -- what arrives -----------------------------------------------------------------------------
 
@@ -295,7 +272,7 @@ class Relay:
             self._recovery.start_recovery(flow, needed)
             return
         for outlet in touched:
-            self._connections.offer(flow, outlet)
+            self.connections.offer(flow, outlet)
         if flow.on_the_way is not None:
             self._transforming.send(flow, flow.on_the_way, kept)
         if len(fetched.records) and not touched:

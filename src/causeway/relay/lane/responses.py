@@ -23,8 +23,7 @@ from causeway.records import (
 from causeway.relay.lane.flow import Diverging, Flow
 from causeway.relay.lane.outlet import UNKNOWN, OutletState, Sent, send_smaller
 from causeway.relay.recovery import Damage
-from causeway.relay.series import shares
-from causeway.relay.treatment import TreatmentNotReadyError, topics_of, treat_kept
+from causeway.relay.treatment import TreatmentNotReadyError, shares, topics_of, treat_kept
 from causeway.wire import EpochEnd, Fetched, Produced, codes
 
 

@@ -18,17 +18,21 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from causeway.errors import CausewayError
-from causeway.relay.lane.chunks import Work
+from causeway.link_topics import Outlet
+from causeway.records import Batch
+from causeway.relay.lane.chunks import DIES, Work, WorkResult
 from causeway.relay.lane.direct import DirectWorker
+from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.stage import Stage
-from causeway.relay.messages import StageEnded, StageSpec, StageWanted
-from causeway.transform import path_of
+from causeway.relay.messages import Assignment, StageEnded, StageSpec, StageWanted
+from causeway.relay.treatment import Series, as_relayed, treated
+from causeway.transform import OutletBatch, path_of
 
 PROBATION_S = 600.0  # after a slow record, others like it may follow
 LINGERS_S = 60.0  # before a second stage ends that no partition needs
@@ -206,3 +210,68 @@ class LaneStages:
         listener.listen()
         listener.setblocking(False)
         return listener, address
+
+
+CHUNK_BYTES = 512 * 1024
+Place = tuple[str, int]  # topic, as on the source, and partition
+
+
+def dies(piece: WorkResult) -> bool:
+    return any(refusal.reason == DIES for refusal in piece.outcome.refused)
+
+
+def cut_chunks(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
+    """In chunks of about CHUNK_BYTES."""
+    chunk: list[Batch] = []
+    size = 0
+    for batch in batches:
+        if chunk and size + batch.size > CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(batch)
+        size += batch.size
+    if chunk:
+        yield chunk
+
+
+def usable(piece: WorkResult, *, stops: bool) -> Iterable[OutletBatch]:
+    """Its outputs; where a refused record `stops` the flow, those before it."""
+    refused = piece.outcome.refused
+    if not refused or not stops:
+        return piece.outcome.outputs
+    first = refused[0].offset
+    return [output for output in piece.outcome.outputs if output.batch.first < first]
+
+
+def place_of(assignment: Assignment, output: OutletBatch) -> Place:
+    topic = assignment.topic if output.topic is None else output.topic
+    return topic, assignment.partition if output.partition is None else output.partition
+
+
+def place_of_outlet(assignment: Assignment, outlet: Outlet) -> Place:
+    return outlet.routed or assignment.topic, outlet.partition
+
+
+def series_of(flow: Flow) -> Series:
+    """How the source's records become those of the flow's outlets, for a helper's thread."""
+    way = flow.on_the_way
+    series: Series = as_relayed if way is None else partial(_transformed, way.stage)
+    return series if flow.treatment is None else treated(flow.treatment, series)
+
+
+def _transformed(
+    stage: Stage, assignment: Assignment, batches: Iterator[Batch]
+) -> Iterator[Sequence[Batch | None]]:
+    at = {place_of_outlet(assignment, o): n for n, o in enumerate(assignment.outlets)}
+    stops = stage.spec.dead_letters is None
+    for chunk in cut_chunks(batches):
+        pieces = stage.call(assignment.topic, assignment.partition, chunk[-1].next, chunk)
+        for piece in pieces:
+            if dies(piece):
+                raise CausewayError("transform", stage.spec.name, DIES, retriable=True)
+            for output in usable(piece, stops=stops):
+                number = at.get(place_of(assignment, output))
+                if number is not None:
+                    yield [output.batch if n == number else None for n in range(len(at))]
+            if piece.outcome.refused and stops:
+                return

@@ -12,12 +12,12 @@ and why. A lane that dies right after writing one writes it again; its position 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.link_topics import Outlet, TopicLog, Transformed
+from causeway.link_topics import TopicLog, Transformed
 from causeway.model import State, TopicPartition
 from causeway.records import (
     NO_PRODUCER,
@@ -34,33 +34,18 @@ from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.outlet import OutletState
+from causeway.relay.lane.recovery_queue import RecoveryQueue
 from causeway.relay.lane.responses import NeedsRecovery, must_wait
-from causeway.relay.lane.stage import Stage
+from causeway.relay.lane.stages import Place, cut_chunks, dies, place_of, place_of_outlet, usable
 from causeway.relay.messages import Assignment, OutletWanted
-from causeway.relay.series import Series, as_relayed, treated
 from causeway.transform import OutletBatch, Refusal
-
-CHUNK_BYTES = 512 * 1024
-Place = tuple[str, int]  # topic, as on the source, and partition
 
 
 class Transforming:
-    """Not thread-safe; belongs to one lane's loop. `offer`: an outlet has something to send;
-    `recover`, `stop`: as `start_recovery` and `stop` of RecoveryQueue; `settled`: the flow may be
-    done."""
+    """Not thread-safe; belongs to one lane's loop."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        helpers: Helpers,
-        *,
-        recover: Callable[[Flow, NeedsRecovery], None],
-        stop: Callable[[Flow, str], None],
-        settled: Callable[[Flow], object],
-    ) -> None:
-        self._connections = connections
-        self._helpers = helpers
-        self._recover, self._stop, self._settled = recover, stop, settled
+    def __init__(self, connections: Connections, helpers: Helpers, recovery: RecoveryQueue) -> None:
+        self._connections, self._helpers, self._recovery = connections, helpers, recovery
 
     def send(self, flow: Flow, on_the_way: OnTheWay, kept: Kept) -> None:
         """Sends what was `kept` of a fetch to the flow's stage."""
@@ -75,7 +60,7 @@ class Transforming:
                 flow.through = kept.position
                 return
             self._submit(flow, on_the_way, kept.position, ())
-        chunks = list(_cut(kept.batches))
+        chunks = list(cut_chunks(kept.batches))
         for number, batches in enumerate(chunks, 1):
             following = kept.position if number == len(chunks) else batches[-1].next
             self._submit(flow, on_the_way, following, batches)
@@ -104,23 +89,22 @@ class Transforming:
         while on_the_way.pieces and not on_the_way.writing and on_the_way.halt is None:
             piece = on_the_way.pieces[0]
             letters = on_the_way.stage.spec.dead_letters
-            if piece.outcome.refused and letters is not None and not _dies(piece):
+            if piece.outcome.refused and letters is not None and not dies(piece):
                 self._write_letters(flow, on_the_way, piece, letters)
                 return
-            on_the_way.take()
-            if not self._put(flow, on_the_way, piece):
+            if not self._put(flow, on_the_way):
                 return
         self.look(flow)
 
     def look(self, flow: Flow) -> None:
         """Ends `flow` if its last batch has a response now."""
         on_the_way = flow.on_the_way
-        if on_the_way is not None and on_the_way.halt is not None and _all_sent(flow):
+        if on_the_way is not None and on_the_way.halt is not None and flow.all_sent:
             reason = on_the_way.halt
             flow.settle()
-            self._stop(flow, reason)
+            self._recovery.stop(flow, reason)
         else:
-            self._settled(flow)
+            self._recovery.done(flow)
 
     def _write_letters(
         self, flow: Flow, on_the_way: OnTheWay, piece: WorkResult, letters: str
@@ -134,22 +118,31 @@ class Transforming:
             if flow.recoveries != counted or flow.state is not State.RUNNING or flow.leaving:
                 return  # it will come to this record again
             if answer is not None:
-                self._recover(
-                    flow, NeedsRecovery(f"its dead letters could not be written: {answer}")
-                )
+                reason = f"its dead letters could not be written: {answer}"
+                self._recovery.start_recovery(flow, NeedsRecovery(reason))
                 return
             on_the_way.writing = False
-            on_the_way.take()
-            if self._put(flow, on_the_way, piece):
+            if self._put(flow, on_the_way):
                 self._pass_on(flow, on_the_way)
 
         self._helpers.submit(
             partial(write, source, letters, at, name, piece.batches, piece.outcome.refused), written
         )
 
-    def _put(self, flow: Flow, on_the_way: OnTheWay, piece: WorkResult) -> bool:
-        """Its records go to the outlets; False where the flow does not go on as it is."""
-        stops = on_the_way.stage.spec.dead_letters is None or _dies(piece)
+    def _put(self, flow: Flow, on_the_way: OnTheWay) -> bool:
+        """The records of the first piece go to the outlets; False where the flow does not go on as
+        it is."""
+        try:
+            for outlet in self._routed(flow, on_the_way, on_the_way.take()):
+                self._connections.offer(flow, outlet)
+        except NeedsRecovery as needed:
+            self._recovery.start_recovery(flow, needed)
+            return False
+        return True
+
+    def _routed(self, flow: Flow, on_the_way: OnTheWay, piece: WorkResult) -> Iterable[OutletState]:
+        """Puts the records of `piece` into outlets; these. Raises NeedsRecovery."""
+        stops = on_the_way.stage.spec.dead_letters is None or dies(piece)
         outputs = list(usable(piece, stops=stops))
         known = places(flow.assignment, flow.outlets)
         wants = _wants(flow.assignment, known, outputs)
@@ -157,24 +150,18 @@ class Transforming:
             flow.wants = wants
             # Unnamed: until the driver has looked at them, names may be anything of a record.
             reason = f"waits for {len(wants)} more target partitions that its transform leads to"
-            self._recover(flow, NeedsRecovery(reason, failure=False))
-            return False
-        batches = [output.batch for output in outputs]
-        if must_wait(flow, batches):
-            # As arrivals.take_in: a transform may give records a time that is long gone.
+            raise NeedsRecovery(reason, failure=False)
+        if must_wait(flow, [output.batch for output in outputs]):
+            # As responses.take_in: a transform may give records a time that is long gone.
             reason = "its transformed records are so old that the target may have forgotten them"
-            self._recover(
-                flow, NeedsRecovery(reason, unsettled=True, failure=False, not_before=flow.late_by)
-            )
-            return False
+            raise NeedsRecovery(reason, unsettled=True, failure=False, not_before=flow.late_by)
         touched: dict[OutletState, None] = {}
         for output in outputs:
             outlet = known[place_of(flow.assignment, output)]
             try:
                 batch = clip(output.batch, outlet.start)
             except CausewayError as error:  # one record became more than can be unpacked again
-                self._recover(flow, NeedsRecovery(str(error)))
-                return False
+                raise NeedsRecovery(str(error)) from error
             if batch is not None:
                 outlet.put(batch)
                 touched[outlet] = None
@@ -184,20 +171,12 @@ class Transforming:
         if refused and stops:
             first = refused[0]
             flow.through = first.offset
+            on_the_way.cancel(flow)
             on_the_way.halt = _why(flow, on_the_way, first)
-            on_the_way.stage.cancel(flow)
-            on_the_way.pieces.clear()
-            on_the_way.chunks = on_the_way.size = 0
             flow.position = first.offset
         else:
             flow.through = piece.next
-        for outlet in touched:
-            self._connections.offer(flow, outlet)
-        return True
-
-
-def _all_sent(flow: Flow) -> bool:
-    return not any(outlet.pending or outlet.unanswered for outlet in flow.outlets)
+        return touched
 
 
 def _why(flow: Flow, on_the_way: OnTheWay, refusal: Refusal) -> str:
@@ -211,44 +190,8 @@ def _why(flow: Flow, on_the_way: OnTheWay, refusal: Refusal) -> str:
     )
 
 
-def _dies(piece: WorkResult) -> bool:
-    return any(refusal.reason == DIES for refusal in piece.outcome.refused)
-
-
-def _cut(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
-    """In chunks of about CHUNK_BYTES."""
-    chunk: list[Batch] = []
-    size = 0
-    for batch in batches:
-        if chunk and size + batch.size > CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(batch)
-        size += batch.size
-    if chunk:
-        yield chunk
-
-
-def usable(piece: WorkResult, *, stops: bool) -> Iterable[OutletBatch]:
-    """Its outputs; where a refused record `stops` the flow, those before it."""
-    refused = piece.outcome.refused
-    if not refused or not stops:
-        return piece.outcome.outputs
-    first = refused[0].offset
-    return [output for output in piece.outcome.outputs if output.batch.first < first]
-
-
-def place_of(assignment: Assignment, output: OutletBatch) -> Place:
-    topic = assignment.topic if output.topic is None else output.topic
-    return topic, assignment.partition if output.partition is None else output.partition
-
-
 def places(assignment: Assignment, outlets: Iterable[OutletState]) -> dict[Place, OutletState]:
-    return {_place_of_outlet(assignment, outlet.spec): outlet for outlet in outlets}
-
-
-def _place_of_outlet(assignment: Assignment, outlet: Outlet) -> Place:
-    return outlet.routed or assignment.topic, outlet.partition
+    return {place_of_outlet(assignment, outlet.spec): outlet for outlet in outlets}
 
 
 def _wants(
@@ -278,31 +221,6 @@ def _counted(piece: WorkResult) -> Transformed:
         found=outcome.found,
         missing=outcome.missing,
     )
-
-
-def series_of(flow: Flow) -> Series:
-    """How the source's records become those of the flow's outlets, for a helper's thread."""
-    way = flow.on_the_way
-    series: Series = as_relayed if way is None else partial(_transformed, way.stage)
-    return series if flow.treatment is None else treated(flow.treatment, series)
-
-
-def _transformed(
-    stage: Stage, assignment: Assignment, batches: Iterator[Batch]
-) -> Iterator[Sequence[Batch | None]]:
-    at = {_place_of_outlet(assignment, o): n for n, o in enumerate(assignment.outlets)}
-    stops = stage.spec.dead_letters is None
-    for chunk in _cut(batches):
-        pieces = stage.call(assignment.topic, assignment.partition, chunk[-1].next, chunk)
-        for piece in pieces:
-            if _dies(piece):
-                raise CausewayError("transform", stage.spec.name, DIES, retriable=True)
-            for output in usable(piece, stops=stops):
-                number = at.get(place_of(assignment, output))
-                if number is not None:
-                    yield [output.batch if n == number else None for n in range(len(at))]
-            if piece.outcome.refused and stops:
-                return
 
 
 REPLICATION_FACTOR = 3

@@ -34,7 +34,7 @@ from causeway.records import (
 from causeway.relay.messages import Assignment
 from causeway.relay.recovery.ours import LastOfOurs, PairTooHighError, TargetLog
 from causeway.relay.recovery.survey import KEEPS_MOVING, ResumedOutlet, is_compacted, not_settled
-from causeway.relay.series import Series
+from causeway.relay.treatment import Series
 
 
 class _SourceRecord(NamedTuple):

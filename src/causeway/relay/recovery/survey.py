@@ -13,7 +13,7 @@ from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import Pair, TopicPartition, same_topic
 from causeway.records import BatchHeader
 from causeway.relay.messages import Assignment
-from causeway.relay.series import Series, as_relayed
+from causeway.relay.treatment import Series, as_relayed
 from causeway.wire import codes, is_unsupported, user_timeout_of
 
 T = TypeVar("T")
