@@ -101,7 +101,7 @@ class _Relay:
                 batch = held.popleft()
                 size += len(batch)
                 header = bytes(_LENGTH_AT) + batch[_LENGTH_AT:_HEADER]  # base offset 0
-                batches.append(Stamped(self.mirrored, partition, header, batch[_HEADER:]))
+                batches.append((self.mirrored, partition, header, batch[_HEADER:]))
         self.held_bytes -= size
         self.in_flight += 1
         number = self.target.next_correlation_id()
@@ -137,9 +137,7 @@ def main(arguments: Sequence[str]) -> None:
 def _connect(address: str) -> Connection:
     host, port = address.rsplit(":", 1)
     settings = ClientSettings(alias="bare", bootstrap=((host, int(port)),))
-    connection = Connection.open(settings, host, int(port))
-    connection.set_nonblocking()
-    return connection
+    return Connection.open(settings, host, int(port))
 
 
 if __name__ == "__main__":

@@ -218,14 +218,11 @@ class Identity:
             str(connection),
             f"the broker there belongs to cluster {theirs}, and {self._settings.alias} is cluster"
             f" {ours}",
-            remedy=self._remedy(theirs),
+            remedy=moved_remedy(self._settings.alias, theirs)
+            if self._settings.cluster_id is None
+            else f"check bootstrap.servers and {CLUSTER_ID}",
             retriable=True,
         )
-
-    def _remedy(self, theirs: str) -> str:
-        if self._settings.cluster_id is not None:
-            return f"check bootstrap.servers and {CLUSTER_ID}"
-        return moved_remedy(self._settings.alias, theirs)
 
 
 def cluster_ids_of(settings: ClientSettings, timeout_s: float) -> dict[tuple[str, int], str]:

@@ -168,7 +168,11 @@ def build(
     try:
         payload, codec = _encode(records, timestamps, codec)
     except (UnicodeEncodeError, OverflowError):
-        payload = _encode_plain(records, timestamps, codec)
+        plain = plain_records.encode(
+            PlainRecord(index, timestamp, record.key, record.value, record.headers)
+            for index, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
+        )
+        payload = _PACK[codec](plain) if codec else plain
     return Batch(
         payload=payload,
         codec=codec,
@@ -193,14 +197,6 @@ def _encode(records: Sequence[Record], timestamps: Sequence[int], codec: int) ->
         append(index, timestamp + shift, record.key, record.value, record.headers)
     built = bytes(builder.build())
     return built[HEADER_SIZE:], built[_ATTRIBUTES_AT] & CODEC_MASK
-
-
-def _encode_plain(records: Sequence[Record], timestamps: Sequence[int], codec: int) -> bytes:
-    payload = plain_records.encode(
-        PlainRecord(index, timestamp, record.key, record.value, record.headers)
-        for index, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
-    )
-    return _PACK[codec](payload) if codec else payload
 
 
 def pack(payload: bytes, codec: int) -> tuple[bytes, int]:

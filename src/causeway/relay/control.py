@@ -162,7 +162,9 @@ class ControlServer:
             if key.fileobj is self._listener:
                 self._accept()
             elif key.fileobj is self._woken:
-                self._drain_wakes()
+                with suppress(BlockingIOError):
+                    while self._woken.recv(4096):
+                        pass
             elif mask & selectors.EVENT_READ:
                 self._receive(key.data)
         for connection in list(self._connections):
@@ -188,11 +190,6 @@ class ControlServer:
         strangers = [other for other in self._connections if not other._channel.authenticated]
         if len(strangers) > _STRANGERS:
             self._close(min(strangers, key=lambda other: other._opened))
-
-    def _drain_wakes(self) -> None:
-        with suppress(BlockingIOError):
-            while self._woken.recv(4096):
-                pass
 
     def _receive(self, connection: LaneConnection) -> None:
         try:

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
+from importlib import import_module
 from typing import NamedTuple, Protocol
 
 from kafka.partitioner.default import murmur2
@@ -116,9 +117,9 @@ def _step(step: TreatmentStep) -> Treatment:
             local = settings.get("local", False)
             return Provenance(settings["source"], settings["target"], local=local)
         case "schema-ids":
-            from causeway.relay import schema_ids  # which loads an HTTP client
-
-            return schema_ids.build(settings)
+            # It loads an HTTP client, and imports this module.
+            made: Treatment = import_module("causeway.relay.schema_ids").build(settings)
+            return made
         case _:
             raise CausewayError("treat records by", step.kind, "this lane does not know how")
 

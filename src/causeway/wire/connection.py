@@ -232,7 +232,7 @@ class Connection:
                 self.flush()
                 frames = self.receive()
                 for frame in frames:
-                    answers.append(self._answer(frame, expected[len(answers) : len(answers) + 1]))
+                    answers.append(_decode(frame, expected[len(answers) :], str(self)))
                 if not frames:
                     self._wait(deadline, operation)
         except OSError as error:
@@ -244,11 +244,6 @@ class Connection:
             self.close()
             raise
         return answers
-
-    def _answer(self, frame: memoryview, expected: list[tuple[int, Any, int]]) -> Any:
-        if not expected:
-            raise ProtocolError("read an answer", f"from {self}", "it was not asked for")
-        return _decode(frame, *expected[0], str(self))
 
     def _wait(self, deadline: Deadline, operation: str) -> None:
         if deadline.passed():
@@ -269,10 +264,6 @@ class Connection:
             self.socket.setsockopt(socket.IPPROTO_TCP, option, timeout_ms)
 
     # -- frames, for lanes ------------------------------------------------------------------------
-
-    def set_nonblocking(self) -> None:
-        """Marks that a poll loop takes over. The socket is non-blocking already."""
-        self.socket.setblocking(False)
 
     def share(self, buffers: Buffers) -> None:
         """From the next one on, big answers lie in `buffers`."""
@@ -351,8 +342,12 @@ def _of_all(failures: Mapping[str, CausewayError]) -> CausewayError:
     return last
 
 
-def _decode(frame: memoryview, correlation_id: int, kind: Any, version: int, where: str) -> Any:
-    """The response in a frame. Skips its header: correlation id, then tags if it is flexible."""
+def _decode(frame: memoryview, expected: Sequence[tuple[int, Any, int]], where: str) -> Any:
+    """The response in a frame, which must be the first of `expected`. Skips its header: correlation
+    id, then tags if it is flexible."""
+    if not expected:
+        raise ProtocolError("read an answer", f"from {where}", "it was not asked for")
+    correlation_id, kind, version = expected[0]
     found = int.from_bytes(frame[:4])
     if found != correlation_id:
         raise ProtocolError(

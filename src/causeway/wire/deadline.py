@@ -12,7 +12,6 @@ import random
 import time
 from typing import Any, Final
 
-from causeway.errors import CausewayError
 from causeway.wire.codes import THROTTLING_QUOTA_EXCEEDED, broker_error
 
 FIRST_PAUSE_S = 0.05
@@ -90,12 +89,8 @@ class QuotaWaits:
         if that would take too long."""
         left = self.left_s(api_key, node_id)
         if deadline.moved_s + left > MOST_WAIT_S:
-            raise _throttled(node_id, left)
+            operation, subject = "send a request to", f"broker {node_id}"
+            code, text = THROTTLING_QUOTA_EXCEEDED, throttled_text(left)
+            raise broker_error(code, operation, subject, text)
         deadline.move(left)
         return left
-
-
-def _throttled(node_id: int, left: float) -> CausewayError:
-    return broker_error(
-        THROTTLING_QUOTA_EXCEEDED, "send a request to", f"broker {node_id}", throttled_text(left)
-    )

@@ -34,16 +34,9 @@ _NO_TAGS = b"\x00"
 _NOTHING_MORE = b"\x01\x00\x00"  # no errors of single records, no message, no tags
 
 
-class Stamped(NamedTuple):
-    """A batch with its 61 bytes of header. `topic` is the id's 16 bytes (13) or the name."""
-
-    topic: bytes
-    partition: int
-    header: bytes
-    payload: bytes | memoryview
-
-
-Part = tuple[bytes, int]  # topic, as the version names it, and partition
+Part = tuple[bytes, int]  # topic (the id's 16 bytes in version 13, else the name), and partition
+Stamped = tuple[bytes, int, bytes, bytes | memoryview]
+"""A Part and its batch: 61 bytes of header, and the payload."""
 
 
 class Produced(NamedTuple):
@@ -73,10 +66,10 @@ def build(
     version: int,
     client_id: bytes,
     timeout_ms: int,
-    batches: Sequence[Stamped | tuple[bytes, int, bytes, bytes | memoryview]],
+    batches: Sequence[Stamped],
 ) -> tuple[list[Buffer], int]:
     """A framed request with acks=all: buffers in order, and how many bytes they hold."""
-    by_topic: dict[bytes, list[Stamped | tuple[bytes, int, bytes, bytes | memoryview]]] = {}
+    by_topic: dict[bytes, list[Stamped]] = {}
     for batch in batches:
         if (topic := batch[0]) in by_topic:
             by_topic[topic].append(batch)

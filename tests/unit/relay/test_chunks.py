@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -131,7 +132,7 @@ def test_an_answer_that_comes_early_is_told_in_its_turn() -> None:
     chunks.answered(_outcome(first))
     assert heard.upto == [1, 2, 3]
     assert chunks.size == 0
-    assert not chunks.busy
+    assert not chunks.overdue(math.inf)
 
 
 def test_an_early_answer_is_forgotten_with_its_stage() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from causeway.wire import Produced, Stamped
+from causeway.wire import Produced
 from causeway.wire.produce import build, parse
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -26,9 +26,9 @@ def _name(version: int, topic: uuid.UUID) -> dict[str, Any]:
 @VERSIONS
 def test_request_is_what_kafka_python_reads(version: int) -> None:
     batches = [
-        Stamped(_topic(version, ONE), 0, b"h" * 61, b"first" * 100),
-        Stamped(_topic(version, TWO), 5, b"h" * 61, b""),
-        Stamped(_topic(version, ONE), 3, b"h" * 61, b"third"),
+        (_topic(version, ONE), 0, b"h" * 61, b"first" * 100),
+        (_topic(version, TWO), 5, b"h" * 61, b""),
+        (_topic(version, ONE), 3, b"h" * 61, b"third"),
     ]
 
     buffers, size = build(17, version, b"causeway", 30_000, batches)
@@ -56,7 +56,7 @@ def test_request_is_what_kafka_python_reads(version: int) -> None:
 )
 def test_a_batchs_length_is_written_as_kafka_writes_it(size: int) -> None:
     """In one to four bytes."""
-    batches = [Stamped(ONE.bytes, p, b"h" * 61, memoryview(bytes(size))) for p in (7, 1 << 20)]
+    batches = [(ONE.bytes, p, b"h" * 61, memoryview(bytes(size))) for p in (7, 1 << 20)]
     frame = b"".join(build(17, 13, b"causeway", 30_000, batches)[0])
     request = ProduceRequest.decode(frame, version=13, header=True, framed=True)
     (topic,) = request.topic_data
@@ -66,7 +66,7 @@ def test_a_batchs_length_is_written_as_kafka_writes_it(size: int) -> None:
 
 def test_payloads_are_not_copied() -> None:
     payload = b"x" * 100_000
-    buffers, _ = build(1, 13, b"c", 1, [Stamped(ONE.bytes, 0, b"h" * 61, payload)])
+    buffers, _ = build(1, 13, b"c", 1, [(ONE.bytes, 0, b"h" * 61, payload)])
     assert any(buffer is payload for buffer in buffers)
 
 

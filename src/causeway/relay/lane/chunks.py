@@ -91,22 +91,12 @@ class ChunkQueue:
         self._under_way: dict[int, Work | None] = {}  # None: the chunk that shows that it works
         self._early: dict[int, ChunkOutcome] = {}  # that came before those of earlier chunks
         self._suspects: set[Work] = set()
-        self._works = False  # this stage, as far as we have seen
+        self.works = False  # this stage has answered something
         self._accused: Work | None = None  # the one that was alone in a stage that died
         self._most_records: int | None = None  # of a chunk, after the stage was slow
         self._quiet_since = 0.0  # monotonic: the last answer, or the first chunk after a rest
         self._number = 0
-        self._size = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes that wait or are under way."""
-        return self._size
-
-    @property
-    def busy(self) -> bool:
-        """Whether an answer is due."""
-        return bool(self._under_way)
+        self.size = 0  # bytes that wait or are under way
 
     @property
     def alone(self) -> bool:
@@ -122,7 +112,7 @@ class ChunkQueue:
         return ALONE_S if sum(work.records for work in works) <= 1 else SLOW_S
 
     def overdue(self, now: float) -> bool:
-        return self.busy and now - self._quiet_since > self.patience_s
+        return bool(self._under_way) and now - self._quiet_since > self.patience_s
 
     def excuse(self, seconds: float) -> None:
         """Adds the time in which the lane could not hear an answer."""
@@ -145,18 +135,13 @@ class ChunkQueue:
         )
 
     @property
-    def works(self) -> bool:
-        """Whether this stage has answered something."""
-        return self._works
-
-    @property
     def suspicious(self) -> bool:
         """Whether some chunk is under suspicion."""
         return bool(self._suspects) or self._accused is not None
 
     def submit(self, work: Work) -> None:
         self._waiting.append(work)
-        self._size += work.size
+        self.size += work.size
 
     def cancel(self, owner: object) -> None:
         """Forgets the works of `owner`; results that are under way are dropped."""
@@ -165,12 +150,12 @@ class ChunkQueue:
                 work.take = None
         gone = {work for work in self._waiting if work.take is None}
         self._suspects -= gone
-        self._size -= sum(work.size for work in gone)
+        self.size -= sum(work.size for work in gone)
         self._waiting = deque(work for work in self._waiting if work not in gone)
 
     def to_send(self) -> Iterator[Chunk]:
         """What may be sent now; it counts as sent."""
-        if not self._works:
+        if not self.works:
             if not self._under_way:
                 yield self._sent(None)
             return
@@ -228,7 +213,7 @@ class ChunkQueue:
         self._early[outcome.number] = outcome
         while (number := next(iter(self._under_way), None)) in self._early:
             assert number is not None
-            self._works = True
+            self.works = True
             outcome = self._early.pop(number)
             work = self._under_way.pop(number)
             if work is not None:
@@ -247,8 +232,8 @@ class ChunkQueue:
         """The stage is gone, and what was under way with it. Of what it died, `judged` is to say
         before anything is sent again."""
         alone = self.alone and None not in self._under_way.values()
-        alone = alone and bool(self._suspects) and self._works and how != "gone"
-        self._works = False
+        alone = alone and bool(self._suspects) and self.works and how != "gone"
+        self.works = False
         under_way = self._take_back()
         if how == "hung" and under_way:
             self._most_records = max(1, max(work.records for work in under_way) // PARTS)
@@ -263,7 +248,7 @@ class ChunkQueue:
     def give_up(self) -> list[Work]:
         """As `lost("hung")`, but returns the first owner's chunks, in order, for another stage.
         The stage most likely hangs on the first chunk that has no answer."""
-        self._works = False
+        self.works = False
         under_way = self._take_back()
         self._waiting.extendleft(reversed(under_way))
         if not under_way:
@@ -273,7 +258,7 @@ class ChunkQueue:
         self._waiting = deque(work for work in self._waiting if work.owner is not owner)
         self._suspects.update(work for work in under_way if work.owner is not owner)
         self._suspects -= set(given)
-        self._size -= sum(work.size for work in given)
+        self.size -= sum(work.size for work in given)
         return given
 
     def suspect(self, works: Sequence[Work]) -> None:
@@ -292,17 +277,13 @@ class ChunkQueue:
         self._suspects.update(work for work in works if work in other._suspects)
         other._waiting.clear()
         other._suspects.clear()
-        other._accused, other._size = None, 0
-
-    def proven(self) -> None:
-        """The stage has shown that it works."""
-        self._works = True
+        other._accused, other.size = None, 0
 
     def elsewhere(self, *, works: bool) -> None:
         """Another stage treats the chunks from now on, also those under way; none is blamed.
         `works`: they were treated without a crash."""
         self._waiting.extendleft(reversed(self._take_back()))
-        self._works = works
+        self.works = works
 
     def _take_back(self) -> list[Work]:
         """What is under way no more, as far as anybody wants it."""
@@ -312,7 +293,7 @@ class ChunkQueue:
         for work in works:
             if work.take is None:
                 self._suspects.discard(work)
-                self._size -= work.size
+                self.size -= work.size
         return [work for work in works if work.take is not None]
 
     def judged(self, *, threw: bool) -> None:
@@ -350,7 +331,7 @@ class ChunkQueue:
 
     def _finish(self, work: Work, outcome: ChunkOutcome) -> None:
         self._suspects.discard(work)
-        self._size -= work.size
+        self.size -= work.size
         if work.take is not None:
             work.take(WorkResult(outcome, work.next, work.batches, work.size, work.last))
 

@@ -169,7 +169,8 @@ class Connections:
         ]
         share = distance.answer_bytes(self._buffer(self._round_trip(base)), len(reading))
         for key, source in reading:
-            source.may_answer(min(key.max_bytes, share))
+            source.most_bytes = min(key.max_bytes, share)  # from the next request on
+            source.session.max_bytes = min(source.session.max_bytes, source.most_bytes)
 
     def detach(self, flow: Flow) -> None:
         """Fetches and sends nothing more of `flow`."""
@@ -314,7 +315,6 @@ class Connections:
     # -- the selector -----------------------------------------------------------------------------
 
     def _watch(self, owner: Owner, handler: Callable[[int], None]) -> None:
-        owner.connection.set_nonblocking()
         self._selector.register(owner.connection, selectors.EVENT_READ, handler)
         self._masks[owner] = selectors.EVENT_READ
         if isinstance(owner, SourceConnection):
@@ -381,10 +381,6 @@ class Connections:
         }
         self._instead = {key: over for key, over in self._instead.items() if over != lost}
         return affected
-
-    def abandon_targets(self) -> set[Flow]:
-        """Closes every connection to a target; queued batches are not sent."""
-        return set().union(*map(self.drop, self.targets))
 
     def close(self) -> None:
         for owner in list(self._masks):

@@ -127,7 +127,13 @@ class DirectWorker:
             self._due = now + ANSWER_S
         if now > self._due:
             self._lose()
-        self._watch()
+        if self._connection is not None:
+            wanted = selectors.EVENT_READ
+            if self._connection.wants_write:
+                wanted |= selectors.EVENT_WRITE
+            if wanted != self._mask:
+                self._mask = wanted
+                self._selector.modify(self._connection, wanted, self._on_ready)
 
     def close(self) -> None:
         """Ends the process; the next turn starts another where there are clients."""
@@ -234,16 +240,6 @@ class DirectWorker:
                 self._connection.send(frame)
             except ConnectionError:
                 self._lose()
-
-    def _watch(self) -> None:
-        if self._connection is None:
-            return
-        wanted = selectors.EVENT_READ
-        if self._connection.wants_write:
-            wanted |= selectors.EVENT_WRITE
-        if wanted != self._mask:
-            self._mask = wanted
-            self._selector.modify(self._connection, wanted, self._on_ready)
 
     def _lose(self) -> None:
         """It died, or is to."""

@@ -85,7 +85,9 @@ class LaneLoop:
 
     def run(self) -> None:
         self._selector.register(self._control, selectors.EVENT_READ, self._on_control)
-        self._selector.register(self._helpers, selectors.EVENT_READ, self._on_helpers)
+        self._selector.register(
+            self._helpers, selectors.EVENT_READ, lambda _: self._helpers.finish()
+        )
         self._control.send(Hello(lane=self._number, pid=os.getpid(), host=socket.gethostname()))
         try:
             while not self._ended:
@@ -210,9 +212,6 @@ class LaneLoop:
         return flow.all_sent and not flow.recovering
 
     # -- one turn of the loop ---------------------------------------------------------------------
-
-    def _on_helpers(self, _: int) -> None:
-        self._helpers.finish()
 
     def _take_in(self) -> None:
         """Handles the events of one tick. However much there is to unpack, the driver and this lane

@@ -100,11 +100,6 @@ class SourceConnection:
             return bytes.fromhex(assignment.topic_id), assignment.partition
         return assignment.topic.encode(), assignment.partition
 
-    def may_answer(self, most_bytes: int) -> None:
-        """Sets the most bytes of a response, from the next request on."""
-        self.most_bytes = most_bytes
-        self.session.max_bytes = min(self.session.max_bytes, most_bytes)
-
     def held_up(self) -> Iterator[Flow]:
         """The flows that have unread records, as far as is known."""
         for flow in self.flows.values():

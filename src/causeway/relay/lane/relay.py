@@ -97,7 +97,7 @@ class Relay:
         for source in sources:
             free = not source.waiting and now >= source.throttled_until
             if free or source.connection.wants_write:
-                self._guard(source, self._request, source, now)
+                self._guard(source, source.request, self._allowance(now), now)
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             for dead in self.connections.timed_out(now):
@@ -176,8 +176,9 @@ class Relay:
 
     def abandon(self) -> None:
         """Closes every connection to a target: queued batches must not be sent."""
-        for flow in self.connections.abandon_targets():
-            flow.unsettled = True
+        for target in self.connections.targets:
+            for flow in self.connections.drop(target):
+                flow.unsettled = True
 
     def close(self) -> None:
         self._stages.close()
@@ -231,7 +232,9 @@ class Relay:
             act(*given)
         except (OSError, CausewayError) as error:
             more = ""
-            if isinstance(connection, TargetConnection) and _closed_by_peer(error):
+            timed_out = isinstance(error, OSError) and error.errno == errno.ETIMEDOUT  # the kernel
+            closed = isinstance(error, OSError) and not timed_out
+            if isinstance(connection, TargetConnection) and closed:
                 more = connection.closed_by_broker()
             self._lose(connection, f"{error}{more}")
 
@@ -245,9 +248,6 @@ class Relay:
     def _on_source(self, source: SourceConnection, mask: int) -> None:
         if mask & selectors.EVENT_READ:
             self._guard(source, self._read_source, source)
-
-    def _request(self, source: SourceConnection, now: float) -> None:
-        source.request(self._allowance(now), now)
 
     def _read_source(self, source: SourceConnection) -> None:
         for error, fetched in source.receive():
@@ -305,8 +305,3 @@ class Relay:
             for flow in told:
                 if flow.state is running:
                     self._transforming.look(flow)
-
-
-def _closed_by_peer(error: Exception) -> bool:
-    """Whether the peer closed the connection; false if the kernel gave up waiting."""
-    return isinstance(error, OSError) and error.errno != errno.ETIMEDOUT

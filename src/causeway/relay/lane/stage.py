@@ -247,7 +247,7 @@ class Stage:
     # -- the direct worker ------------------------------------------------------------------------
 
     def next_chunk(self) -> Chunk | None:
-        self.chunks.proven()
+        self.chunks.works = True  # the direct worker does
         return next(self.chunks.to_send(), None)
 
     def answered(self, outcome: ChunkOutcome) -> None:

@@ -33,7 +33,7 @@ from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.limits import PART_BYTES, RequestLimit
 from causeway.relay.lane.outlet import OutletState, Sent, next_batch
-from causeway.wire import Connection, Part, Produced, produce, round_trip_s
+from causeway.wire import Connection, Part, Produced, Stamped, produce, round_trip_s
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
@@ -176,7 +176,7 @@ class TargetConnection:
 
     def _queue_one(self, now: float) -> bool:
         """Builds one request with a batch of each outlet that may send; False if none may."""
-        stamped: list[tuple[bytes, int, bytes, bytes | memoryview]] = []
+        stamped: list[Stamped] = []
         parts: dict[Part, Unanswered] = {}
         size = 0
         room = self.limit.batches_bytes

@@ -119,7 +119,9 @@ class Throttles:
         asked = min(most, max(LEAST_BYTES, int(share), int(left / 2)))
         # Where there is nothing to read, that need not be kept from the others meanwhile.
         if lags:
-            self._pay(flow, buckets, asked)
+            self._paid[flow] = asked
+            for bucket in buckets:
+                bucket.take(asked)
         return asked
 
     def took(self, flow: Flow, size: int) -> None:
@@ -138,11 +140,6 @@ class Throttles:
         """Seconds until something can be read that cannot be read now; None where all can."""
         waits = [wait for b in self._buckets.values() if (wait := b.ready_in(now)) > 0]
         return min(waits) if waits else None
-
-    def _pay(self, flow: Flow, buckets: Iterable[TokenBucket], size: int) -> None:
-        self._paid[flow] = size
-        for bucket in buckets:
-            bucket.take(size)
 
     def _of(self, flow: Flow) -> list[TokenBucket]:
         if not self._buckets:

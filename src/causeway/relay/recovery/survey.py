@@ -249,40 +249,29 @@ def _judged(
         start, stop = before, end
     elif earlier is not None and seen >= before:
         start, stop = min(earlier, before), seen
+    elif patient:
+        return None
     else:
-        return None if patient else _not_replicated(place, seen, end)
+        return not_settled(
+            place,
+            f"its leader holds offsets {seen} to {end - 1}, and too few followers have copied "
+            "them: what was sent may be kept or lost",
+            "look for a follower that is down or behind",
+        )
+    if stop < start:
+        return None
     try:
-        return None if _grew_by_ours(target, place, start, stop, producers) else stop
+        grown = raw_batches(target, place, start, stop)
+        by_ours = any(BatchHeader.of(raw).producer_id in producers for raw in grown)
     except CausewayError as error:  # it holds up no other
         return error
-
-
-def _not_replicated(place: TopicPartition, shown: int, end: int) -> BrokerError:
-    return not_settled(
-        place,
-        f"its leader holds offsets {shown} to {end - 1}, and too few followers have copied them: "
-        "what was sent may be kept or lost",
-        "look for a follower that is down or behind",
-    )
+    return None if by_ours else stop
 
 
 def not_settled(place: TopicPartition, cause: str, remedy: str = "", code: int = -1) -> BrokerError:
     name = "UNSETTLED" if code < 0 else codes.name(code)
     return BrokerError(
         "resume", str(place), cause, code=code, name=name, remedy=remedy, retriable=True
-    )
-
-
-def _grew_by_ours(
-    target: Cluster,
-    place: TopicPartition,
-    before: int,
-    after: int,
-    producers: Collection[int],
-) -> bool:
-    return after < before or any(
-        BatchHeader.of(raw).producer_id in producers
-        for raw in raw_batches(target, place, before, after)
     )
 
 
