@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import select
+import selectors
 import socket
 import struct
 import threading
@@ -116,6 +117,13 @@ class SealedStream(Generic[M]):
     @property
     def wants_write(self) -> bool:
         return bool(self._out)
+
+    def poll(self, selector: selectors.BaseSelector) -> None:
+        """Has `selector` report room to write only while it is needed."""
+        known = selector.get_key(self)
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
+        if wanted != known.events:
+            selector.modify(self, wanted, known.data)
 
     @property
     def unsent(self) -> int:

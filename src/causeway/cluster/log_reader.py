@@ -9,7 +9,7 @@ from causeway.cluster.metadata import each_value, value_of
 from causeway.cluster.offsets import EARLIEST
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.records import HEADER, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, Batch, Record, keep
+from causeway.records import MAGIC, MAGIC_AT, Batch, BatchHeader, Record, keep, whole_batches
 
 _READ_BYTES = 8 * 1024 * 1024
 
@@ -82,25 +82,16 @@ def raw_batches(
         check()
         fetched = cluster.fetch(at, position, _READ_BYTES, max_wait_ms=0)
         data = memoryview(fetched.records)
-        before, here = position, 0
-        while len(data) - here > HEADER.size:
-            stop = here + LENGTH_OVERHEAD + int.from_bytes(data[here + 8 : here + 12], "big")
-            if stop > len(data):
-                break
-            fields = HEADER.unpack_from(data, here)
-            if fields[0] >= end:
+        before = position
+        for offset, raw in whole_batches(data, str(at)):
+            if offset >= end:
                 return  # appended since `end` was asked for
-            if data[here + MAGIC_AT] < MAGIC:
-                if every_format and fields[0] >= position:
-                    yield data[here:stop]
-                position = max(position, fields[0] + 1)
-                here = stop
-                continue
-            last = fields[0] + fields[6]
+            is_modern = raw[MAGIC_AT] >= MAGIC
+            last = BatchHeader.of(raw).last if is_modern else offset
             if last >= position:
-                yield data[here:stop]
+                if is_modern or every_format:
+                    yield raw
                 position = last + 1
-            here = stop
         if position == before:
             if fetched.high_watermark < end:
                 raise _behind(at, end, fetched.high_watermark)

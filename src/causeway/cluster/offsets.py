@@ -17,7 +17,7 @@ from causeway.cluster.client import ClusterClient
 from causeway.cluster.metadata import by_topic
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.records import LENGTH_OVERHEAD, MAGIC, MAGIC_AT
+from causeway.records import MAGIC, MAGIC_AT, BatchHeader, whole_batches
 from causeway.wire import (
     Deadline,
     apis,
@@ -34,7 +34,6 @@ T = TypeVar("T")
 LATEST, EARLIEST = -1, -2
 PARTITIONS_A_REQUEST = 5_000
 SAMPLE_BYTES = 256 * 1024
-_LAST_DELTA = slice(23, 27)  # of a batch's header
 
 Wanted = list[tuple[TopicPartition, int]]
 """Partitions of one broker, with their leader epochs."""
@@ -267,18 +266,12 @@ def _fetched(cluster: ClusterClient, where: str, topic: str, response: Any) -> F
 def bytes_an_offset(cluster: ClusterClient, tp: TopicPartition, start: int) -> float:
     """How many bytes of the log one offset takes, by the first SAMPLE_BYTES from offset `start` on;
     1.0 if they cannot be read."""
+    last, used = start, 0
     try:
-        data = fetch(cluster, tp, start, SAMPLE_BYTES, max_wait_ms=0).records
+        data = memoryview(fetch(cluster, tp, start, SAMPLE_BYTES, max_wait_ms=0).records)
+        for offset, raw in whole_batches(data, str(tp)):
+            last = BatchHeader.of(raw).last if raw[MAGIC_AT] == MAGIC else offset
+            used += len(raw)
     except CausewayError:
         return 1.0  # the reader of the partition reports the error
-    at, last, used = 0, start, 0
-    while at + _LAST_DELTA.stop <= len(data):
-        base = int.from_bytes(data[at : at + 8])
-        stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
-        if stop > len(data):
-            break
-        modern = data[at + MAGIC_AT] == MAGIC
-        last = base + (int.from_bytes(data[at : at + 27][_LAST_DELTA]) if modern else 0)
-        used += stop - at
-        at = stop
     return used / (last + 1 - start) if used and last >= start else 1.0

@@ -22,6 +22,7 @@ from causeway.records.batches import (
     frames,
     header,
     read,
+    whole_batches,
     wrong_crc,
 )
 from causeway.records.codec import (

@@ -189,6 +189,23 @@ def wrong_crc(subject: str, offset: int) -> ProtocolError:
     return ProtocolError("read", subject, f"the batch at offset {offset} has a wrong CRC")
 
 
+def whole_batches(data: memoryview, subject: str) -> Iterator[tuple[int, memoryview]]:
+    """Each batch in `data`, of any format, and its offset; the last one in `data` may be cut off.
+    Raises ProtocolError, which names `subject`, for one that is too short."""
+    at = 0
+    while len(data) - at > MAGIC_AT:
+        stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
+        if stop > len(data):
+            return
+        least = HEADER_SIZE if data[at + MAGIC_AT] >= MAGIC else MAGIC_AT + 1
+        offset, raw = int.from_bytes(data[at : at + 8]), data[at:stop]
+        if len(raw) < least:
+            what = f"the batch at offset {offset} says that it has {len(raw)} bytes"
+            raise ProtocolError("read", subject, what)
+        yield offset, raw
+        at = stop
+
+
 def advance(sequence: int, count: int) -> int:
     """The sequence after `count` more records. Sequences wrap after 2**31 - 1 to 0."""
     return (sequence + count) % SEQUENCE_SPACE

@@ -11,7 +11,6 @@ The unpacked size is bounded, since every writer of a topic decides what is in i
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Protocol
@@ -324,9 +323,7 @@ def part_of(
 
 def clip(batch: Batch, start: int = 0, stop: int = sys.maxsize) -> Batch | None:
     """The records of `batch` in source offsets `start` to `stop` - 1; None if there is none."""
-    offsets = range(batch.records) if batch.offsets is None else batch.offsets
-    shift = batch.first if batch.offsets is None else 0
-    begin, end = bisect_left(offsets, start - shift), bisect_left(offsets, stop - shift)
+    begin, end = batch.below(start), batch.below(stop)
     if begin == 0 and end == batch.records:
         return batch
     return _part(batch, records_of(batch), begin, end) if begin < end else None

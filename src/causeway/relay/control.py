@@ -209,13 +209,11 @@ class ControlServer:
         silent = time.monotonic() - connection._opened > _HELLO_TIMEOUT_S
         if not connection._dead and not (connection.hello is None and silent):
             try:
-                wants = not channel.flush()
+                channel.flush()
             except ConnectionError:
                 connection._dead = True
             else:
-                mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants else 0)
-                if self._selector.get_key(channel).events != mask:
-                    self._selector.modify(channel, mask, connection)
+                channel.poll(self._selector)
                 return
         self._close(connection)
 

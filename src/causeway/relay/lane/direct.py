@@ -72,7 +72,6 @@ class DirectWorker:
         self._number = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: SealedConnection | None = None
-        self._mask = 0
         self._greeted = False
         self._due = 0.0  # for its greeting, or its next answer
         self._start_at = 0.0
@@ -128,12 +127,7 @@ class DirectWorker:
         if now > self._due:
             self._lose()
         if self._connection is not None:
-            wanted = selectors.EVENT_READ
-            if self._connection.wants_write:
-                wanted |= selectors.EVENT_WRITE
-            if wanted != self._mask:
-                self._mask = wanted
-                self._selector.modify(self._connection, wanted, self._on_ready)
+            self._connection.poll(self._selector)
 
     def close(self) -> None:
         """Ends the process; the next turn starts another where there are clients."""
@@ -172,8 +166,7 @@ class DirectWorker:
                 self._lose()
                 return
         self._connection = SealedConnection(ours, self._secret, lane=True)
-        self._mask = selectors.EVENT_READ
-        self._selector.register(self._connection, self._mask, self._on_ready)
+        self._selector.register(self._connection, selectors.EVENT_READ, self._on_ready)
 
     def _on_ready(self, mask: int) -> None:
         connection = self._connection

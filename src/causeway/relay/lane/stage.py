@@ -86,7 +86,7 @@ class Stage:
         self._strangers: dict[SealedConnection, float] = {}
         self._ends: dict[str, SealedConnection] = {}  # by what they are: "source", "sink"
         self._attempt = self._lost = ""  # the one that is there, and the last one that was
-        self._masks: dict[SealedConnection, int] = {}
+        self._connections: set[SealedConnection] = set()
         self._made_at = self.ready_at = time.monotonic()
         self._direct = direct
         self._by_spark = spec.shortcut is None or not direct.works  # chunks go there now
@@ -212,14 +212,8 @@ class Stage:
         if self._by_spark and now - self._needed_at > self._lingers_s and self._may_end:
             self._to_direct()
         self._pump()
-        for connection, mask in self._masks.items():
-            wanted = selectors.EVENT_READ
-            if connection.wants_write:
-                wanted |= selectors.EVENT_WRITE
-            if wanted != mask:
-                handler = self._selector.get_key(connection).data
-                self._selector.modify(connection, wanted, handler)
-                self._masks[connection] = wanted
+        for connection in self._connections:
+            connection.poll(self._selector)
 
     def turn_second(self, now: float) -> None:
         """The same for the second stage of the transform."""
@@ -238,7 +232,7 @@ class Stage:
         self._direct.leave(self)
         self._selector.unregister(self._listener)
         self._listener.close()
-        for connection in list(self._masks):
+        for connection in list(self._connections):
             self._drop(connection)
         for call in self._calls:
             call.set_exception(self._error("it is no longer wanted"))
@@ -292,10 +286,10 @@ class Stage:
         self._selector.register(
             connection, selectors.EVENT_READ, partial(self._on_connection, connection)
         )
-        self._masks[connection] = selectors.EVENT_READ
+        self._connections.add(connection)
 
     def _on_connection(self, connection: SealedConnection, mask: int) -> None:
-        if connection not in self._masks:
+        if connection not in self._connections:
             return  # dropped in this very turn
         try:
             if mask & selectors.EVENT_WRITE:
@@ -361,8 +355,9 @@ class Stage:
             self._drop(source)
 
     def _drop(self, connection: SealedConnection) -> None:
-        if self._masks.pop(connection, None) is None:
+        if connection not in self._connections:
             return
+        self._connections.discard(connection)
         self._selector.unregister(connection)
         connection.close()
         self._strangers.pop(connection, None)
