@@ -13,7 +13,7 @@ from typing import TypeVar
 from causeway.cluster import Cluster
 from causeway.config import from_wire
 from causeway.errors import CausewayError
-from causeway.relay.lane import limits as distance
+from causeway.relay.lane import limits
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.limits import RequestLimits
@@ -78,7 +78,7 @@ class Connections:
         return self._buffer(max(map(self._round_trip, self._sources), default=0.0))
 
     def _buffer(self, round_trip_s: float) -> int:
-        far = round_trip_s >= distance.NEAR_S
+        far = round_trip_s >= limits.NEAR_S
         return self._far_buffer_bytes if far else self._near_buffer_bytes
 
     @property
@@ -140,7 +140,7 @@ class Connections:
         """Reads over the connection with the fewest flows. A flow stays with its connection: the
         responses of two could not be put in order."""
         base = self._source_key(flow)
-        count = distance.sessions(self._round_trip(base))
+        count = limits.sessions(self._round_trip(base))
         keys = [replace(base, slot=slot) for slot in range(count)]
         if base.broker in self._full:
             keys = [key for key in self._sources if key.base == base] or [base]
@@ -167,7 +167,7 @@ class Connections:
             for key, source in self._sources.items()
             if source.flows and key.broker == base.broker
         ]
-        share = distance.answer_bytes(self._buffer(self._round_trip(base)), len(reading))
+        share = limits.answer_bytes(self._buffer(self._round_trip(base)), len(reading))
         for key, source in reading:
             source.most_bytes = min(key.max_bytes, share)  # from the next request on
             source.session.max_bytes = min(source.session.max_bytes, source.most_bytes)

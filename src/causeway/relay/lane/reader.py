@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from causeway.cluster import Cluster
 from causeway.errors import ProtocolError
-from causeway.relay.lane import limits as distance
+from causeway.relay.lane import limits
 from causeway.relay.lane.flow import Flow
 from causeway.wire import (
     Connection,
@@ -142,7 +142,7 @@ class SourceConnection:
                 self.session.leave(key)
         self._news.clear()
         asked, held_back = [], False
-        most_bytes = distance.partition_bytes(
+        most_bytes = limits.partition_bytes(
             self.round_trip_s, self.session.max_bytes, len(self.flows)
         )
         for key in keys:
@@ -174,7 +174,7 @@ class SourceConnection:
                 raise ProtocolError("fetch", "", "an answer to a request that was never sent")
             self._correlation_id = None
             session = self.session
-            session.max_bytes = distance.next_answer_bytes(
+            session.max_bytes = limits.next_answer_bytes(
                 session.max_bytes,
                 self.most_bytes,
                 len(frame),
@@ -203,7 +203,7 @@ def open_source(cluster: Cluster, key: SourceKey) -> SourceConnection:
         client_id=connection.client_id_bytes,
         max_wait_ms=key.max_wait_ms,
         min_bytes=key.min_bytes,
-        max_bytes=distance.FIRST_ANSWER_BYTES,
+        max_bytes=limits.FIRST_ANSWER_BYTES,
         read_committed=key.read_committed,
     )
-    return SourceConnection(connection, session, 0, round_trip_s(connection, distance.NEAR_S))
+    return SourceConnection(connection, session, 0, round_trip_s(connection, limits.NEAR_S))

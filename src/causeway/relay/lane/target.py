@@ -28,7 +28,7 @@ from typing import NamedTuple
 from causeway.cluster import REMEMBERED_S, Cluster, is_young
 from causeway.errors import ProtocolError
 from causeway.records import HEADER_SIZE, SMALL_BATCH, fast_tuple, header
-from causeway.relay.lane import limits as distance
+from causeway.relay.lane import limits
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.limits import PART_BYTES, RequestLimit
@@ -334,6 +334,6 @@ def open_target(
     )
     small = in_flight
     if in_flight is None or small is None:
-        in_flight = distance.requests(round_trip_s(connection, distance.NEAR_S))
-        small = distance.SMALL_REQUESTS
+        in_flight = limits.requests(round_trip_s(connection, limits.NEAR_S))
+        small = limits.SMALL_REQUESTS
     return TargetConnection(connection, version, timeout_ms, in_flight, small, limit)
