@@ -9,6 +9,7 @@ from causeway.daemon.lanes import ReportedPartition
 from causeway.daemon.partitions import Registry, rows
 from causeway.link_topics import PartitionProgress, ProgressContents
 from causeway.model import State, TopicPartition
+from causeway.relay import Trace
 from tests.builders.daemon import holds, row, says
 
 AT = TopicPartition("orders", 0)
@@ -93,7 +94,7 @@ def _other(number: int) -> rows.Row:
 
 def _reaches(number: int, position: int) -> ReportedPartition:
     standing = says(State.RUNNING, position)
-    news = {"partition": number, "newest": (position - 1, position - 1)}
+    news = {"partition": number, "traces": (Trace(newest=(position - 1, position - 1)),)}
     return standing.replace(report=standing.report.replace(**news))
 
 
