@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from msgspec import Meta, Struct, json
+from msgspec import Meta, json
 
 from causeway.link_topics import Outlet, Transformed, Value
 from causeway.model import Loss, Pair, Spread, State, TopicPartition
@@ -23,12 +23,12 @@ from causeway.model import Loss, Pair, Spread, State, TopicPartition
 class _ControlMessage(Value, forbid_unknown_fields=True, omit_defaults=True):
     """Types are checked where a message arrives, not where it is made."""
 
+    _hidden: ClassVar[tuple[str, ...]] = ()  # fields whose values `repr` leaves out
 
-def _shown(message: Struct, *hidden: str) -> str:
-    """The `repr` of a message, without the values of these fields."""
-    fields = (name for name in message.__struct_fields__ if name not in hidden)
-    shown = ", ".join(f"{name}={getattr(message, name)!r}" for name in fields)
-    return f"{type(message).__name__}({shown})"
+    def __repr__(self) -> str:
+        fields = (name for name in self.__struct_fields__ if name not in self._hidden)
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
+        return f"{type(self).__name__}({shown})"
 
 
 class Assignment(_ControlMessage):
@@ -80,9 +80,7 @@ class TreatmentStep(_ControlMessage):
 
     kind: str
     settings: Mapping[str, Any]
-
-    def __repr__(self) -> str:
-        return _shown(self, "settings")
+    _hidden: ClassVar = ("settings",)
 
 
 class Clusters(_ControlMessage, tag="clusters"):
@@ -95,18 +93,14 @@ class Clusters(_ControlMessage, tag="clusters"):
     buffer_bytes: int
     far_buffer_bytes: int | None = None  # while a source broker is far away; None: as many
     treatments: Mapping[str, tuple[TreatmentStep, ...]] = {}  # by link
-
-    def __repr__(self) -> str:
-        return _shown(self, "clusters")
+    _hidden: ClassVar = ("clusters",)
 
 
 class Renewed(_ControlMessage, tag="renewed"):
     """New certificates and passwords, for new connections; the form is that of Clusters."""
 
     clusters: Mapping[str, dict[str, Any]]
-
-    def __repr__(self) -> str:
-        return _shown(self, "clusters")
+    _hidden: ClassVar = ("clusters",)
 
 
 class StageSpec(_ControlMessage):
@@ -125,9 +119,12 @@ class StageSpec(_ControlMessage):
     shortcut: str | None = None
     late: bool = False
     routes: str | None = None
-
-    def __repr__(self) -> str:
-        return _shown(self, "secrets", "registry", "shortcut", "routes")
+    _hidden: ClassVar = (
+        "secrets",
+        "registry",
+        "shortcut",
+        "routes",
+    )
 
 
 class StageSpecs(_ControlMessage, tag="stages"):

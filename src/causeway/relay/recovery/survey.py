@@ -103,21 +103,13 @@ class Survey:
     @classmethod
     def take(cls, requests: Sequence[RecoveryRequest], source: Cluster, target: Cluster) -> Survey:
         sources = {r.assignment.source_partition: r.assignment.topic_id for r in requests}
-        targets = {o.at: o.topic_id for r in requests for o in r.assignment.outlets}
-        unsettled = {
-            o.at
-            for r in requests
-            if r.unsettled
-            for o in r.assignment.outlets
-            if o.producer_id >= 0  # nothing is looked for in the target where repeats may be
-        }
-        producers = {o.producer_id for r in requests for o in r.assignment.outlets}
-        shared = {
-            o.at
-            for r in requests
-            for o in r.assignment.outlets
-            if o.producer_id >= 0 and not r.assignment.is_ours_alone(o)
-        }
+        feeds = [(r, o) for r in requests for o in r.assignment.outlets]
+        targets = {o.at: o.topic_id for _, o in feeds}
+        producers = {o.producer_id for _, o in feeds}
+        # Nothing is looked for in the target where repeats may be.
+        sought = [(r, o) for r, o in feeds if o.producer_id >= 0]
+        unsettled = {o.at for r, o in sought if r.unsettled}
+        shared = {o.at for r, o in sought if not r.assignment.is_ours_alone(o)}
         late_by: dict[TopicPartition, float] = {}
         for request in requests:
             one = request.assignment
