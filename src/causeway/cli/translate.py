@@ -72,8 +72,7 @@ def command(
 
     An offset is the next record to read. Exits with 7 if an offset is not exact, with the reason.
     """
-    from causeway.translation import OffsetNote, translate
-    from causeway.translation import as_json as answers_json
+    from causeway.translation import OffsetNote, answer_json, translate
 
     questions = _questions(topic, partition, offset, timestamp, given)
     settings = with_chosen(load(file, quiet=True))
@@ -85,7 +84,7 @@ def command(
         remedy = f"topics are named as on the {side}" + ("" if back else "; --back for the target")
         raise ConfigError("translate", f"{topic}-{partition}", answers[0].note or "", remedy=remedy)
     if as_json:
-        print_json({"answers": answers_json(answers)})
+        print_json({"answers": [answer_json(each) for each in answers]})
     else:
         _show(answers)
     return 0 if all(each.exact for each in answers) else _NOT_EXACT

@@ -345,6 +345,13 @@ class DirectivePlan:
     parts: tuple[Directive, ...] = ()
 
 
+_SHOWN: Mapping[DirectiveKind, tuple[str, ...]] = {
+    DirectiveKind.PAUSE: ("paused",),
+    DirectiveKind.THROTTLE: ("bytes_per_s",),
+    DirectiveKind.END: ("how", "done"),
+}
+
+
 def directive_as_json(directive: Directive) -> dict[str, Any]:
     """For `--json` and pages."""
     found: dict[str, Any] = {
@@ -355,11 +362,7 @@ def directive_as_json(directive: Directive) -> dict[str, Any]:
         "why": directive.why,
         "at_ms": directive.at,
     }
-    if isinstance(directive, PauseDirective):
-        found["paused"] = directive.paused
-    elif isinstance(directive, ThrottleDirective):
-        found["bytes_per_s"] = directive.bytes_per_s
-    elif isinstance(directive, EndDirective):
-        found |= {"how": directive.how.value, "done": directive.done}
+    shown = _SHOWN.get(directive.kind, ())
+    found |= {name: getattr(directive, name) for name in shown}
     until = getattr(directive, "until", -1)
     return found | {"until_ms": until} if until >= 0 else found

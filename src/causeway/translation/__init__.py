@@ -31,6 +31,5 @@ from causeway.translation.values import (
     OffsetNote,
     Question,
     answer_json,
-    as_json,
     read_questions,
 )

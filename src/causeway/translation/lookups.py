@@ -70,10 +70,13 @@ class KnownOffsets:
 
 
 class SpanToRead(NamedTuple):
-    key: CourseKey
+    course: Course
     version: CourseVersion
     span: Span
-    transformed: bool
+
+    @property
+    def key(self) -> CourseKey:
+        return self.course.key
 
 
 class _LookUp(NamedTuple):
@@ -119,9 +122,7 @@ class SpanLookUps:
         self.known[course.key] = known = before.kept_for(version, offsets)
         return known
 
-    def look_up(
-        self, courses: Mapping[CourseKey, Course], wanted: Mapping[SpanToRead, Sequence[int]]
-    ) -> Ended:
+    def look_up(self, wanted: Mapping[SpanToRead, Sequence[int]]) -> Ended:
         """Begins the look-ups that are needed, and waits for ROUND_S. Results of look-ups that have
         ended are in `known`; returns the results and errors of this round."""
         ended = self._take_ended()
@@ -135,7 +136,7 @@ class SpanLookUps:
             ]
             if offsets:
                 (floor,) = self.earlier(what, offsets[:1])
-                result = self._pool.submit(self._read, courses[what.key], what, offsets, floor)
+                result = self._pool.submit(self._read, what, offsets, floor)
                 look_up = _LookUp(what, offsets, result)
                 self._under_way.setdefault(what.key, []).append(look_up)
         awaited = {
@@ -179,13 +180,14 @@ class SpanLookUps:
                         continue
                     end = each.what.span.end
                     for offset, target in result.items():
-                        if each.what.transformed and target == end.target:
+                        if each.what.course.transformed and target == end.target:
                             known.later[offset] = end.source
                         else:
                             known.targets[offset] = target
         return ended
 
-    def _read(self, course: Course, what: SpanToRead, offsets: list[int], floor: int) -> SpanResult:
+    def _read(self, what: SpanToRead, offsets: list[int], floor: int) -> SpanResult:
+        course = what.course
         sought = course.sought(what.span, offsets, read_committed=self._read_committed, floor=floor)
         try:
             return read_span(

@@ -112,7 +112,7 @@ class OffsetTranslator:
             by_map = self._by_map(course, asked[key].values(), known, error, spans)
             if by_map is not None:
                 found[key] = by_map
-        self._look_up(courses, spans, found)
+        self._look_up(spans, found)
         shared = shared_by(everything) if any(each.transformed for each in everything) else {}
         ours = {key: course for key, course in courses.items() if key.target in shared}
         self._look_behind(ours, ends, term, found)
@@ -175,17 +175,11 @@ class OffsetTranslator:
             elif error is not None:
                 found[offset] = self._unreadable(key, error)
             else:
-                span = SpanToRead(key, known.version, place, course.transformed)
-                spans[span].append(offset)
+                spans[SpanToRead(course, known.version, place)].append(offset)
         return found
 
-    def _look_up(
-        self,
-        courses: Mapping[CourseKey, Course],
-        spans: Mapping[SpanToRead, list[int]],
-        found: ByCourse,
-    ) -> None:
-        ended = self._lookups.look_up(courses, spans)
+    def _look_up(self, spans: Mapping[SpanToRead, list[int]], found: ByCourse) -> None:
+        ended = self._lookups.look_up(spans)
         for what, offsets in spans.items():
             key, known = what.key, self._lookups.known[what.key]
             earlier = self._lookups.earlier(what, offsets)
@@ -201,7 +195,7 @@ class OffsetTranslator:
 
     def _not_found(self, what: SpanToRead, result: SpanResult | None, earlier: int) -> MappedOffset:
         if isinstance(result, CausewayError):
-            return self._unreadable(what.key, result, earlier if what.transformed else None)
+            return self._unreadable(what.key, result, earlier if what.course.transformed else None)
         if result is not None:
             why = OffsetNote.LOGS_INCOMPLETE
             return self._inexact(what.key, earlier, why, LOGS_INCOMPLETE)

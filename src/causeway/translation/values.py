@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -100,12 +100,8 @@ class Answer:
         return bool(self.places) and all(place.exact for place in self.places)
 
 
-def as_json(answers: Iterable[Answer]) -> list[dict[str, Any]]:
-    """For `--json` and the API: stable keys."""
-    return [answer_json(each) for each in answers]
-
-
 def answer_json(answer: Answer) -> dict[str, Any]:
+    """For `--json` and the API: stable keys."""
     question = answer.question
     return {
         "link": answer.link,

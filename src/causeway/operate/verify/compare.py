@@ -19,7 +19,7 @@ from google_crc32c import value as crc32c
 from causeway.cluster import Cluster, Content
 from causeway.errors import BrokerError, ProtocolError
 from causeway.operate.verify import differ
-from causeway.operate.verify.differ import Odd, Stretch
+from causeway.operate.verify.differ import Odd
 from causeway.operate.verify.logs import LogSide, Piece, Spent, of_source, of_target, size_of
 from causeway.operate.verify.outcome import Difference, DifferenceKind, Range, RangeOutcome
 from causeway.records import SEQUENCE_SPACE, distance
@@ -245,7 +245,10 @@ class _Walk:
             detail = "no record fits from here on; the rest was not looked into"
             self._more.append(
                 Difference(
-                    kind=DifferenceKind.DIFFERENT, source=source.at, target=target.at, detail=detail
+                    kind=DifferenceKind.DIFFERENT,
+                    source=source.offset(0),
+                    target=target.offset(0),
+                    detail=detail,
                 )
             )
             return False
@@ -256,9 +259,7 @@ class _Walk:
         """Drops so many records of the source and target that do not fit, and remembers them."""
         ones, others = self._comparable()
         self._odd += differ.odd_ones(
-            _stretch(self._source, ones[:ours]),
-            _stretch(self._target, others[:theirs]),
-            self._known_as,
+            self._source, self._target, ones[:ours], others[:theirs], self._known_as
         )
         self._source.drop(ours)
         self._target.drop(theirs)
@@ -269,7 +270,7 @@ class _Walk:
         self._drop_odd(len(self._source.contents), len(self._target.contents))
         longer.more(1, _WINDOW_BYTES)
         if longer.contents:
-            source, target = self._source.at, self._target.at
+            source, target = self._source.offset(0), self._target.offset(0)
             self._more.append(
                 Difference(kind=kind, source=source, target=target, records=longer.rest())
             )
@@ -292,9 +293,3 @@ class _Walk:
 
 def _without_times(contents: Sequence[Content]) -> list[Content]:
     return [(None, *content[1:]) for content in contents]
-
-
-def _stretch(side: LogSide, contents: Sequence[Content]) -> Stretch:
-    count = len(contents)
-    following = side.offsets[count] if count < len(side.offsets) else side.end
-    return Stretch(contents, side.offsets[:count], following, side.index)

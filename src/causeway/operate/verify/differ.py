@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from causeway.cluster import Content
-from causeway.operate.verify.logs import UNREADABLE
+from causeway.operate.verify.logs import UNREADABLE, LogSide
 from causeway.operate.verify.outcome import Difference, DifferenceKind
 
 FIT = 3  # so many records in a row must be equal for both sides to fit again
@@ -35,18 +35,6 @@ class Odd(NamedTuple):
     target_index: int
     detail: str | None = None
     copy_of: tuple[int, int] | None = None
-
-
-class Stretch(NamedTuple):
-    """Records of one side that do not fit."""
-
-    contents: Sequence[Content]
-    offsets: Sequence[int]
-    following: int  # the offset after them
-    first: int  # how many records of this side come before
-
-    def at(self, place: int) -> int:
-        return self.offsets[place] if place < len(self.offsets) else self.following
 
 
 def realign(
@@ -76,24 +64,29 @@ def _runs(hashes: list[int], whole: bool) -> Iterator[tuple[int, tuple[int, ...]
         yield place, tuple(padded[place : place + FIT])
 
 
-def odd_ones(source: Stretch, target: Stretch, known: KnownRecords) -> list[Odd]:
-    """Pairs the records that do not fit, one by one."""
-    ones, others = [hash(one) for one in source.contents], [hash(one) for one in target.contents]
-    pairs = _pairs(ones, others)
+def odd_ones(
+    source: LogSide,
+    target: LogSide,
+    contents: Sequence[Content],
+    others: Sequence[Content],
+    known: KnownRecords,
+) -> list[Odd]:
+    """Pairs the records that do not fit, one by one: `contents` of the source and `others` of the
+    target are the next ones of each side."""
+    digests = [hash(each) for each in contents], [hash(each) for each in others]
     found = []
-    for place, there in pairs:
-        one = ones[place[0]] if place[1] else None
-        other = others[there[0]] if there[1] else None
-        both = one is not None and other is not None
+    for (place, is_here), (there, is_there) in _pairs(*digests):
+        one = digests[0][place] if is_here else None
+        other = digests[1][there] if is_there else None
         found.append(
             Odd(
                 one,
                 other,
-                source.at(place[0]),
-                target.at(there[0]),
-                source.first + place[0],
-                target.first + there[0],
-                detail(source.contents[place[0]], target.contents[there[0]]) if both else None,
+                source.offset(place),
+                target.offset(there),
+                source.index + place,
+                target.index + there,
+                detail(contents[place], others[there]) if is_here and is_there else None,
                 known(other) if one is None and other is not None else None,
             )
         )

@@ -280,10 +280,9 @@ class LogSide:
         self.index = 0
         self.ended = False
 
-    @property
-    def at(self) -> int:
-        """The offset of the next record."""
-        return self.offsets[0] if self.offsets else self.end
+    def offset(self, place: int) -> int:
+        """The offset of the record at index `place`, or the end."""
+        return self.offsets[place] if place < len(self.offsets) else self.end
 
     def piece(self) -> Piece | None:
         """The next whole piece, None at the end. Only while no unpacked record is left."""

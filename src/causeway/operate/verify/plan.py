@@ -87,12 +87,9 @@ def plan(
     the ranges that agreed before, which are left out. `range_bytes`: see `cut`. Raises ConfigError
     for unknown names, CausewayError if a cluster does not answer."""
     links = links_of(settings, link, "verify")
-    known: set[str] = set()
-    found = [
-        share
-        for each in links
-        for share in _LinkPlanner(each, connect, agreed, range_bytes).shares(topics, known)
-    ]
+    planners = [_LinkPlanner(each, connect, agreed, range_bytes) for each in links]
+    found = [share for each in planners for share in each.shares(topics)]
+    known = {name for each in planners for name in each.names}
     for topic in topics or ():
         if topic not in known:
             more = "topics are named as on the source"
@@ -118,22 +115,22 @@ class _LinkPlanner:
         self._target_policies: Mapping[str, Mapping[str, ConfigEntry] | CausewayError] = {}
         every = self._contents.partitions.values()
         self._planned = planning.plan(observed, link, collisions.begun_by(every))
+        gone = {at.topic for at in self._contents.partitions} - observed.source_topics.keys()
+        mirrored, problems = self._planned.mirrored, self._planned.problems
+        # Of all topics, as on the source.
+        self.names = sorted(
+            {*(each.source for each in mirrored), *(each.topic for each in problems), *gone}
+        )
         self._led = routing.led_to(every)
         self._fed = {outlet.at for one in every for outlet in one.outlets}
         driver = driver_of(self._contents.leases, int(time.time() * 1000))
         self._runs = driver is not None and driver.running
 
-    def shares(self, topics: Collection[str] | None, known: set[str]) -> Iterator[PartitionPlan]:
-        """Plans by topic. Adds the names of all topics to `known`."""
+    def shares(self, topics: Collection[str] | None) -> Iterator[PartitionPlan]:
+        """Plans by topic."""
         mirrored = {topic.source: topic for topic in self._planned.mirrored}
         problems = {each.topic: each for each in self._planned.problems}
-        gone = {at.topic for at in self._contents.partitions} - self._observed.source_topics.keys()
-        known |= {*mirrored, *problems, *gone}
-        wanted = [
-            name
-            for name in sorted({*mirrored, *problems, *gone})
-            if topics is None or name in topics
-        ]
+        wanted = [name for name in self.names if topics is None or name in topics]
         chosen = [mirrored[name] for name in wanted if name in mirrored]
         mirrors = [topic.target for topic in chosen if topic.target_id is not None]
         if mirrors:
