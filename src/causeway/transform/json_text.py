@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -118,7 +118,8 @@ Check = Callable[[bytes], str | None]
 
 def check_of(part: str, *types: Any) -> Check | None:
     """The check for JSON that is read as DataTypes; None if these have no DECIMAL."""
-    each = [found for type_ in types if (found := _of(type_)) is not None]
+    found_in = (decimals_in(type_, _JSON, lambda _: _is_large) for type_ in types)
+    each = [is_large for is_large in found_in if is_large is not None]
     if not each:
         return None
 
@@ -148,48 +149,55 @@ class _Object(list[tuple[str, Any]]):
     """An object with all its names, also repeated ones."""
 
 
-def _of(type_: Any) -> Callable[[Any], bool] | None:
-    """Whether a document has a huge number where `type_` has a DECIMAL. Spark takes an object for
-    an array of one element, and the reverse."""
+class Shapes(NamedTuple):
+    """How to look into values: the elements of an array, the entries of a map, and the values of a
+    struct's field, by its index and name."""
+
+    elements: Callable[[Any], Iterable[Any]]
+    entries: Callable[[Any], Iterable[tuple[Any, Any]]]
+    field: Callable[[Any, int, str], Iterable[Any]]
+
+
+def decimals_in(
+    type_: Any, shapes: Shapes, of_decimal: Callable[[Any], Callable[[Any], bool]]
+) -> Callable[[Any], bool] | None:
+    """Whether a value, read as the DataType `type_`, has a DECIMAL for which `of_decimal`, of that
+    type, is true. None if `type_` has no DECIMAL."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+
+    def inner(one: Any) -> Callable[[Any], bool] | None:
+        return decimals_in(one, shapes, of_decimal)
 
     match type_:
         case DecimalType():
-            return _is_large
+            return of_decimal(type_)
         case ArrayType():
-            of_element = _of(type_.elementType)
-            return of_element and (lambda x: any(map(of_element, _elements(x))))
+            of_element = inner(type_.elementType)
+            return of_element and (lambda x: any(map(of_element, shapes.elements(x))))
         case MapType():
-            of_value = _of(type_.valueType)
-            return of_value and (
-                lambda x: any(of_value(value) for one in _objects(x) for _, value in one)
-            )
+            of_key, of_value = inner(type_.keyType), inner(type_.valueType)
+            both = [(at, of) for at, of in enumerate((of_key, of_value)) if of is not None]
+            if both:
+                return lambda x: any(of(one[at]) for one in shapes.entries(x) for at, of in both)
         case StructType():
-            of_field = {
-                one.name.lower(): found
-                for one in type_.fields
-                if (found := _of(one.dataType)) is not None
-            }
-            return _of_fields(of_field) if of_field else None
+            fields = [
+                (at, one.name, of)
+                for at, one in enumerate(type_.fields)
+                if (of := inner(one.dataType)) is not None
+            ]
+            if fields:
+                return lambda x: any(
+                    of(value) for at, name, of in fields for value in shapes.field(x, at, name)
+                )
     return None
-
-
-def _of_fields(of_field: dict[str, Callable[[Any], bool]]) -> Callable[[Any], bool]:
-    def is_large(x: Any) -> bool:
-        pairs = (pair for one in _objects(x) for pair in one)
-        return any(
-            of(value) for name, value in pairs if (of := of_field.get(name.lower())) is not None
-        )
-
-    return is_large
 
 
 def _elements(x: Any) -> list[Any]:
     return x if isinstance(x, list) and not isinstance(x, _Object) else [x]
 
 
-def _objects(x: Any) -> list[_Object]:
-    return [one for one in _elements(x) if isinstance(one, _Object)]
+def _pairs(x: Any) -> Iterator[tuple[str, Any]]:
+    return (pair for one in _elements(x) if isinstance(one, _Object) for pair in one)
 
 
 def _is_large(x: Any) -> bool:
@@ -197,3 +205,11 @@ def _is_large(x: Any) -> bool:
         isinstance(one, str) and (len(one) > MOST_DIGITS or _EXPONENT.search(one) is not None)
         for one in _elements(x)
     )
+
+
+# Spark takes an object for an array of one element, and the reverse.
+_JSON = Shapes(
+    _elements,
+    _pairs,
+    lambda x, at, name: (value for key, value in _pairs(x) if key.lower() == name.lower()),
+)

@@ -7,10 +7,12 @@ returns null without a call if it is not."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import wraps
 from typing import Any
+
+from causeway.transform.json_text import Shapes, decimals_in
 
 # Of pyspark.util.PythonEvalType.
 _PICKLED, _ARROW = 100, 101  # row by row
@@ -127,60 +129,40 @@ def check_of(type_: Any) -> Check | None:
     """A check that raises ValueError for a decimal that is too large for its type, at any depth.
     Otherwise Spark's JVM would quote the decimal of a pickled result, or count its digits for
     hours. None if `type_` has no decimals."""
-    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+    is_wrong = decimals_in(type_, _PYTHON, _misfits)
+    if is_wrong is None:
+        return None
 
-    match type_:
-        case DecimalType():
-            whole = type_.precision - type_.scale
-            unit = Decimal(1).scaleb(-type_.scale)
-            return lambda x: _check_decimal(x, whole, unit)
-        case ArrayType():
-            of_element = check_of(type_.elementType)
-            return of_element and (lambda x: _check_each(of_element, x))
-        case MapType():
-            of_key, of_value = check_of(type_.keyType), check_of(type_.valueType)
-            checks = [
-                (check, attribute)
-                for check, attribute in ((of_key, dict.keys), (of_value, dict.values))
-                if check is not None
-            ]
-            return (lambda x: _check_map(checks, x)) if checks else None
-        case StructType():
-            fields = [(at, one.name, check_of(one.dataType)) for at, one in enumerate(type_.fields)]
-            known = [(at, name, check) for at, name, check in fields if check is not None]
-            return (lambda x: _check_struct(known, x)) if known else None
-    return None
+    def check(x: Any) -> None:
+        if is_wrong(x):
+            raise ValueError("a decimal does not fit its type")
+
+    return check
 
 
-def _check_decimal(x: Any, whole: int, unit: Decimal) -> None:
-    if not isinstance(x, Decimal):
-        return  # Spark turns it into NULL
-    if not x.is_finite() or x.adjusted() >= whole or x.as_tuple().exponent < -_DIGITS:  # type: ignore[operator]
-        raise ValueError("a decimal does not fit its type")
-    rounded = x.quantize(unit, ROUND_HALF_UP, Context(prec=_DIGITS))
-    if rounded and rounded.adjusted() >= whole:
-        raise ValueError("a decimal does not fit its type")
+def _misfits(type_: Any) -> Callable[[Any], bool]:
+    whole, unit = type_.precision - type_.scale, Decimal(1).scaleb(-type_.scale)
+
+    def misfits(x: Any) -> bool:
+        if not isinstance(x, Decimal):
+            return False  # Spark turns it into NULL
+        if not x.is_finite() or x.adjusted() >= whole or x.as_tuple().exponent < -_DIGITS:  # type: ignore[operator]
+            return True
+        rounded = x.quantize(unit, ROUND_HALF_UP, Context(prec=_DIGITS))
+        return bool(rounded) and rounded.adjusted() >= whole
+
+    return misfits
 
 
-def _check_each(check: Check, x: Any) -> None:
-    for one in x or ():
-        check(one)
-
-
-def _check_map(checks: Sequence[tuple[Check, Callable[..., Any]]], x: Any) -> None:
+def _of_field(x: Any, at: int, name: str) -> Iterable[Any]:
     if isinstance(x, dict):
-        for check, of in checks:
-            _check_each(check, of(x))
+        return (x.get(name),)
+    if isinstance(x, tuple | list):
+        return x[at : at + 1]
+    return (getattr(x, name, None),)
 
 
-def _check_struct(fields: Sequence[tuple[int, str, Check]], x: Any) -> None:
-    for at, name, check in fields:
-        if isinstance(x, dict):
-            check(x.get(name))
-        elif isinstance(x, tuple | list):
-            check(x[at] if at < len(x) else None)
-        else:
-            check(getattr(x, name, None))
+_PYTHON = Shapes(lambda x: x or (), lambda x: x.items() if isinstance(x, dict) else (), _of_field)
 
 
 def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from causeway.config import Routes, TransformSettings
 from causeway.model import TopicPartition
 from causeway.records import Batch, Record, records_of
+from causeway.transform import MARK, SCHEMA_FORMATS, Chunk
+from causeway.transform.schema_formats import Schemas, WorkerRegistry
+from causeway.transform.stage import OutcomeReader, Rows, explain, quiet
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from causeway.transform.schema_formats import Schemas, WorkerRegistry
 
 _EXPLAINED = 20
 # Called with the text of a step that takes time.
@@ -95,9 +96,6 @@ class Trials:
         on_step: OnStep,
         routes: Routes,
     ) -> None:
-        from causeway.transform import SCHEMA_FORMATS
-        from causeway.transform.stage import quiet
-
         quiet()
         self._session = session
         self._query = query
@@ -112,8 +110,6 @@ class Trials:
     def of(self, records: Sequence[Read]) -> tuple[Tried, ...]:
         """Tries all records at once; if the query throws, each half, down to the failing
         records."""
-        from causeway.transform.stage import explain
-
         if not records:
             return ()
         try:
@@ -140,8 +136,6 @@ class Trials:
     def _why(self, one: Read) -> str | None:
         """The class of the error that the query throws on the record. Only for the first records,
         because each costs one Spark job."""
-        from causeway.transform.stage import explain
-
         self._explained += 1
         if self._explained > _EXPLAINED:
             return None
@@ -184,8 +178,6 @@ class Trials:
     ) -> dict[tuple[TopicPartition, int], list[Content] | str]:
         """What the records became that are not dropped: records, or the reason of a refusal. With
         `throws`, raises the query's error."""
-        from causeway.transform.stage import OutcomeReader
-
         batches = list(self._batches(records))
 
         # As in a stage: secrets reach a worker in the closure, never in a plan.
@@ -212,8 +204,6 @@ class Trials:
 
     def _schemas(self, formats: Mapping[str, str], rules: Sequence[Any] = ()) -> Schemas | None:
         """The schemas for the parts with these formats."""
-        from causeway.transform.schema_formats import Schemas
-
         if not formats or self._registry is None:
             return None
         return Schemas(self._registry, formats, rules)
@@ -221,9 +211,6 @@ class Trials:
     def _batches(self, records: Sequence[Read]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         import pyarrow.compute as pc
-
-        from causeway.transform import MARK, Chunk
-        from causeway.transform.stage import Rows
 
         work = self._query.work
         decodes = self._schemas(work.decodes, work.rules)
@@ -245,7 +232,6 @@ class Trials:
 def _registry(transform: TransformSettings, on_step: OnStep) -> WorkerRegistry | None:
     if transform.registry is None:
         return None
-    from causeway.transform.schema_formats import WorkerRegistry
 
     def waiting(reason: str) -> None:
         on_step(f"waiting for the schema registry: {reason}")

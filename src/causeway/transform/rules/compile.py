@@ -92,27 +92,19 @@ def _check(rules: tuple[TransformRule, ...], transform: TransformSettings) -> No
 
 def _check_whole(rule: TransformRule, transform: TransformSettings) -> None:
     part, kind = rule.path.part, rule.kind
+    format, place = transform.formats[part], f"…transform.{transform.name}.{part}.format"
+    cause = remedy = ""
     if part == "value" and isinstance(kind, Drop):
-        raise unusable(
-            transform,
-            rule,
-            "without a value a record is a tombstone, which deletes",
-            remedy="`drop record where` drops records",
-        )
-    if transform.formats[part] in SCHEMA_FORMATS and not isinstance(kind, Drop | DropRecord):
-        raise unusable(
-            transform,
-            rule,
-            f"all of the {part} would no longer fit its schema",
-            remedy="name a field, such as value.$.name",
-        )
-    if transform.formats[part] == "binary" and not isinstance(kind, Drop | Hash | Encrypt):
-        raise unusable(
-            transform,
-            rule,
-            f"the {part} is bytes, and the rule treats text",
-            remedy=f"set `…transform.{transform.name}.{part}.format = string`",
-        )
+        cause = "without a value a record is a tombstone, which deletes"
+        remedy = "`drop record where` drops records"
+    elif format in SCHEMA_FORMATS and not isinstance(kind, Drop | DropRecord):
+        cause = f"all of the {part} would no longer fit its schema"
+        remedy = "name a field, such as value.$.name"
+    elif format == "binary" and not isinstance(kind, Drop | Hash | Encrypt):
+        cause = f"the {part} is bytes, and the rule treats text"
+        remedy = f"set `{place} = string`"
+    if cause:
+        raise unusable(transform, rule, cause, remedy=remedy)
 
 
 def _treat_part(query: Query, part: Literal["value", "key"], rules: list[TransformRule]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -146,9 +145,13 @@ class _Longs:
         kind = field.message_type
         if kind is not None and kind.GetOptions().map_entry:
             one = self._of_field(kind.fields_by_name["value"])
-            return None if one is None else partial(_in_map, one)
+            if one is None:
+                return None
+            return lambda found: {key: one(value) for key, value in found.items()}
         one = int if field.cpp_type in _LONG else self.of(kind) if kind is not None else None
-        return partial(_in_list, one) if one is not None and field.is_repeated else one
+        if one is None or not field.is_repeated:
+            return one
+        return lambda found: [one(each) for each in found]
 
     def _has(self, message: Descriptor, seen: set[str]) -> bool:
         if message.full_name in _WRAPPED:
@@ -189,14 +192,6 @@ def _field_leads_on(field: FieldDescriptor, path: Steps) -> bool:
             return False
         path = path[1:]
     return not path or (kind is not None and _leads_on(kind, path))
-
-
-def _in_map(fix: Fix, found: dict[str, Any]) -> Any:
-    return {key: fix(value) for key, value in found.items()}
-
-
-def _in_list(fix: Fix, found: list[Any]) -> Any:
-    return [fix(one) for one in found]
 
 
 def _names(messages: Any, prefix: str) -> Iterator[tuple[tuple[int, ...], str]]:
