@@ -144,14 +144,11 @@ class _Longs:
     def _of_field(self, field: FieldDescriptor) -> Fix | None:
         kind = field.message_type
         if kind is not None and kind.GetOptions().map_entry:
-            one = self._of_field(kind.fields_by_name["value"])
-            if one is None:
+            if (of_value := self._of_field(kind.fields_by_name["value"])) is None:
                 return None
-            return lambda found: {key: one(value) for key, value in found.items()}
+            return lambda found: {key: of_value(value) for key, value in found.items()}
         one = int if field.cpp_type in _LONG else self.of(kind) if kind is not None else None
-        if one is None or not field.is_repeated:
-            return one
-        return lambda found: [one(each) for each in found]
+        return _of_each(one) if one is not None and field.is_repeated else one
 
     def _has(self, message: Descriptor, seen: set[str]) -> bool:
         if message.full_name in _WRAPPED:
@@ -164,6 +161,10 @@ class _Longs:
             or (field.message_type is not None and self._has(field.message_type, seen))
             for field in message.fields
         )
+
+
+def _of_each(fix: Fix) -> Fix:
+    return lambda found: [fix(one) for one in found]
 
 
 def _leads_on(message: Descriptor, path: Steps) -> bool:
