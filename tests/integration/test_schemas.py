@@ -16,8 +16,8 @@ from causeway.config import RegistrySettings, SchemaSettings
 from causeway.filters import compile_patterns
 from causeway.schemas import LinkSchemas, SchemaRegistry
 from causeway.schemas.client import RegistryRefusedError
-from causeway.schemas.copier import Copier, CopyRound
 from causeway.schemas.copying import SubjectPair
+from causeway.schemas.link import Copier, CopyRound
 from causeway.schemas.registry import Reference, Schema
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing

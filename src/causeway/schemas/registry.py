@@ -17,8 +17,6 @@ from urllib.parse import quote
 from causeway.config import RegistrySettings
 from causeway.schemas.client import RegistryClient, UnansweredError
 
-NOT_PERMITTED = 42205  # a mode forbids it, or the id belongs to another schema
-INCOMPATIBLE = range(40900, 41000)
 IMPORT = "IMPORT"
 _AVRO = "AVRO"
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from causeway.schemas import CircularError, IdLookup, Ids, SchemaRegistry, Unknown
-from causeway.schemas.copier import Copier
 from causeway.schemas.copying import SubjectPair
-from causeway.schemas.link import IdTranslator
+from causeway.schemas.link import Copier, IdTranslator
 from causeway.transform.schema_formats import Schemas
 from causeway.transform.schema_formats import registry as transforms
 from causeway.transform.schema_formats.codecs import REFERS_TO_ITSELF

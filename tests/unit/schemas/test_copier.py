@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from causeway.schemas import SchemaRegistry, UnansweredError, check_registry
-from causeway.schemas.copier import Copier, CopyRound
 from causeway.schemas.copying import SubjectPair
+from causeway.schemas.link import Copier, CopyRound
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
 ORDERS = SubjectPair(source="orders-value", target="A.orders-value")

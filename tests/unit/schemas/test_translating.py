@@ -8,9 +8,8 @@ import pytest
 
 from causeway.schemas import SchemaRegistry
 from causeway.schemas.client import RegistryRefusedError
-from causeway.schemas.copier import CopyRound
 from causeway.schemas.copying import SubjectPair
-from causeway.schemas.link import IdTranslator
+from causeway.schemas.link import CopyRound, IdTranslator
 from tests.harness.registry_stand_in import RegistryStandIn, registry_stand_in
 
 ORDERS = SubjectPair(source="orders-value", target="A.orders-value")

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from causeway.transform import aes_key
 from causeway.transform.rules.parse import ALPHABETS
-from causeway.transform.rules.tokens import token_json, tokenise, tokenise_number, tokens_json
-from causeway.transform.rules.treat import min_length
+from causeway.transform.rules.treat import (
+    min_length,
+    token_json,
+    tokenise,
+    tokenise_number,
+    tokens_json,
+)
 
 KEY = "2b7e151628aed2a6abf7158809cf4f3c"
 DIGITS = ALPHABETS["digits"]
