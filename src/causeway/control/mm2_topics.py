@@ -16,7 +16,7 @@ import struct
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from causeway.errors import CausewayError, ProtocolError
@@ -150,29 +150,25 @@ def _check_version(what: str, value: bytes) -> None:
         raise ProtocolError("read", f"{what} {value[:40].hex(' ')}", cause)
 
 
+@dataclass(slots=True)
 class Heartbeats:
     """Those of one pair of clusters, in `topic` on the target."""
 
-    def __init__(
-        self, topic: TopicLog, *, source: str, target: str, replication_factor: int
-    ) -> None:
-        self._topic = topic
-        self._source, self._target = source, target
-        self._replication_factor = replication_factor
-        self._there = False
+    topic: TopicLog
+    source: str
+    target: str
+    replication_factor: int
+    _there: bool = False
 
     def beat(self) -> None:
         """Raises CausewayError."""
         if not self._there:
-            self._topic.ensure(self._replication_factor)
-            self._there = True
+            self.topic.ensure(self.replication_factor)
+        self._there = False  # if the write fails: it may have been deleted
         now_ms = int(time.time() * 1000)
-        beat = Heartbeat(source=self._source, target=self._target, timestamp=now_ms)
-        try:
-            self._topic.append([beat.encode()])
-        except CausewayError:
-            self._there = False  # it may have been deleted
-            raise
+        beat = Heartbeat(source=self.source, target=self.target, timestamp=now_ms)
+        self.topic.append([beat.encode()])
+        self._there = True
 
 
 FLUSH_S = 60.0  # Connect's offset.flush.interval.ms
@@ -180,16 +176,16 @@ FLUSH_S = 60.0  # Connect's offset.flush.interval.ms
 Newest = tuple[int, int]  # source and target offset of one record
 
 
+@dataclass(slots=True)
 class OffsetSyncs:
     """Writes those of one link. Not thread-safe."""
 
-    def __init__(self, topic: TopicLog, *, replication_factor: int, lag_max: int) -> None:
-        self._topic = topic
-        self._replication_factor = replication_factor
-        self._lag_max = lag_max
-        self._there = False
-        self._written: dict[TopicPartition, Newest] = {}
-        self._flushed_at = 0.0
+    topic: TopicLog
+    replication_factor: int
+    lag_max: int
+    _there: bool = False
+    _written: dict[TopicPartition, Newest] = field(default_factory=dict)
+    _flushed_at: float = 0.0
 
     @property
     def wants_all(self) -> bool:
@@ -200,7 +196,7 @@ class OffsetSyncs:
         """Writes offset syncs. `newest`: with `flush` of each source partition with mirrored
         records, else of those that moved since the last call. Raises CausewayError."""
         if not self._there:
-            self._topic.ensure(self._replication_factor)
+            self.topic.ensure(self.replication_factor)
             self._there = True
         due = {
             at: pair
@@ -209,7 +205,7 @@ class OffsetSyncs:
         }
         if due:
             try:
-                self._topic.append(
+                self.topic.append(
                     [
                         OffsetSync(partition=at, upstream=upstream, downstream=downstream).encode()
                         for at, (upstream, downstream) in due.items()
@@ -236,4 +232,4 @@ class OffsetSyncs:
         if last is None:
             return True
         upstream, downstream = pair[0] - last[0], pair[1] - last[1]
-        return downstream >= self._lag_max or upstream != downstream or downstream < 0
+        return downstream >= self.lag_max or upstream != downstream or downstream < 0

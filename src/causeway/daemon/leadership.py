@@ -77,7 +77,7 @@ class Leadership:
         self._leading = False  # outside of the lock: a write may hold the lock for long
         self._written_at = 0.0
         self._taken_at = 0.0
-        self._alone_at = 0.0
+        self.alone_at = 0.0  # (monotonic) when the last lease of an earlier leader's lanes ends
         self._progress_lost: bool | None = None
         self._happened = EventLog(link.name)
         # Each lease contains them. The discoverer sets them while this process leads.
@@ -133,7 +133,7 @@ class Leadership:
             self._term += 1
             self._leading = True
             lease_s = max(lease.lease_s for lease in contents.leases)
-            self._alone_at = time.monotonic() + lease_s * MARGIN
+            self.alone_at = time.monotonic() + lease_s * MARGIN
         self._happened.begin(contents.events)
         _log.info("lead link", extra={"link": self._link.name, "driver": self._owner})
         return contents
@@ -157,14 +157,9 @@ class Leadership:
         return self._term if surely else None
 
     @property
-    def alone_at(self) -> float:
-        """The time (monotonic) when the last lease of an earlier leader's lanes has ended."""
-        return self._alone_at
-
-    @property
     def alone_in_s(self) -> float:
         """Seconds until the last lease of an earlier leader's lanes has ended; 0 after that."""
-        return max(0.0, self._alone_at - time.monotonic())
+        return max(0.0, self.alone_at - time.monotonic())
 
     @property
     def throttled_s(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.daemon.recent import Recent, with_more
+from causeway.daemon.partitions.tally import Recent, with_more
 from causeway.model import Spread
 
 

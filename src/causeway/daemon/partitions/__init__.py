@@ -30,4 +30,4 @@ from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.partitions.reconcile import Reconciler, RunOptions
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
-from causeway.daemon.partitions.tally import TransformTally
+from causeway.daemon.partitions.tally import Recent, TransformTally

@@ -198,35 +198,27 @@ def find_places(
         begins |= dict.fromkeys(timed, -1)
         # -1: all existing records are older, so none of them is wanted.
         begins |= {at: ends.get(at, -1) if o < 0 else o for at, o in at_time.items()}
-    targets = {
-        TopicPartition(topic.target, target)
-        for topic, partition in wanted
-        for target in targets_of(topic, partition)
+    feeds = {
+        at: [TopicPartition(topic.target, target) for target in targets_of(topic, at.partition)]
+        for (topic, _), at in zip(wanted, sources, strict=True)
     }
+    targets = {place for each in feeds.values() for place in each}
     # Known without asking: a broker takes seconds to answer for a thousand new logs.
     target_ends = {at: 0 for at in targets if at.topic in found.created}
     target_ends |= _offsets(sides.target, targets - target_ends.keys(), _LATEST, found)
-    places: dict[TopicPartition, Offsets] = {}
-    for (topic, partition), at in zip(wanted, sources, strict=True):
-        feeds = targets_of(topic, partition)
-        there = {
-            target: target_ends[TopicPartition(topic.target, target)]
-            for target in feeds
-            if TopicPartition(topic.target, target) in target_ends
-        }
-        if (
-            all(at in answers for answers in (starts, tops, ends))
-            and begins.get(at, -1) >= 0
-            and len(there) == len(feeds)
-        ):
-            places[at] = Offsets(
-                log_start=starts[at],
-                end=ends[at],
-                high_watermark=tops[at],
-                start=max(begins[at], starts[at]),
-                target_ends=there,
-            )
-    return places
+    return {
+        at: Offsets(
+            log_start=starts[at],
+            end=ends[at],
+            high_watermark=tops[at],
+            start=max(begins[at], starts[at]),
+            target_ends={place.partition: target_ends[place] for place in fed},
+        )
+        for at, fed in feeds.items()
+        if all(at in answers for answers in (starts, tops, ends))
+        and begins.get(at, -1) >= 0
+        and target_ends.keys() >= set(fed)
+    }
 
 
 def _offsets(

@@ -83,7 +83,16 @@ class Outlets:
         wanting = self.registry.wanting()
         if not wanting and not self._recalled:
             return True
-        self._refuse({row.progress.source: _too_many(row) for row in wanting if _wants_many(row)})
+        cause = f"its transform leads it to more than {MOST_OUTLETS} target partitions"
+        self._refuse(
+            {
+                (at := row.progress.source): str(
+                    RouteError("lead on", str(at), cause, remedy="correct the transform")
+                )
+                for row in wanting
+                if len(row.progress.outlets) + len(row.wants) > MOST_OUTLETS
+            }
+        )
         wants = {
             row.progress.source: row.wants
             for row in wanting
@@ -254,18 +263,6 @@ def _lack(error: CausewayError) -> str:
         f"waits for a target partition that its transform leads to: {error.operation}{name} "
         "(its name comes from a record and is not shown: look at the records with `causeway try`)"
     )
-
-
-def _wants_many(row: Row) -> bool:
-    return len(row.progress.outlets) + len(row.wants) > MOST_OUTLETS
-
-
-def _too_many(row: Row) -> str:
-    at, cause = (
-        str(row.progress.source),
-        f"its transform leads it to more than {MOST_OUTLETS} target partitions",
-    )
-    return str(RouteError("lead on", at, cause, remedy="correct the transform"))
 
 
 def _has(progress: PartitionProgress, outlet: Outlet) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from causeway.config import LinkSettings
 from causeway.control import Held, MirroredTopic
 from causeway.daemon.partitions.rows import Row
-from causeway.link_topics import PartitionProgress, Span, Transformed
+from causeway.link_topics import OffsetMap, Span, Transformed
 from causeway.model import ENDED, HELD, State, TopicPartition
 from causeway.status import PartitionStatus
 from causeway.translation import Course, CourseKey
@@ -126,20 +126,14 @@ class Readings:
         """See translation.course.Courses."""
         return [
             Course.of(known, outlet, placed=row.placed, rewinds=row.rewinds)
-            for row, known in self._mapped()
+            for row in self._all().values()
+            if (known := row.progress).is_mapped and known.state not in ENDED
             for outlet in known.outlets
         ]
 
     def ended(self) -> set[TopicPartition]:
         """The source partitions whose mirror was promoted or failed over."""
         return {at for at, row in self._all().items() if row.progress.state in ENDED}
-
-    def _mapped(self) -> Iterator[tuple[Row, PartitionProgress]]:
-        return (
-            (row, row.progress)
-            for row in self._all().values()
-            if row.is_mapped and row.progress.state not in ENDED
-        )
 
     @property
     def transforms(self) -> bool:
@@ -176,20 +170,21 @@ class Readings:
         """The target of each source offset, see OffsetMap.place; None if the partition has no map
         (not mirrored, keys decide, at-least-once)."""
         with self._lock:
-            row = self._rows.get(key.source)
-            known = None if row is None else row.maps.get(key.target)
+            known = self._map(key)
             return None if known is None else {offset: known.place(offset) for offset in offsets}
 
     def alone_until(self, key: CourseKey, target: int) -> int:
         """See OffsetMap.alone_until; `target` if `key` has no map."""
         with self._lock:
-            row = self._rows.get(key.source)
-            known = None if row is None else row.maps.get(key.target)
+            known = self._map(key)
             return target if known is None else known.alone_until(target)
 
     def end(self, key: CourseKey) -> int | None:
         """The target offset up to which the map of `key` goes; later records are not there yet."""
         with self._lock:
-            row = self._rows.get(key.source)
-            known = None if row is None else row.maps.get(key.target)
+            known = self._map(key)
             return known.points[-1].target if known is not None and known.points else None
+
+    def _map(self, key: CourseKey) -> OffsetMap | None:
+        row = self._rows.get(key.source)
+        return None if row is None else row.maps.get(key.target)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from causeway.control import Held, MirroredTopic, Transform, claim_checks, open_transactions
 from causeway.daemon.lanes import ReportedPartition
-from causeway.daemon.recent import Recent, with_more
+from causeway.daemon.partitions.tally import Recent, with_more
 from causeway.link_topics import (
     Entry,
     Maps,
@@ -89,7 +89,11 @@ class Row:
             report = report.replace(state=State.FAILED, reason=self.lack)
         self.progress = before.replace(
             leader_epoch=report.leader_epoch,
-            position=self._position(report),
+            # Only a lane that has recovered may report an earlier position than before: the target
+            # can lose acknowledged records, and then gets them again.
+            position=report.position
+            if report.state in (State.RUNNING, State.DONE)
+            else max(report.position, before.position),
             outlets=report.outlets,
             state=before.state if kept else report.state,
             reason=before.reason if kept else report.reason,
@@ -110,7 +114,11 @@ class Row:
         self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
         self.heard_at = time.monotonic()
         self._note_offsets(report)
-        self._note_hold(report)
+        self.high_watermark = report.high_watermark
+        if report.high_watermark <= report.source_end:
+            self.hold = None
+        elif self.hold is None or self.hold.stable != report.source_end:
+            self.hold = _Hold(report.source_end, self.heard_at)
         self.ages = with_more(self.ages, report.ages, self.heard_at)
         self.latencies = with_more(self.latencies, report.latencies, self.heard_at)
 
@@ -126,13 +134,6 @@ class Row:
             for point in trace.breaks:
                 known.add(point)
             known.reach(outlet.pair)
-
-    def _note_hold(self, report: FlowReport) -> None:
-        self.high_watermark = report.high_watermark
-        if report.high_watermark <= report.source_end:
-            self.hold = None
-        elif self.hold is None or self.hold.stable != report.source_end:
-            self.hold = _Hold(report.source_end, self.heard_at)
 
     def held(self, now: float) -> Held | None:
         """The records that an open transaction holds back, after HELD_MS."""
@@ -188,13 +189,6 @@ class Row:
             for index, outlet in enumerate(self.progress.outlets)
             if (known := self.maps.get(outlet.at)) is not None and (known.changed or not changed)
         ]
-
-    def _position(self, report: FlowReport) -> int:
-        # Only a lane that has recovered may report an earlier position than before: the target can
-        # lose acknowledged records, and then gets them again.
-        if report.state in (State.RUNNING, State.DONE):
-            return report.position
-        return max(report.position, self.progress.position)
 
     def pass_over(self) -> None:
         """The partition passes over its loss without an acknowledgement."""

@@ -1,4 +1,5 @@
-"""Counts the work of a link's transforms, for the status and the progress topic."""
+"""Figures for the status: the counts of a link's transforms, which the progress topic has as well,
+and figures of about the last minute."""
 
 from __future__ import annotations
 
@@ -9,9 +10,12 @@ from functools import lru_cache, reduce
 
 from causeway.control import Transform, Transforms
 from causeway.daemon.lanes import plus
-from causeway.link_topics import Transformed, TransformRecord
-from causeway.status import TransformStatus
+from causeway.link_topics import Transformed, TransformRecord, Value
+from causeway.model import Spread
+from causeway.status import Timing, TransformStatus
 
+_HALF_S = 30.0
+RECENT_S = 2 * _HALF_S  # older figures are not recent
 _RECORD_S = 60.0  # so often counts are recorded; a first match or refusal at once
 Counted = tuple[str, Transformed | None]  # the name of a partition's transform, and its counts
 
@@ -136,3 +140,58 @@ def _is_news(record: TransformRecord, known: TransformRecord | None) -> bool:
         (each.counts.seen, each.counts.refused > 0, each.reason) for each in (known, record)
     )
     return before != now
+
+
+class Recent(Value):
+    """Two halves like Kafka's own metrics: half a minute after its first figure, `current` becomes
+    `before`. `now` and `begun` are monotonic seconds; `last`: the mean of the newest figures."""
+
+    last: float
+    begun: float  # when the first figure of `current` came
+    current: Spread
+    before: Spread | None = None
+
+    @classmethod
+    def of(cls, spread: Spread, now: float) -> Recent:
+        return cls(last=_mean(spread), begun=now, current=spread)
+
+    def plus(self, spread: Spread, now: float) -> Recent:
+        age = now - self.begun
+        if age < _HALF_S:
+            return Recent(
+                last=_mean(spread),
+                begun=self.begun,
+                current=_merged(self.current, spread),
+                before=self.before,
+            )
+        before = self.current if age < RECENT_S else None
+        return Recent(last=_mean(spread), begun=now, current=spread, before=before)
+
+    def timing(self, now: float) -> Timing:
+        age = now - self.begun
+        recent: Spread | None = self.current
+        if age >= RECENT_S:
+            recent = None
+        elif age < _HALF_S and self.before is not None:
+            recent = _merged(self.before, self.current)
+        return Timing(last=self.last, recent=recent)
+
+
+def with_more(known: Recent | None, spread: Spread | None, now: float) -> Recent | None:
+    """`known` with the new `spread`, if there is one."""
+    if spread is None:
+        return known
+    return Recent.of(spread, now) if known is None else known.plus(spread, now)
+
+
+def _mean(spread: Spread) -> float:
+    return spread.total / spread.seen
+
+
+def _merged(one: Spread, other: Spread) -> Spread:
+    return Spread(
+        one.seen + other.seen,
+        one.total + other.total,
+        min(one.least, other.least),
+        max(one.most, other.most),
+    )

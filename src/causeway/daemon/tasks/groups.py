@@ -21,8 +21,7 @@ from causeway.control import (
     read_checkpoints,
 )
 from causeway.daemon.clients import Sides
-from causeway.daemon.partitions import Readings
-from causeway.daemon.recent import Recent
+from causeway.daemon.partitions import Readings, Recent
 from causeway.daemon.tasks.schedule import Outcome
 from causeway.errors import CausewayError
 from causeway.link_topics import TopicLog
