@@ -73,8 +73,17 @@ def plan(
                 changes.append(
                     SyncConfigs(topic=topic.target, configs=tuple(sorted(known.items())))
                 )
-            unknown = [name for name in wanted if name not in target and not source[name].default]
-            errors = [_unknown(name, topic, link) for name in sorted(unknown)]
+            alias = link.target.alias
+            errors: list[CausewayError] = [
+                ConfigError(
+                    "copy config",
+                    f"{name} of {topic.source} to {topic.target} on {alias}",
+                    f"{alias} has no such config",
+                    remedy="name it in config.properties.exclude",
+                )
+                for name in sorted(wanted)
+                if name not in target and not source[name].default
+            ]
         else:
             errors = [side for side in sides if isinstance(side, CausewayError)]
         problems += [TopicProblem(topic=topic.source, error=error) for error in errors]
@@ -102,15 +111,6 @@ def _wanted(
         ):
             wanted[name] = None
     return {name: value for name, value in wanted.items() if name not in topic_configs.LIMIT_NAMES}
-
-
-def _unknown(name: str, topic: MirroredTopic, link: LinkSettings) -> CausewayError:
-    return ConfigError(
-        "copy config",
-        f"{name} of {topic.source} to {topic.target} on {link.target.alias}",
-        f"{link.target.alias} has no such config",
-        remedy="name it in config.properties.exclude",
-    )
 
 
 def apply(

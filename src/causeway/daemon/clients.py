@@ -122,12 +122,9 @@ class Clients:
             target=self.open(link.target),
             source_admin=self.open(link.source_admin),
             target_admin=self.open(link.target_admin),
-            source_key=self._key(link.source),
-            target_key=self._key(link.target),
+            source_key=next(key for key, known, _ in self._open if known == link.source),
+            target_key=next(key for key, known, _ in self._open if known == link.target),
         )
-
-    def _key(self, settings: ClientSettings) -> str:
-        return next(key for key, known, _ in self._open if known == settings)
 
     @property
     def by_key(self) -> Mapping[str, ClientSettings]:

@@ -185,7 +185,10 @@ class Driver:
             self._launch_lanes(spark, self._server)
             self._staging.step(spark)
         self._fleet.tick()
-        self._log_ready()
+        if self._ready < self._launched <= self._fleet.connected:
+            self._ready = self._launched  # all, and again after more were launched
+            seconds = round(time.time() - self._started_at, 1)
+            _log.info("lanes ready", extra={"lanes": self._ready, "after_s": seconds})
         self._publish()
         return self._bounded and all(link.is_settled(_FOR_GOOD_S) for link in self._links)
 
@@ -215,13 +218,6 @@ class Driver:
         for lane in range(self._launched, wanted):
             spark.launch(lane, server.host, server.port)
         self._launched = wanted
-
-    def _log_ready(self) -> None:
-        """Logs once all launched lanes are connected, and again after more were launched."""
-        if self._ready < self._launched <= self._fleet.connected:
-            self._ready = self._launched
-            seconds = round(time.time() - self._started_at, 1)
-            _log.info("lanes ready", extra={"lanes": self._ready, "after_s": seconds})
 
     def _on_lane_ended(self, lane: int, reason: str, returned: bool) -> None:
         self._fleet.on_lane_ended(lane, reason, returned)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -118,15 +119,13 @@ class StageHomes:
         home.at = [lane for lane in home.at if lane in usable]
         for _ in range(min(home.lanes, len(usable)) - len(home.at)):
             others = [lane for lane in usable if lane not in home.at]
-            home.at.append(min(others, key=lambda lane: (self._guests(lane), lane)))
+            guests = Counter(lane for each in self._homes.values() for lane in each.at)
+            home.at.append(min(others, key=lambda lane: (guests[lane], lane)))
         return home.at
 
     def stage(self, key: str, lane: int) -> StageSpec:
         """The message about the stage for `lane`."""
         return self._homes[key].stage.replace(key=at_lane(key, lane))
-
-    def _guests(self, lane: int) -> int:
-        return sum(lane in home.at for home in self._homes.values())
 
 
 def at_lane(key: str, lane: int) -> str:

@@ -74,7 +74,12 @@ def find_place(
     Raises CausewayError.
     """
     last = _Last.of(target, target_at)
-    start, cut_off = _start(source, source_at, last, floor)
+    earliest = _offset(source, source_at, EARLIEST)
+    times = [content[0] for content in last.records if content[0] is not None and content[0] >= 0]
+    start = -1 if floor is None else floor - _BEFORE
+    if floor is None and times:
+        start = _offset(source, source_at, min(times))
+    start, cut_off = max(start, earliest), start <= earliest
     places: set[int] = set()
     whole = True
     for committed in (True, False):
@@ -134,17 +139,6 @@ class _Last:
 
 def _without_time(content: Content, append_times: bool) -> Content:
     return (None, *content[1:]) if append_times else content
-
-
-def _start(source: Cluster, at: TopicPartition, last: _Last, floor: int | None) -> tuple[int, bool]:
-    """The offset where the search begins, and whether the log begins there."""
-    earliest = _offset(source, at, EARLIEST)
-    times = [content[0] for content in last.records if content[0] is not None and content[0] >= 0]
-    if floor is not None:
-        start = floor - _BEFORE
-    else:
-        start = _offset(source, at, min(times)) if times else -1
-    return max(start, earliest), start <= earliest
 
 
 def _offset(cluster: Cluster, at: TopicPartition, timestamp: int) -> int:
