@@ -38,10 +38,12 @@ class Archived:
     files: int
 
 
-def cluster_of(settings: Settings, alias: str | None) -> ClientSettings:
-    """The cluster `alias`, or the file's source if it has only one. Raises ConfigError."""
+def cluster_of(settings: Settings, alias: str | None, *, to_write: bool = False) -> ClientSettings:
+    """The cluster `alias`, or the file's source if it has only one. If it is a source and a target,
+    it has the settings of a source, or `to_write` those of a target. Raises ConfigError."""
     sources = {link.source.alias: link.source for link in settings.links}
-    known = {link.target.alias: link.target for link in settings.links} | sources
+    targets = {link.target.alias: link.target for link in settings.links}
+    known = sources | targets if to_write else targets | sources
     if alias is None and len(sources) == 1:
         return next(iter(sources.values()))
     names = ", ".join(sorted(known))

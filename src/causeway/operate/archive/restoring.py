@@ -96,7 +96,7 @@ def restore(
     before anything is written. If one topic fails, the next ones are still restored, and
     PartitionsFailedError names all that failed. Raises CausewayError.
     """
-    client = cluster_of(settings, alias)
+    client = cluster_of(settings, alias, to_write=True)
     with Cluster(client) as cluster, spark_session(settings) as spark:
         store = Store(spark, path)
         archive_id = store.id(create=False)
@@ -109,12 +109,9 @@ def restore(
         work = _Restore(spark, store, manifests, cluster, file, alias, archive_id, say)
         foreign = {name for name in names if work.holds_others(name)}
         if foreign and not into_existing:
-            raise DivergedError(
-                "restore",
-                ", ".join(sorted(foreign)),
-                f"already on {alias}, with records that are not from this archive",
-                remedy="delete or rename them, or add to what is there with --into-existing",
-            )
+            cause = f"already on {alias}, with records that are not from this archive"
+            remedy = "delete or rename them, or add to what is there with --into-existing"
+            raise DivergedError("restore", ", ".join(sorted(foreign)), cause, remedy=remedy)
         return work.restore_all(names, replication_factor, foreign)
 
 
@@ -173,11 +170,8 @@ class _Restore:
             raise found.error
         wanted = self._latest(topic).partitions
         if len(found.partitions) != wanted:
-            raise DivergedError(
-                "restore",
-                topic,
-                f"{len(found.partitions)} partitions on {self.alias}, {wanted} in the archive",
-            )
+            there = f"{len(found.partitions)} partitions on {self.alias}"
+            raise DivergedError("restore", topic, f"{there}, {wanted} in the archive")
         if self._begun(topic, foreign=True) is not None:
             return True
         if self._begun(topic, foreign=False) is not None:

@@ -229,8 +229,7 @@ def undo(
                 # The other command may have changed directives until now.
                 found, held = _look(log, names)
                 if held:
-                    go_on = partial(_go_on, names)
-                    persist(lambda: write_directives(target, chosen, go_on))
+                    persist(lambda: write_directives(target, chosen, partial(_go_on, names)))
                 sharers = sharers_of(settings, chosen, connect)
                 lift = partial(fences.lift, source, target, chosen, list(found.values()), sharers)
                 errors = persist(lift)
