@@ -124,29 +124,19 @@ def choice(*words: str) -> ValueKind:
     return ValueKind(parse, {"type": "string", "enum": list(words)})
 
 
-def _principal(text: str) -> str:
-    kind, _, name = text.strip().partition(":")
-    if kind and name:
-        return f"{kind}:{name}"
-    raise ValueError("a principal such as User:causeway")
+def _checked(expected: str, fits: Callable[[str], bool]) -> ValueKind:
+    """Texts without blanks around them for which `fits` is true."""
+
+    def parse(text: str) -> str:
+        if fits(text := text.strip()):
+            return text
+        raise ValueError(expected)
+
+    return ValueKind(parse)
 
 
-def _token(text: str) -> str:
-    text = text.strip()
-    if len(text) >= _TOKEN_LENGTH and _is_plain(text):
-        return text
-    raise ValueError(f"at least {_TOKEN_LENGTH} ASCII characters without blanks")
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable() and " " not in text
-
-
-def _header(text: str) -> str:
-    text = text.strip()
-    if text and _is_plain(text):
-        return text
-    raise ValueError("ASCII characters without blanks")
+def _is_plain(text: str, least: int = 1) -> bool:
+    return len(text) >= least and text.isascii() and text.isprintable() and " " not in text
 
 
 def _paused(text: str) -> str:
@@ -156,16 +146,13 @@ def _paused(text: str) -> str:
     raise ValueError(f"of {', '.join(PARTS)}")
 
 
-def _address(text: str) -> str:
-    text = text.strip()
+def _is_address(text: str) -> bool:
     try:
         parts = urlsplit(text)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        known = False
-    if known and _is_plain(text):
-        return text
-    raise ValueError("an address such as https://host/path")
+        return False
+    return bool(known) and _is_plain(text)
 
 
 BOOL = ValueKind(_boolean, {"type": "boolean"})
@@ -180,9 +167,12 @@ SIDE = choice("source", "target")
 FORMAT = choice("json", "avro", "protobuf", "string", "binary")
 PATTERNS = ValueKind(compile_patterns, several=True)
 LIST = ValueKind(split_list, several=True)
-PRINCIPAL = ValueKind(_principal)
-TOKEN = ValueKind(_token).then(Secret)
-HEADER = ValueKind(_header).then(Secret)
+PRINCIPAL = _checked("a principal such as User:causeway", lambda text: all(text.partition(":")))
+TOKEN = _checked(
+    f"at least {_TOKEN_LENGTH} ASCII characters without blanks",
+    lambda text: _is_plain(text, _TOKEN_LENGTH),
+).then(Secret)
+HEADER = _checked("ASCII characters without blanks", _is_plain).then(Secret)
 SECRET = ValueKind(str).then(Secret)
 PAUSED = ValueKind(_paused, several=True)
-ADDRESS = ValueKind(_address)
+ADDRESS = _checked("an address such as https://host/path", _is_address)

@@ -104,8 +104,11 @@ def load_mm1(
         if key in own:
             problems.add(f"{own[key].place} needs a property file of flows: `causeway run FILE`")
     problems.raise_if_any()
-    warnings = _warnings(producer_config, own, "producer")
-    files = [_read(path, environment) for path in consumer_configs]
+    warnings = [f"{producer_config}: {line}" for line in client_key_warnings(own, "producer")]
+    files = []
+    for path in consumer_configs:
+        problems = Problems(str(path))
+        files.append((path, load_properties(path, problems, environment).entries, problems))
     links = []
     of_producer = Problems(str(producer_config))
     for (path, entries, problems), alias in zip(files, _aliases(files), strict=True):
@@ -125,7 +128,7 @@ def load_mm1(
         of_producer.raise_if_any()
         if source is None or target is None:
             raise ConfigError("use", str(path), "it does not say how to reach the cluster")
-        warnings += _warnings(path, entries, "consumer")
+        warnings += [f"{path}: {line}" for line in client_key_warnings(entries, "consumer")]
         links.append(
             LinkSettings(
                 source=source,
@@ -155,13 +158,6 @@ def load_mm1(
     return Settings(
         links=tuple(without_dead_letters(links)), run=run, spark=spark, warnings=tuple(warnings)
     )
-
-
-def _read(
-    path: Path, environment: Mapping[str, str] | None
-) -> tuple[Path, Mapping[str, Entry], Problems]:
-    problems = Problems(str(path))
-    return path, load_properties(path, problems, environment).entries, problems
 
 
 def _client(entries: Entries, alias: str, problems: Problems) -> ClientSettings | None:
@@ -211,7 +207,3 @@ def _aliases(files: Sequence[tuple[Path, Entries, Problems]]) -> list[str]:
             legal += "-" + hashlib.sha256(group.encode()).hexdigest()[:8]
         aliases.append(f"source{seen[group] if counts[group] > 1 else ''}-{legal}")
     return aliases
-
-
-def _warnings(path: Path, entries: Entries, role: str) -> list[str]:
-    return [f"{path}: {line}" for line in client_key_warnings(entries, role)]

@@ -114,9 +114,8 @@ class _ClientReader:
 
     def has_all(self, prefix: str) -> bool:
         """Whether no value of the keys with this prefix is missing."""
-        return not any(
-            entry.missing for key, entry in self.entries.items() if key.startswith(prefix)
-        )
+        of = (entry for key, entry in self.entries.items() if key.startswith(prefix))
+        return not any(entry.missing for entry in of)
 
     def _missing(self, key: str, why: str) -> None:
         if key in self.entries and self.entries[key].missing:
