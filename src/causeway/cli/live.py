@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from msgspec import structs
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from causeway.cli.common import labelled
 from causeway.cli.directives import directive_lines
 from causeway.cli.output import TEXT_AT_LEAST
 from causeway.cli.words import count, duration, number, outcomes, printable, size, with_and_without
@@ -37,19 +39,13 @@ _WITH_REASON: Final = (State.STOPPED, State.FAILED, State.RUNNING)
 def problems(link: LinkStatus) -> list[Text]:
     """A line for each partition, topic and transform with a problem, with the reason."""
     lines = [
-        Text.assemble(
-            (f"{partition.state} ", _STYLES[State(partition.state)]),
-            printable(f"{partition.topic}-{partition.partition}: {partition.reason}"),
-        )
-        for partition in link.partitions
-        if partition.reason and partition.state in _WITH_REASON
+        labelled(one.state, f"{one.topic}-{one.partition}: {one.reason}", _STYLES[State(one.state)])
+        for one in link.partitions
+        if one.reason and one.state in _WITH_REASON
     ]
+    lines += [labelled("problem", f"{each.topic}: {each.reason}", "red") for each in link.problems]
     lines += [
-        Text.assemble(("problem ", "red"), printable(f"{problem.topic}: {problem.reason}"))
-        for problem in link.problems
-    ]
-    lines += [
-        Text.assemble(("problem ", "red"), printable(f"transform {transform.name}: {trouble}"))
+        labelled("problem", f"transform {transform.name}: {trouble}", "red")
         for transform in link.transforms
         for trouble in transform.troubles
     ]
@@ -115,16 +111,17 @@ def _table(topics: Sequence[TopicStatus], most: int, width: int) -> Table:
     shown = sorted(topics, key=_urgency)[:most] if len(topics) > most else topics
     rows = [_cells(row) for row in sorted(shown, key=lambda row: row.topic)]
     if len(shown) < len(topics):
-        rows.append(_rest([row for row in topics if row not in shown]))
+        left = [row for row in topics if row not in shown]
+        rows.append(_cells(_together(left)) | {"state": ""})
     kept = _kept(rows, width)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("topic", overflow="ellipsis", no_wrap=True, ratio=1)
     for name in kept:
         table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
     for row in rows:
-        more = "state" not in row
-        cells = [_styled(name, row.get(name, "")) for name in kept]
-        table.add_row(Text(row["topic"]), *cells, style="dim" if more else None)
+        style = {"state": _STYLES[State(row["state"])]} if row["state"] else {}
+        cells = [Text(row[name], style.get(name, "")) for name in ("topic", *kept)]
+        table.add_row(*cells, style=None if style else "dim")
     return table
 
 
@@ -140,26 +137,24 @@ def _cells(row: TopicStatus) -> dict[str, str]:
     }
 
 
-def _rest(rows: Sequence[TopicStatus]) -> dict[str, str]:
-    return {
-        "topic": f"and {count(len(rows), 'topic')} more",
-        "records": number(sum(row.records for row in rows)),
-        "records/s": f"{sum(row.records_per_s for row in rows):,.0f}",
-        "bytes/s": f"{size(sum(row.bytes_per_s for row in rows))}/s",
-        "lag": number(sum(row.lag_records or 0 for row in rows)),
-        "lag in time": duration(max((row.lag_ms or 0 for row in rows), default=0)),
-    }
-
-
-def _styled(name: str, cell: str) -> Text:
-    return Text(cell, _STYLES[State(cell)] if name == "state" and cell else "")
+def _together(rows: Sequence[TopicStatus]) -> TopicStatus:
+    """The topics that the screen has no room for; unknown lags count as none."""
+    return structs.replace(
+        rows[0],
+        topic=f"and {count(len(rows), 'topic')} more",
+        records=sum(row.records for row in rows),
+        records_per_s=sum(row.records_per_s for row in rows),
+        bytes_per_s=sum(row.bytes_per_s for row in rows),
+        lag_records=sum(row.lag_records or 0 for row in rows),
+        lag_ms=max(row.lag_ms or 0 for row in rows),
+    )
 
 
 def _kept(rows: Sequence[dict[str, str]], width: int) -> list[str]:
     """The columns that fit next to the topic's name, or next to TEXT_AT_LEAST characters of it."""
     names = min(TEXT_AT_LEAST, max((len(row["topic"]) for row in rows), default=0))
     widths = {
-        name: max(len(name), *(len(row.get(name, "")) for row in rows)) if rows else len(name)
+        name: max(len(name), *(len(row[name]) for row in rows)) if rows else len(name)
         for name in _FIGURES
     }
     kept = list(_FIGURES)

@@ -51,30 +51,22 @@ def presenter(
         if address is not None:
             _log.info("served", extra={"address": address})
         _warn_of(trouble)
-        yield _LogLines() if bounded else _nothing
+        next_at = time.monotonic() + _LOG_EVERY_S
+
+        def log_progress(look: Look) -> None:
+            """Of a bounded run. Otherwise the daemon logs changes; nothing else needs a line."""
+            nonlocal next_at
+            if bounded and time.monotonic() >= next_at:
+                next_at = time.monotonic() + _LOG_EVERY_S
+                done, total = share(look())
+                _log.info("catching up", extra={"done": done, "of": total})
+
+        yield log_progress
 
 
 def _warn_of(trouble: str | None) -> None:
     if trouble is not None:
         _log.warning("not served yet", extra={"reason": trouble})
-
-
-def _nothing(_: Look) -> None:
-    """The daemon logs changes; normal operation needs no lines."""
-
-
-class _LogLines:
-    """Logs the progress of a bounded run every ten seconds."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + _LOG_EVERY_S
-
-    def __call__(self, look: Look) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + _LOG_EVERY_S
-        done, total = share(look())
-        _log.info("catching up", extra={"done": done, "of": total})
 
 
 @contextmanager

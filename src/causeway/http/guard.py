@@ -50,10 +50,7 @@ _HEADERS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    status: int
-    reason: str
+_Refusal = tuple[int, str]  # status and reason
 
 
 class Guard:
@@ -84,47 +81,38 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return  # no other kinds of calls
-        refusal = self._refusal(scope, Headers(scope=scope))
-        if refusal is None:
+        if (refusal := self._refusal(scope, Headers(scope=scope))) is None:
             try:
                 await self._app(scope, _bounded(receive), _with_headers(send))
             except Exception as error:  # has been answered
                 _log.error("internal error", exc_info=error, extra={"path": scope["path"][:200]})
             return
         client = scope.get("client")
-        self._refusals.note(
-            client[0] if client else "?",
-            scope["method"],
-            scope["path"],
-            refusal.status,
-            refusal.reason,
-        )
-        await refused(refusal.status, refusal.reason)(scope, receive, _with_headers(send))
+        self._refusals.note(client[0] if client else "?", scope["method"], scope["path"], *refusal)
+        await refused(*refusal)(scope, receive, _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: Headers) -> _Refusal | None:
         if not self._tls and not self._is_ours(headers.get("host", "")):
-            return _Refusal(403, self._not_ours)
+            return 403, self._not_ours
         if self._token is not None and not self._is_open(scope["path"]):
             kind, _, given = headers.get("authorization", "").partition(" ")
             if kind.lower() != "bearer" or not hmac.compare_digest(_digest(given), self._token):
-                return _Refusal(401, "send the token: Authorization: Bearer ...")
+                return 401, "send the token: Authorization: Bearer ..."
         return None if scope["method"] in _READING else self._change(scope, headers)
 
     def _change(self, scope: Scope, headers: Headers) -> _Refusal | None:
-        origin = headers.get("origin")
         own = f"{scope['scheme']}://{headers.get('host', '')}"
-        if origin is not None and origin.casefold() != own.casefold():
-            return _Refusal(403, "a page of another site may not change anything here")
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return _Refusal(403, "a page of another site may not change anything here")
+        of_another_site = headers.get("origin", own).casefold() != own.casefold()
+        if of_another_site or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return 403, "a page of another site may not change anything here"
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > _MOST_BYTES:
-            return _Refusal(413, f"a body has at most {_MOST_BYTES} bytes")
+            return 413, f"a body has at most {_MOST_BYTES} bytes"
         has_body = length not in ("", "0") or "transfer-encoding" in headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         # Connect's own clients send nothing at all with a PUT or POST that says all by its path.
         if (has_body or kind) and kind != "application/json":
-            return _Refusal(415, "a body must be application/json")
+            return 415, "a body must be application/json"
         return None
 
     def _is_ours(self, host: str) -> bool:

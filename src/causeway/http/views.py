@@ -9,9 +9,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from causeway.status import (
     LinkStatus,
@@ -177,28 +176,23 @@ class SharedValue(Generic[Value]):
             return self._under_way
 
     def _run(self, future: Future[Value]) -> None:
+        began = time.monotonic()
         try:
-            value = self._timed()
+            value = self._make()
         except Exception as error:
             if not self._closed:
                 future.set_exception(error)
-        else:
-            if not self._closed:
-                future.set_result(value)
-
-    def _timed(self) -> Value:
-        began = time.monotonic()
-        value = self._make()
+            return
         now = time.monotonic()
         self.cost_s = now - began
         again_at = now + max(_LEAST_S, _REST * self.cost_s)
         stale_at = again_at + self._patience_s + (self.cost_s if self._patience_s else 0.0)
         self._made = _Made(value, again_at, stale_at)
-        return value
+        if not self._closed:
+            future.set_result(value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Made(Generic[Value]):
+class _Made(NamedTuple, Generic[Value]):
     value: Value
     again_at: float  # monotonic: from then on, a caller has another one made
     stale_at: float  # until then, callers get this one meanwhile

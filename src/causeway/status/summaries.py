@@ -98,18 +98,11 @@ def _lag(partition: PartitionStatus) -> int | None:
 
 
 def _sum(figures: Iterable[int | None]) -> int | None:
-    total = 0
-    for figure in figures:
-        if figure is None:
-            return None
-        total += figure
-    return total
+    known = list(figures)
+    return None if None in known else sum(filter(None, known))
 
 
 def _most(figures: Iterable[int | None]) -> int | None:
-    most = 0
-    for figure in figures:
-        if figure is None:
-            return None
-        most = max(most, figure)
-    return most
+    known = list(figures)
+    most = [figure for figure in known if figure is not None]
+    return max(most, default=0) if len(most) == len(known) else None
