@@ -192,21 +192,21 @@ def run_load(bootstrap: str, stream: Stream, cluster: str) -> None:
     else:
         with err.status(f"writing to {stream.topic} on {cluster}; Ctrl-C ends it") as status:
 
-            def told(tally: LoadTally) -> None:
-                status.update(f"{_said(tally)}; Ctrl-C ends it")
+            def on_tally(tally: LoadTally) -> None:
+                status.update(f"{_in_words(tally)}; Ctrl-C ends it")
 
-            tally = asyncio.run(_write_until_signal(bootstrap, stream, told))
-    typer.echo(f"{_said(tally)} written to {stream.topic} on {cluster}")
+            tally = asyncio.run(_write_until_signal(bootstrap, stream, on_tally))
+    typer.echo(f"{_in_words(tally)} written to {stream.topic} on {cluster}")
 
 
 async def _write_until_signal(
-    bootstrap: str, stream: Stream, told: Callable[[LoadTally], None]
+    bootstrap: str, stream: Stream, on_tally: Callable[[LoadTally], None]
 ) -> LoadTally:
     from causeway.dev.load import write
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    writing = asyncio.ensure_future(write(bootstrap, stream, stop, told))
+    writing = asyncio.ensure_future(write(bootstrap, stream, stop, on_tally))
 
     def end() -> None:
         if stop.is_set():
@@ -221,17 +221,17 @@ async def _write_until_signal(
         raise KeyboardInterrupt from None
 
 
-def _said(tally: LoadTally) -> str:
+def _in_words(tally: LoadTally) -> str:
     seconds = max(tally.seconds, 1e-3)
-    said = (
+    text = (
         f"{count(tally.records, 'record')} ({size(tally.bytes)}) in {duration(1000 * seconds)}, "
         f"{tally.records / seconds:,.0f} records/s"
     )
     if tally.transactions:
-        said += f", {count(tally.transactions, 'transaction')}"
+        text += f", {count(tally.transactions, 'transaction')}"
     if tally.rolled_back:
-        said += f", {tally.rolled_back:,} of them aborted"
-    return said
+        text += f", {tally.rolled_back:,} of them aborted"
+    return text
 
 
 def _bootstrap(cluster: str) -> str:

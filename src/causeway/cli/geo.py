@@ -228,8 +228,8 @@ def add_destination(
         found.cluster_of(name),
     )
     link = link_to(found.with_destination(place), name)
-    with waiting() as told:
-        told(f"asking {name}")
+    with waiting() as on_step:
+        on_step(f"asking {name}")
         added = add(link, known=known, reason=reason)
     place = replace(place, cluster=added.cluster)
     found = change_geo_file(found.path, lambda now: now.with_destination(place))
@@ -285,8 +285,8 @@ def remove_destination(
         else:
             console().print(f"this machine does not know {name} any more; nothing else has changed")
         return 0
-    with waiting() as told:
-        told("waiting until copying has ended")
+    with waiting() as on_step:
+        on_step("waiting until copying has ended")
         try:
             done = remove(
                 link_to(found, name),
@@ -316,8 +316,8 @@ def _change(action: str, until: str, meaning: str) -> None:
         from causeway import geo
 
         link = geo.link_to(context.obj, name)
-        with waiting() as told:
-            told(f"waiting until {until}")
+        with waiting() as on_step:
+            on_step(f"waiting until {until}")
             wait_s = None if no_wait else timeout
             done = getattr(geo, f"{action}_topics")(link, topics, reason=reason, wait_s=wait_s)
         return say(done, as_json)
@@ -392,8 +392,8 @@ def _with_origin(found: GeoFile, origin: str | None, config: Path | None) -> Geo
     after = found.with_origin(place)
     if after.origin != found.origin:
         client = client_of(place)
-        with clusters() as connect, waiting() as told:
-            told(f"asking {place.name}")
+        with clusters() as connect, waiting() as on_step:
+            on_step(f"asking {place.name}")
             cluster_id(connect(client))
         return change_geo_file(found.path, lambda now: now.with_origin(place))
     return after

@@ -165,10 +165,10 @@ def destination_table(seen: Sequence[Destination]) -> RenderableType:
     table = grid("destination", "bootstrap", "topics", "driver", "added")
     for each in seen:
         bootstrap = ",".join(f"{host}:{port}" for host, port in each.link.target.bootstrap)
-        said = str(each.error) if each.error is not None else driver_of(each.driver, _NEVER)
+        text = str(each.error) if each.error is not None else driver_of(each.driver, _NEVER)
         many = "?" if each.error is not None else str(len(each.topics))
         by = "" if each.error else "no" if each.by is None else f"{each.by.by}"
-        table.add_row(each.name, bootstrap, many, said, by)
+        table.add_row(each.name, bootstrap, many, text, by)
     return table
 
 
@@ -209,8 +209,8 @@ def status_table(seen: Sequence[Destination]) -> RenderableType:
             error = printable(str(each.error))
             parts.append(Text.assemble((each.link.name, "bold"), " ", (error, "red")))
             continue
-        said = printable(f": {count(len(each.topics), 'topic')}; {driver_of(each.driver, _NEVER)}")
-        parts.append(Text.assemble((each.link.name, "bold"), said))
+        text = printable(f": {count(len(each.topics), 'topic')}; {driver_of(each.driver, _NEVER)}")
+        parts.append(Text.assemble((each.link.name, "bold"), text))
         parts += _notes(each)
         if each.topics:
             parts.append(_table(each))

@@ -98,9 +98,9 @@ def warn(warnings: Iterable[str]) -> None:
 def _say(kind: str, text: str) -> None:
     """Prints one line, even if `text` has several: a broker's message, or a list of problems."""
     lines = (" ".join(line.split()) for line in text.splitlines())
-    said = printable("; ".join(line for line in lines if line))
+    line = printable("; ".join(line for line in lines if line))
     try:
-        print(f"causeway: {kind}: {said}", file=sys.stderr)
+        print(f"causeway: {kind}: {line}", file=sys.stderr)
     except BrokenPipeError:  # the command continues without messages
         _silence(sys.stderr.fileno())
 

@@ -77,16 +77,16 @@ def render(snapshot: Snapshot, lines: int, width: int) -> RenderableType:
     for link in snapshot.links:
         parts.append(_headline(link, snapshot))
         wrong = problems(link)
-        told = wrong[: max(1, share // 2)]
-        treated = transforms(link)[: max(1, (share - len(told)) // 3)]
-        asked = list(islice(directive_lines(link.directives), max(1, (share - len(told)) // 3)))
-        left = max(1, share - len(told) - len(treated) - len(asked))
+        first = wrong[: max(1, share // 2)]
+        treated = transforms(link)[: max(1, (share - len(first)) // 3)]
+        asked = list(islice(directive_lines(link.directives), max(1, (share - len(first)) // 3)))
+        left = max(1, share - len(first) - len(treated) - len(asked))
         parts.append(_table(topics_of(link), left, width))
         parts += treated
         parts += asked
-        parts += told
-        if len(told) < len(wrong):
-            parts.append(Text(f"and {count(len(wrong) - len(told), 'problem')} more", "red"))
+        parts += first
+        if len(first) < len(wrong):
+            parts.append(Text(f"and {count(len(wrong) - len(first), 'problem')} more", "red"))
     if snapshot.lane_trouble:
         parts.append(Text(printable(f"a lane ended: {snapshot.lane_trouble}"), "yellow"))
     return Group(*parts)

@@ -190,11 +190,11 @@ def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
         yield table((*_COLUMNS, "~reason"), reasons, width)
         return
     yield table(_COLUMNS, rows, width, spared=_OMITTED)
-    said = [one.by for one in each.directives]  # shown below, once for each scope
+    shown_below = [one.by for one in each.directives]  # once for each scope
     yield from _reasons(
         one
         for one in each.partitions
-        if one.state != "paused" or (one.reason or "").removeprefix("paused ") not in said
+        if one.state != "paused" or (one.reason or "").removeprefix("paused ") not in shown_below
     )
 
 

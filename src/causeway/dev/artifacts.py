@@ -241,7 +241,7 @@ class _IvyOutput:
 
     def failure(self) -> str:
         """The line of Ivy's output that explains the failure best, without addresses."""
-        told = [problem for problem in self._problems if "::" not in problem[:4]]
-        line = (told or self._problems or ["Ivy failed and gave no reason"])[0]
+        reasons = [problem for problem in self._problems if "::" not in problem[:4]]
+        line = (reasons or self._problems or ["Ivy failed and gave no reason"])[0]
         line = re.sub(r"\w+://\S*/", "", line)
         return re.sub(r"^\W+|\s+", " ", line).strip()[:300]

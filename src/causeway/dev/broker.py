@@ -194,7 +194,7 @@ class Broker(KafkaProcess):
     def end_format(self, tool: subprocess.Popen[str]) -> None:
         output, _ = tool.communicate()
         if tool.returncode != 0:
-            last = (output.strip().splitlines() or ["it said nothing"])[-1]
+            last = (output.strip().splitlines() or ["it printed nothing"])[-1]
             raise CausewayError("format the storage of", self._name, last)
 
     def start(self, *, detached: bool = False, jvm_options: Sequence[str] = ()) -> None:

@@ -18,10 +18,9 @@ import string
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from causeway.dev.artifacts import locked
-from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, brokers_known
+from causeway.dev.broker import LOOPBACK, BrokerPorts, brokers_known
 from causeway.dev.cluster import LocalCluster, start_all
 from causeway.dev.versions import KafkaVersion, kafka_version
 from causeway.errors import CausewayError, ConfigError
@@ -135,7 +134,13 @@ class Environment:
                 kafka=str(cluster.version),
                 bootstrap=cluster.bootstrap,
                 brokers=tuple(
-                    _broker_status(broker, len(cluster.brokers))
+                    BrokerStatus(
+                        node=broker.node_id,
+                        pid=(pid := broker.pid),
+                        serving=pid is not None
+                        and brokers_known(broker.ports.internal) >= len(cluster.brokers),
+                        log=str(broker.log_file),
+                    )
                     for broker in cluster.brokers.values()
                 ),
             )
@@ -153,12 +158,9 @@ class Environment:
         version: KafkaVersion,
         ports: Mapping[int, BrokerPorts] | None = None,
     ) -> LocalCluster:
+        directory = self.directory / name
         return LocalCluster(
-            name,
-            self.directory / name,
-            brokers=brokers,
-            version=version,
-            detached=ports or True,
+            name, directory, brokers=brokers, version=version, detached=ports or True
         )
 
     def _load(self) -> dict[str, LocalCluster]:
@@ -166,7 +168,12 @@ class Environment:
             state = json.loads(self._state_file.read_text())
             versions = state.get(_VERSIONS, {})  # without, it began before there was a choice
             return {
-                name: self._found(name, nodes, kafka_version(versions.get(name)))
+                name: self._cluster(
+                    name,
+                    len(nodes),
+                    kafka_version(versions.get(name)),
+                    {int(node): BrokerPorts(**ports) for node, ports in nodes.items()},
+                )
                 for name, nodes in state[_FORMAT].items()
             }
         except FileNotFoundError:
@@ -178,10 +185,6 @@ class Environment:
                 f"{type(error).__name__}: {error}",
                 remedy=f"stop the brokers by hand, and remove {self.directory}",
             ) from error
-
-    def _found(self, name: str, nodes: Mapping[str, Any], version: KafkaVersion) -> LocalCluster:
-        ports = {int(node): BrokerPorts(**numbers) for node, numbers in nodes.items()}
-        return self._cluster(name, len(ports), version, ports)
 
     def _save(self, clusters: Mapping[str, LocalCluster]) -> None:
         """Before anything starts: what runs must be found again, whatever happens to us."""
@@ -200,16 +203,6 @@ class Environment:
         source, target = (clusters[name] for name in "AB")
         copies = min(len(cluster.brokers) for cluster in (source, target))
         file.write_text(_EXAMPLE.format(a=source, b=target, copies=copies))
-
-
-def _broker_status(broker: Broker, brokers: int) -> BrokerStatus:
-    pid = broker.pid
-    return BrokerStatus(
-        node=broker.node_id,
-        pid=pid,
-        serving=pid is not None and brokers_known(broker.ports.internal) >= brokers,
-        log=str(broker.log_file),
-    )
 
 
 def _is_ours(file: Path) -> bool:

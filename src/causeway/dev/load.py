@@ -73,11 +73,11 @@ async def write(
     bootstrap: str,
     stream: Stream,
     stop: asyncio.Event,
-    told: Callable[[LoadTally], None],
+    on_tally: Callable[[LoadTally], None],
     values: Iterator[tuple[bytes, bytes]] | None = None,
 ) -> LoadTally:
     """Writes `stream` until it ends or `stop` is set, and returns once the brokers have
-    acknowledged all of it; an open transaction is committed first. Calls `told` twice a
+    acknowledged all of it; an open transaction is committed first. Calls `on_tally` twice a
     second. Creates the topic if it does not exist. `values`: keys and values in place of events.
     Raises CausewayError."""
     await asyncio.to_thread(make_topic, bootstrap, stream.topic, stream.partitions)
@@ -92,7 +92,9 @@ async def write(
     try:
         await producer.start()
         try:
-            return await _Writer(producer, stream, stop, told, values or _values(stream.size)).run()
+            return await _Writer(
+                producer, stream, stop, on_tally, values or _values(stream.size)
+            ).run()
         finally:
             await producer.stop()
     except KafkaError as error:
@@ -105,11 +107,11 @@ class _Writer:
         producer: AIOKafkaProducer,
         stream: Stream,
         stop: asyncio.Event,
-        told: Callable[[LoadTally], None],
+        on_tally: Callable[[LoadTally], None],
         values: Iterator[tuple[bytes, bytes]],
     ) -> None:
         self._producer, self._stream = producer, stream
-        self._stop, self._told = stop, told
+        self._stop, self._on_tally = stop, on_tally
         self._tally = LoadTally()
         self._sent = 0
         self._unanswered: set[asyncio.Future[Any]] = set()
@@ -153,7 +155,7 @@ class _Writer:
             now = time.monotonic()
             if now >= self._tell_at:
                 self._tell_at = now + _TELL_S
-                self._told(self._tally)
+                self._on_tally(self._tally)
 
     async def _send_one(self) -> None:
         customer, value = next(self._values)
@@ -248,5 +250,5 @@ def produce(bootstrap: str, topic: str, records: int) -> None:
 def _not_produced(topic: str, error: KafkaError | kafka_errors.KafkaError) -> CausewayError:
     kind = UnreachableError if error.retriable else CausewayError
     text = str(error)
-    said = _SAID.search(text)  # within the whole answer
-    return kind("produce to", topic, said[2] if said else text or type(error).__name__)
+    reported = _SAID.search(text)  # within the whole answer
+    return kind("produce to", topic, reported[2] if reported else text or type(error).__name__)

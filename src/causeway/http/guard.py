@@ -144,14 +144,14 @@ def _digest(text: str) -> bytes:
 
 
 def _with_headers(send: Send) -> Send:
-    async def told(message: Message) -> None:
+    async def with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            said = {name.lower() for name, _ in message.get("headers", ())}
-            more = [(name, value) for name, value in _HEADERS if name not in said]
+            given = {name.lower() for name, _ in message.get("headers", ())}
+            more = [(name, value) for name, value in _HEADERS if name not in given]
             message = {**message, "headers": [*message.get("headers", ()), *more]}
         await send(message)
 
-    return told
+    return with_headers
 
 
 def _bounded(receive: Receive) -> Receive:
@@ -187,8 +187,8 @@ class Refusals:
         return len(self._logged)
 
     def note(self, client: str, method: str, path: str, status: int, reason: str) -> None:
-        """Logs the call, with how many of the client's before it were refused alike and not told
-        of, or counts it."""
+        """Logs the call, with the number of the client's equal calls since the last line, or counts
+        it."""
         now = time.monotonic()
         key = client, reason
         logged = self._logged.get(key)

@@ -167,10 +167,8 @@ def _partitions(
     oldest = _first_unmirrored(source, contents, ends, starts)
     now_ms = int(time.time() * 1000)
     held = open_transactions.explain(source, _held(source, ends, tops, now_ms))
-    standing, by_file = (
-        found.standing,
-        topic_changes.why_paused(link) if link.records_paused else None,
-    )
+    standing = found.standing
+    by_file = topic_changes.why_paused(link) if link.records_paused else None
     return tuple(
         judging.partition_status(
             tp,
@@ -204,10 +202,9 @@ def _starts(
     """The position of each partition, or where a first run would begin."""
     new = [tp for tp in mirrored if tp not in contents.partitions]
     firsts = source.list_offsets(new, EARLIEST) if new and link.fetch.start == "earliest" else {}
+    begun = contents.partitions
     found = {
-        tp: judging.reached(known)
-        if (known := contents.partitions.get(tp)) is not None
-        else _offset(firsts.get(tp))
+        tp: judging.reached(begun[tp]) if tp in begun else _offset(firsts.get(tp))
         for tp in mirrored
     }
     return {tp: start for tp, start in found.items() if start is not None}
