@@ -9,7 +9,7 @@ from causeway.cluster.metadata import each_value, value_of
 from causeway.cluster.offsets import EARLIEST
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.records import MAGIC, MAGIC_AT, Batch, BatchHeader, Record, keep, whole_batches
+from causeway.records import MAGIC, MAGIC_AT, Batch, BatchHeader, Record, frames, keep
 
 _READ_BYTES = 8 * 1024 * 1024
 
@@ -83,7 +83,8 @@ def raw_batches(
         fetched = cluster.fetch(at, position, _READ_BYTES, max_wait_ms=0)
         data = memoryview(fetched.records)
         before = position
-        for offset, raw in whole_batches(data, str(at)):
+        for raw in frames(data, str(at)):
+            offset = int.from_bytes(raw[:8])
             if offset >= end:
                 return  # appended since `end` was asked for
             is_modern = raw[MAGIC_AT] >= MAGIC

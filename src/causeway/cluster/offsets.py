@@ -17,7 +17,7 @@ from causeway.cluster.client import ClusterClient
 from causeway.cluster.metadata import by_topic
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.records import MAGIC, MAGIC_AT, BatchHeader, whole_batches
+from causeway.records import MAGIC, MAGIC_AT, BatchHeader, frames
 from causeway.wire import (
     Deadline,
     apis,
@@ -269,8 +269,9 @@ def bytes_an_offset(cluster: ClusterClient, tp: TopicPartition, start: int) -> f
     last, used = start, 0
     try:
         data = memoryview(fetch(cluster, tp, start, SAMPLE_BYTES, max_wait_ms=0).records)
-        for offset, raw in whole_batches(data, str(tp)):
-            last = BatchHeader.of(raw).last if raw[MAGIC_AT] == MAGIC else offset
+        for raw in frames(data):
+            modern = raw[MAGIC_AT] == MAGIC
+            last = BatchHeader.of(raw).last if modern else int.from_bytes(raw[:8])
             used += len(raw)
     except CausewayError:
         return 1.0  # the reader of the partition reports the error

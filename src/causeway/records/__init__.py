@@ -22,7 +22,6 @@ from causeway.records.batches import (
     frames,
     header,
     read,
-    whole_batches,
     wrong_crc,
 )
 from causeway.records.codec import (

@@ -134,15 +134,20 @@ def checksum(checked_header: bytes, payload: bytes) -> int:
     return crc
 
 
-def frames(data: memoryview) -> Iterator[memoryview]:
-    """The whole batches of a fetched stretch of log, and the messages of older formats."""
+def frames(data: memoryview, subject: str = "") -> Iterator[memoryview]:
+    """The whole batches of a fetched stretch of log, and the messages of older formats. Raises
+    ProtocolError, which names `subject`, for one that is too short."""
     at = 0
     while len(data) - at > MAGIC_AT:
-        stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
-        if stop > len(data):
+        size = LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
+        if at + size > len(data):
             return
-        yield data[at:stop]
-        at = stop
+        if size < (HEADER_SIZE if data[at + MAGIC_AT] >= MAGIC else MAGIC_AT + 1):
+            offset = int.from_bytes(data[at : at + 8])
+            what = f"the batch at offset {offset} says that it has {size} bytes"
+            raise ProtocolError("read", subject, what)
+        yield data[at : at + size]
+        at += size
 
 
 def header(
@@ -187,23 +192,6 @@ def read(batch: Batch) -> bytes:
 
 def wrong_crc(subject: str, offset: int) -> ProtocolError:
     return ProtocolError("read", subject, f"the batch at offset {offset} has a wrong CRC")
-
-
-def whole_batches(data: memoryview, subject: str) -> Iterator[tuple[int, memoryview]]:
-    """Each batch in `data`, of any format, and its offset; the last one in `data` may be cut off.
-    Raises ProtocolError, which names `subject`, for one that is too short."""
-    at = 0
-    while len(data) - at > MAGIC_AT:
-        stop = at + LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
-        if stop > len(data):
-            return
-        least = HEADER_SIZE if data[at + MAGIC_AT] >= MAGIC else MAGIC_AT + 1
-        offset, raw = int.from_bytes(data[at : at + 8]), data[at:stop]
-        if len(raw) < least:
-            what = f"the batch at offset {offset} says that it has {len(raw)} bytes"
-            raise ProtocolError("read", subject, what)
-        yield offset, raw
-        at = stop
 
 
 def advance(sequence: int, count: int) -> int:

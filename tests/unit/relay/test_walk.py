@@ -8,7 +8,7 @@ import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from causeway.cluster import Cluster, raw_batches, relayed
-from causeway.errors import BrokerError
+from causeway.errors import BrokerError, ProtocolError
 from causeway.records import HEADER
 from tests.harness.raw_batches import Rec
 from tests.harness.world import SOURCE, SOURCE_ID, FakeCluster, Log
@@ -41,6 +41,26 @@ def test_messages_of_old_formats_are_passed_by_and_no_batch_with_them(magic: int
     cluster = cast(Cluster, FakeCluster("t", SOURCE_ID, {0: log}, compacted=False))
     (found,) = raw_batches(cluster, SOURCE, 2, 9)
     assert HEADER.unpack_from(found)[0] == 6
+
+
+def test_a_batch_that_says_that_it_is_too_short_is_refused() -> None:
+    log = Log()
+    log.append([Rec(offset=i) for i in range(3)])
+    ((first, last, raw),) = log.batches
+    log.batches[0] = first, last, raw[:8] + (5).to_bytes(4) + raw[12:]
+    cluster = cast(Cluster, FakeCluster("t", SOURCE_ID, {0: log}, compacted=False))
+    with pytest.raises(ProtocolError, match="offset 0 says that it has 17 bytes"):
+        list(raw_batches(cluster, SOURCE, 0, 3))
+
+
+def test_a_short_message_of_an_old_format_at_the_end_is_read() -> None:
+    log = Log()
+    builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
+    builder.append(0, timestamp=1_480_000_000_000, key=None, value=b"")
+    log.batches.append((0, 0, bytes(builder.build())))
+    log.end = 1
+    cluster = cast(Cluster, FakeCluster("t", SOURCE_ID, {0: log}, compacted=False))
+    assert len(list(raw_batches(cluster, SOURCE, 0, 1, every_format=True))) == 1
 
 
 def test_a_leader_that_shows_less_than_there_was_is_asked_again() -> None:
