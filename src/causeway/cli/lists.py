@@ -14,7 +14,6 @@ from causeway.cli.status import WIDE
 from causeway.cli.words import count, duration, moment, number, size
 
 if TYPE_CHECKING:
-    from causeway.operate.explain import Explanation
     from causeway.operate.listing import EventLine, Listed
     from causeway.status import TopicStatus
 
@@ -90,14 +89,14 @@ def groups(
     found = listing.groups(settings, link=link, match=match, codes=code or ())
     if as_json:
         return _print_json("groups", found, as_json_of)
-    _table(("link", "group", "code", "~answer"), [_group(one) for one in found.lines], "group")
+    _table(
+        ("link", "group", "code", "~answer"),
+        [(one.link, one.name, one.code, one.answer) for one in found.lines],
+        "group",
+    )
     for text in dict.fromkeys(each for one in found.lines for each in one.unknown):
         console().print(f"not known: {text}")
     return _complain(found)
-
-
-def _group(one: Explanation) -> tuple[str, ...]:
-    return one.link, one.name, one.code, one.answer
 
 
 def lanes(file: FileArgument, as_json: JsonOption = False) -> int:

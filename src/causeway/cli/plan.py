@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from causeway.cli.common import console, grid, into, load, print_json, styled, waiting, with_chosen
@@ -58,6 +58,8 @@ def _judge(errors: list[CausewayError]) -> int:
 def _show(out: Output, each: LinkPlan) -> None:
     from rich.text import Text
 
+    from causeway.control import AlterTopicConfigs, CreateTopic, topic_configs
+
     if each.error is not None:
         out.print(
             Text.assemble((each.link.name, "bold"), ": ", ("unknown", "red"), f" {each.error}")
@@ -105,8 +107,12 @@ def _show(out: Output, each: LinkPlan) -> None:
     if len(each.changed) > _CHANGES:
         more = count(len(each.changed) - _CHANGES, "partition")
         out.print(f"and {more} more whose transform or treatment changed (--json lists them)")
-    for name, why in _reasons(each):
-        out.print(f"{name}: {why}")
+    # The reasons for configs of a mirror that its source may not have.
+    created = [one for one in each.changes if isinstance(one, CreateTopic | AlterTopicConfigs)]
+    shown = {name for change in created for name, _ in change.configs}
+    for name in topic_configs.LIMIT_NAMES:
+        if name in shown:
+            out.print(f"{name}: {topic_configs.REASONS[name]}")
     if not (each.mirrored or each.left_out or each.problems):
         out.print(f"{each.link.source.alias} shows no topics: it has none, or an ACL hides them")
     if each.internal_in_kafka_3:
@@ -202,21 +208,6 @@ def _starts(starts: Sequence[Start]) -> str:
             way + (f": {left_out:,} earlier records are left out" if left_out else "") + of
         )
     return "; ".join(words) or "?"
-
-
-def _reasons(each: LinkPlan) -> Iterator[tuple[str, str]]:
-    """The reasons for configs of a mirror that its source may not have."""
-    from causeway.control import AlterTopicConfigs, CreateTopic, topic_configs
-
-    shown = {
-        name
-        for change in each.changes
-        if isinstance(change, CreateTopic | AlterTopicConfigs)
-        for name, _ in change.configs
-    }
-    for name in topic_configs.LIMIT_NAMES:
-        if name in shown:
-            yield name, topic_configs.REASONS[name]
 
 
 def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:

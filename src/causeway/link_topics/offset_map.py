@@ -8,12 +8,12 @@ two neighbours a and b lie b.sequence - a.sequence relayed records, and no more 
     fewer records than source offsets      gaps: counted in the source's log on demand
     fewer records than target offsets      foreign writes: looked up in the target's log
 
-So a point that is missing makes an answer slower, never wrong. Lanes report both ends of every gap;
-what is too much is thinned out, the closest of the older ones first.
+So a point that is missing makes an answer slower, never wrong. Lanes report both ends of every gap.
+If there are too many points, the map drops the closest of the older ones first.
 
-Where a transform may make several records of one, counts say less: one that was dropped and one
-that was doubled look like two that were neither. There, only what lies between no records, or right
-at a point, is known from the map.
+If a transform may make several records of one, counts prove less: one dropped and one doubled
+record look like two kept ones. Then the map knows only offsets at a point, or in a stretch without
+records.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class OffsetMap:
 
     `multiplied`: one source record may have become several. `since`: of the source offsets from
     there on nothing went to the target before the first point; None: not known. `changed`: more
-    than its end has moved since the owner last set this to False. `rewinds`: how often what it had
-    said of some offsets was true no more.
+    than its end has moved since the owner last set this to False. `rewinds`: how often points were
+    no longer true.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class OffsetMap:
         return self._points
 
     def add(self, point: Pair) -> None:
-        """The mirror has come to `point`; what lies before the end of the map is old news."""
+        """The mirror has come to `point`. A point before the end of the map changes nothing."""
         points = self._points
         if points:
             last = points[-1]
@@ -107,14 +107,14 @@ class OffsetMap:
             self._thin()
 
     def reach(self, pair: Pair) -> None:
-        """The mirror has come to `pair`, which is no news where only others wrote to the target
-        since: what follows our last record there is theirs, and a group has not read it."""
+        """The mirror has come to `pair`. If only others wrote to the target since, the map does not
+        change: the records behind our last one are theirs, and a group has not read them."""
         last = self._points[-1] if self._points else None
         if last is None or (pair.source, pair.sequence) != (last.source, last.sequence):
             self.add(pair)
 
     def rewind(self, point: Pair) -> None:
-        """The target has lost what it had acknowledged after `point`; it gets it again, perhaps at
+        """The target has lost acknowledged records after `point`. It gets them again, perhaps at
         other offsets."""
         points, before = self._points, len(self._points)
         while points and (points[-1].source > point.source or points[-1].target > point.target):
@@ -136,8 +136,8 @@ class OffsetMap:
     def place(self, source: int) -> int | Span | None:
         """The target offset of the first relayed record from source offset `source` or later.
 
-        A Span where its log has to be looked at; None where the map does not reach back so far.
-        An offset that is not mirrored yet gets the end of the mirror.
+        A Span if a log has to be read; None if the map does not reach back so far. An offset that
+        is not mirrored yet gets the end of the mirror.
         """
         points = self._points
         if not points:
@@ -147,7 +147,7 @@ class OffsetMap:
         at = bisect_right(points, source, key=_SOURCE) - 1
         if at < 0:
             return self.place(points[0].source) if self._is_first_after(source) else None
-        # What follows a stretch without records lies where the next one with records begins.
+        # After a stretch without records, the next stretch with records counts.
         while at < len(points) - 2 and points[at].sequence == points[at + 1].sequence:
             at += 1
             source = points[at].source
@@ -162,8 +162,8 @@ class OffsetMap:
 
     def place_back(self, target: int) -> int | Span | None:
         """The way back: the source offset from which on exactly those records come that lie at
-        target offset `target` or later. A Span where the logs have to be looked at; None where the
-        map does not reach back so far. What lies behind its end gets the end of the mirror."""
+        target offset `target` or later. A Span if the logs have to be read; None if the map does
+        not reach back so far. An offset behind its end gets the end of the mirror."""
         points = self._points
         at = bisect_right(points, target, key=_TARGET) - 1
         if at < 0:
@@ -179,8 +179,8 @@ class OffsetMap:
         return span
 
     def alone_until(self, target: int) -> int:
-        """From target offset `target` up to there each offset is of a record of the mirror;
-        `target` itself if the map does not tell."""
+        """From target offset `target` up to the result, each offset is of a record of the mirror;
+        `target` itself if that is not known."""
         points = self._points
         at = bisect_right(points, target, key=_TARGET) - 1
         if at < 0:
@@ -190,7 +190,7 @@ class OffsetMap:
         return max(target, points[at].target)
 
     def _is_first_after(self, source: int) -> bool:
-        """Whether what follows source offset `source` is the map's very first record."""
+        """Whether the first record after source offset `source` is the map's first record."""
         first = self._points[0]
         whole = first.target == first.sequence == 0
         return whole or (self.since is not None and source >= self.since)
@@ -209,7 +209,7 @@ class OffsetMap:
         self._points = [point for at, point in enumerate(points) if at not in dropped]
 
     def _continues(self, before: Pair, last: Pair, point: Pair) -> bool:
-        """Whether `last` says nothing that the other two do not say."""
+        """Whether the other two points imply `last`."""
         if point.source - before.source > _WIDEST:
             return False
         one, other = Span(before, last), Span(last, point)
@@ -227,7 +227,7 @@ def encode(points: Sequence[Pair]) -> list[int]:
 
 
 def decode(flat: Sequence[int]) -> list[Pair]:
-    """The reverse of `encode`. Raises ValueError for what is no whole number of points."""
+    """The reverse of `encode`. Raises ValueError unless there is a whole number of points."""
     points: list[Pair] = []
     last = (0, 0, 0)
     for step in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
