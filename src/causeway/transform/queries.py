@@ -47,30 +47,36 @@ class Expression:
         if self.options:
             function = function(*self.options)
         parts = [part.open(secrets) for part in self.parts]
-        if self.function not in OF_NULL:
-            return _unless_null(function, parts)
+        given = self.function in OF_NULL
+        if len(parts) == 1:
+            return _of_one(function, parts[0], given)
         if len(parts) == 2:
-            one, other = parts
-            return lambda row: function(one(row), other(row))
-        return lambda row: function(*[of(row) for of in parts])
+            return _of_two(function, parts[0], parts[1], given)
+
+        def of_all(row: Row) -> Scalar:
+            values = [of(row) for of in parts]
+            return None if None in values and not given else function(*values)
+
+        return of_all
 
 
-def _unless_null(function: Callable[..., Scalar], parts: Sequence[Get]) -> Get:
-    """NULL if one of `parts` is NULL."""
-    if len(parts) == 1:
-        (of,) = parts
+# `given`: the function gets NULL as well; otherwise NULL gives NULL.
 
-        def of_one(row: Row) -> Scalar:
-            x = of(row)
-            return None if x is None else function(x)
 
-        return of_one
+def _of_one(function: Callable[..., Scalar], of: Get, given: bool) -> Get:
+    def of_one(row: Row) -> Scalar:
+        x = of(row)
+        return None if x is None and not given else function(x)
 
-    def of_all(row: Row) -> Scalar:
-        values = [of(row) for of in parts]
-        return None if None in values else function(*values)
+    return of_one
 
-    return of_all
+
+def _of_two(function: Callable[..., Scalar], one: Get, other: Get, given: bool) -> Get:
+    def of_two(row: Row) -> Scalar:
+        x, y = one(row), other(row)
+        return None if (x is None or y is None) and not given else function(x, y)
+
+    return of_two
 
 
 def constant(value: Scalar) -> Expression:
