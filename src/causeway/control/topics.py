@@ -227,112 +227,77 @@ def plan_topic(
     if isinstance(described, CausewayError):
         errors, described = (described,), {}
     existing = observed.target_topics.get(target)
+    if (refusal := _refusal(target, existing, observed, link)) is not None:
+        return Decision(errors=(*errors, refusal))
+    wanted, names = topic_configs.effective(described), observed.target_names
+    changes: list[Change] = []
     if existing is None:
-        return _plan_new(topic, target, described, errors, observed, link, partitions)
-    return _plan_existing(topic, existing, described, errors, observed, link, partitions)
+        before = partitions
+        configs = topic_configs.copied(
+            described, link.config_properties_exclude, link.use_defaults_from
+        )
+        lost = topic_configs.unknown_configs(configs, described, names, link.target.alias)
+        configs = {name: value for name, value in configs.items() if name not in lost}
+        in_force = {**observed.target_defaults, **configs}
+        configs |= topic_configs.needed(wanted, in_force, names)
+        create = CreateTopic(
+            topic=target,
+            partitions=partitions,
+            replication_factor=link.replication_factor,
+            configs=tuple(sorted(configs.items())),
+        )
+        changes.append(create)
+        notes = tuple(filter(None, lost.values()))
+    else:
+        before, configs, in_force = len(existing.partitions), {}, {}
+        entries = observed.target_configs.get(target, {})
+        if isinstance(entries, CausewayError):
+            # Its limits are not known, so nothing is changed; a batch beyond them gets an error.
+            errors = (*errors, entries)
+        else:
+            in_force = topic_configs.effective(entries)
+            configs = topic_configs.needed(wanted, in_force)
+        stays: Mapping[str, str] = {}
+        if not link.sole_writer:
+            stays = topic_configs.left_to_others(configs, in_force, link.config_properties_exclude)
+            configs = {name: value for name, value in configs.items() if name not in stays}
+        if configs:
+            changes.append(AlterTopicConfigs(topic=target, configs=tuple(sorted(configs.items()))))
+        # By key, partition counts may differ, and growing would move keys of local producers too.
+        if partitions > before and link.partitioning != "by-key":
+            changes.append(GrowTopic(topic=target, partitions=partitions, before=before))
+            before = partitions
+        notes = (*stays.values(), *_untiered(described, in_force, link))
+    mirrored = MirroredTopic(
+        source=topic.name,
+        target=target,
+        partitions=partitions,
+        source_id=topic.topic_id,
+        target_id=None if existing is None else existing.topic_id,
+        target_partitions=before,
+        max_message_bytes=topic_configs.max_message_bytes({**in_force, **configs}),
+        notes=notes,
+    )
+    return Decision(mirrored=mirrored, changes=tuple(changes), errors=errors)
 
 
-def _plan_new(
-    topic: TopicMetadata,
-    target: str,
-    described: Mapping[str, ConfigEntry],
-    errors: tuple[CausewayError, ...],
-    observed: ObservedTopics,
-    link: LinkSettings,
-    partitions: int,
-) -> Decision:
-    if observed.target_without_ids:
-        return Decision(errors=(*errors, without_id(target, link.target.alias)))
-    if link.replication_factor > observed.target_brokers:
-        brokers, alias = observed.target_brokers, link.target.alias
-        few = TooFewBrokersError(
+def _refusal(
+    target: str, existing: TopicMetadata | None, observed: ObservedTopics, link: LinkSettings
+) -> CausewayError | None:
+    """Why nothing can be mirrored to `target`; None if it can."""
+    alias, brokers = link.target.alias, observed.target_brokers
+    if existing is not None and existing.error is not None:
+        return existing.error
+    if observed.target_without_ids if existing is None else existing.topic_id == NO_TOPIC_ID:
+        return without_id(target, alias)
+    if existing is None and link.replication_factor > brokers:
+        return TooFewBrokersError(
             "create topic",
             f"{target} on {alias}",
             f"needs {link.replication_factor} brokers, {alias} has {brokers}",
             remedy=f"set replication.factor to {brokers} or less, or start more brokers",
         )
-        return Decision(errors=(*errors, few))
-    configs = topic_configs.copied(
-        described, link.config_properties_exclude, link.use_defaults_from
-    )
-    names = observed.target_names
-    lost = topic_configs.unknown_configs(configs, described, names, link.target.alias)
-    configs = {name: value for name, value in configs.items() if name not in lost}
-    in_force = {**observed.target_defaults, **configs}
-    configs |= topic_configs.needed(topic_configs.effective(described), in_force, names)
-    return Decision(
-        mirrored=MirroredTopic(
-            source=topic.name,
-            target=target,
-            partitions=partitions,
-            source_id=topic.topic_id,
-            target_id=None,
-            target_partitions=partitions,
-            max_message_bytes=topic_configs.max_message_bytes({**in_force, **configs}),
-            notes=tuple(filter(None, lost.values())),
-        ),
-        changes=(
-            CreateTopic(
-                topic=target,
-                partitions=partitions,
-                replication_factor=link.replication_factor,
-                configs=tuple(sorted(configs.items())),
-            ),
-        ),
-        errors=errors,
-    )
-
-
-def _plan_existing(
-    topic: TopicMetadata,
-    existing: TopicMetadata,
-    described: Mapping[str, ConfigEntry],
-    errors: tuple[CausewayError, ...],
-    observed: ObservedTopics,
-    link: LinkSettings,
-    partitions: int,
-) -> Decision:
-    if existing.error is not None:
-        return Decision(errors=(*errors, existing.error))
-    if existing.topic_id == NO_TOPIC_ID:
-        return Decision(errors=(*errors, without_id(existing.name, link.target.alias)))
-    in_force: dict[str, str] = {}
-    altered: dict[str, str] = {}
-    entries = observed.target_configs.get(existing.name, {})
-    if isinstance(entries, CausewayError):
-        # Its limits are not known, so nothing is changed; a batch beyond them gets an error.
-        errors = (*errors, entries)
-    else:
-        in_force = topic_configs.effective(entries)
-        altered = topic_configs.needed(topic_configs.effective(described), in_force)
-    stays: Mapping[str, str] = {}
-    if not link.sole_writer:
-        stays = topic_configs.left_to_others(altered, in_force, link.config_properties_exclude)
-        altered = {name: value for name, value in altered.items() if name not in stays}
-    changes: list[Change] = []
-    if altered:
-        changes.append(
-            AlterTopicConfigs(topic=existing.name, configs=tuple(sorted(altered.items())))
-        )
-    before, wanted = len(existing.partitions), partitions
-    # By key, partition counts may differ, and growing would move keys of local producers too.
-    if wanted > before and link.partitioning != "by-key":
-        changes.append(GrowTopic(topic=existing.name, partitions=wanted, before=before))
-        before = wanted
-    return Decision(
-        mirrored=MirroredTopic(
-            source=topic.name,
-            target=existing.name,
-            partitions=wanted,
-            source_id=topic.topic_id,
-            target_id=existing.topic_id,
-            target_partitions=before,
-            max_message_bytes=topic_configs.max_message_bytes({**in_force, **altered}),
-            notes=(*stays.values(), *_untiered(described, in_force, link)),
-        ),
-        changes=tuple(changes),
-        errors=errors,
-    )
+    return None
 
 
 def _untiered(
