@@ -41,7 +41,10 @@ def both_ends(
     if not read_committed:
         return tops, tops
     stable = source.list_offsets(list(places), LATEST, read_committed=True, patience_s=patience_s)
-    return stable, {at: _higher(top, stable.get(at)) for at, top in tops.items()}
+    for at, end in stable.items():
+        if isinstance(end, OffsetAt) and isinstance(top := tops[at], OffsetAt):
+            tops[at] = max(top, end, key=lambda each: each.offset)
+    return stable, tops
 
 
 def known_ends(
@@ -58,14 +61,6 @@ def known_ends(
         for at, end in ends.items()
         if isinstance(end, OffsetAt) and isinstance(top := tops[at], OffsetAt)
     }
-
-
-def _higher(
-    top: OffsetAt | CausewayError, stable: OffsetAt | CausewayError | None
-) -> OffsetAt | CausewayError:
-    if isinstance(top, OffsetAt) and isinstance(stable, OffsetAt) and stable.offset > top.offset:
-        return stable
-    return top
 
 
 def explain(source: Cluster, held: Mapping[TopicPartition, Held]) -> dict[TopicPartition, str]:

@@ -55,23 +55,21 @@ def fingerprint() -> str:
 def has_ended(other: str) -> bool:
     """True only if `other`, a fingerprint (perhaps with "#" and more), is of this machine and its
     process is gone."""
-    found = _of_here(other)
-    return found is not None and is_gone(*found)
+    return _is_gone_here(other) is True
 
 
 def may_live_here(other: str) -> bool:
     """Whether the process of `other`, as in `has_ended`, is of this machine and may still run."""
-    found = _of_here(other)
-    return found is not None and not is_gone(*found)
+    return _is_gone_here(other) is False
 
 
-def _of_here(other: str) -> tuple[int, str] | None:
-    """Process number and start of a fingerprint of this machine; None for any other text."""
+def _is_gone_here(other: str) -> bool | None:
+    """None for any text but a fingerprint of this machine."""
     place, _, start = other.partition("#")[0].rpartition("/")
     place, _, pid = place.rpartition("/")
     if not here() or place != here() or not pid.isdecimal():
         return None
-    return int(pid), start
+    return is_gone(int(pid), start)
 
 
 def is_gone(pid: int, start: str) -> bool:

@@ -110,20 +110,16 @@ def cores(groups: Path = _GROUPS) -> int:
     """The cores that this process may use: its CPU affinity, or the container's CPU limit, rounded
     up, if that is less."""
     mine = len(os.sched_getaffinity(0))
-    limit = _container_limit(groups)
-    return mine if limit is None else max(1, min(mine, math.ceil(limit)))
-
-
-def _container_limit(groups: Path) -> float | None:
     try:
         if (newer := groups / "cpu.max").exists():
             quota, period = newer.read_text().split()
         else:
             quota = (groups / "cpu/cpu.cfs_quota_us").read_text()
             period = (groups / "cpu/cpu.cfs_period_us").read_text()
-        return float(quota) / float(period) if float(quota) > 0 else None
+        limit = float(quota) / float(period)
     except (OSError, ValueError):  # no cgroups, or the limit is "max"
-        return None
+        return mine
+    return max(1, min(mine, math.ceil(limit))) if limit > 0 else mine
 
 
 def plain(conf: Conf) -> dict[str, str]:
