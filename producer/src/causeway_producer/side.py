@@ -15,7 +15,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -326,7 +326,7 @@ class Side:
             expected[number].append(position)
         return {
             where: reading.reached(
-                expected[copies[where].partition.number], partial(look_back.removed, where)
+                expected[copies[where].partition.number], cache(partial(look_back.removed, where))
             )
             for where, reading in found.items()
         }
