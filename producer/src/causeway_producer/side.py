@@ -321,9 +321,11 @@ class Side:
         copies: Mapping[TopicPartitionKey, Copy],
     ) -> dict[TopicPartitionKey, int]:
         """The last record in each partition before which none is missing."""
+        newest = {copies[where].partition.number: each.newest() for where, each in found.items()}
         expected: defaultdict[int, list[int]] = defaultdict(list)
-        for position, number in self._owed(max((r.newest() for r in found.values()), default=0)):
-            expected[number].append(position)
+        for position, number in self._owed(max(newest.values(), default=0)):
+            if position <= newest.get(number, 0):  # many more of a topic may wait
+                expected[number].append(position)
         return {
             where: reading.reached(
                 expected[copies[where].partition.number], cache(partial(look_back.removed, where))

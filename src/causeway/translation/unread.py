@@ -34,7 +34,7 @@ from causeway.link_topics import (
     offset_maps_of,
 )
 from causeway.model import TopicPartition
-from causeway.records import CONTROL, HEADER, MAGIC, MAGIC_AT
+from causeway.records import CONTROL, MAGIC, MAGIC_AT, BatchHeader
 from causeway.translation.course import Course, CourseKey
 
 _LOOK_S = 10.0  # a round reads for this long; the next round reads the rest
@@ -200,13 +200,13 @@ class _PartitionLook:
         for raw in log_reader.raw_batches(
             self._others.target, self._at, start, end, every_format=True
         ):
-            fields = HEADER.unpack_from(raw)
             if raw[MAGIC_AT] < MAGIC:
                 # The header of such a set of messages has its last offset only.
-                yield _Batch(start, fields[0], -1)
+                yield _Batch(start, int.from_bytes(raw[:8]), -1)
             else:
-                control = bool(fields[5] & CONTROL)
-                yield _Batch(fields[0], fields[0] + fields[6], fields[9], control)
+                batch = BatchHeader.of(raw)
+                control = bool(batch.attributes & CONTROL)
+                yield _Batch(batch.base, batch.last, batch.producer_id, control)
 
     def _take(self, look: _GroupLook, batch: _Batch) -> None:
         """Passes over the records of `batch` that the group has read."""

@@ -232,7 +232,8 @@ class Connection:
                 self.flush()
                 frames = self.receive()
                 for frame in frames:
-                    answers.append(_decode(frame, expected[len(answers) :], str(self)))
+                    awaited = expected[len(answers) : len(answers) + 1]
+                    answers.append(_decode(frame, awaited, str(self)))
                 if not frames:
                     self._wait(deadline, operation)
         except OSError as error:

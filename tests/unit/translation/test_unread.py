@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import pytest
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+
 from causeway.cluster import Committed
 from causeway.control import UnreadRecord
 from causeway.link_topics import OtherFeed, Outlet
@@ -73,6 +76,19 @@ def test_ends_of_transactions_are_no_records() -> None:
     target.log.end += 1
     target.append(OURS, 2)
     assert look(records(target), 0, 5) == {}
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_small_message_of_an_old_format_is_a_record_of_others(magic: int) -> None:
+    target = Target()
+    target.append(OURS, 2)
+    builder = LegacyRecordBatchBuilder(magic, 0, 1 << 20)
+    builder.append(target.log.end, 0, None, b"v")
+    target.log.batches.append((target.log.end, target.log.end, bytes(builder.build())))
+    target.log.end += 1
+    target.append(OURS, 2)
+    held = UnreadRecord(2, "a record that did not come from A")
+    assert look(records(target), 0, 5) == {AT: held}
 
 
 def test_another_link_s_records_are_read_up_to_the_group_s_checkpoint_there(
