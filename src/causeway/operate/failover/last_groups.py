@@ -62,6 +62,7 @@ def sync(
     whether or not the file has the running mirror do so. Raises CausewayError."""
     link, sides, contents = ending.link, ending.sides, ending.contents
     registry = Registry(link.name)
+    registry.chosen = link.chosen
     registry.add(
         Row(
             topic=topics[at.topic],
