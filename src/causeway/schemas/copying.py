@@ -281,7 +281,7 @@ def _sorted(
             references = registers[key][1].version.schema.references
             needed = {(one.subject, one.version) for one in references} & registers.keys()
             if needed := needed.difference(done, below):
-                below += sorted(needed)
+                below.append(min(needed))  # one alone: `below` has only what waits for its top
                 continue
             done.add(below.pop())
             yield registers[key]

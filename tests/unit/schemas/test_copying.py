@@ -168,6 +168,24 @@ def test_references_come_first_under_their_own_names(
     assert copied.guid == own.guid
 
 
+@pytest.mark.parametrize("names", [("amount", "money"), ("money", "amount")])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_reference_that_needs_another_reference_comes_after_it(
+    source: RegistryStandIn,
+    target: RegistryStandIn,
+    copier: Copier,
+    names: tuple[str, str],
+    turned: bool,
+) -> None:
+    base, other = names
+    of_base, of_other = ({"name": name, "subject": name, "version": 1} for name in names)
+    source.register(base, base, "PROTOBUF")
+    source.register(other, other, "PROTOBUF", [of_base])
+    both = [of_other, of_base] if turned else [of_base, of_other]
+    source.register("orders-value", "order", "PROTOBUF", both)
+    assert copier.run([ORDERS]) == CopyRound(copied=3)
+
+
 def test_an_id_that_means_another_schema_there_is_refused(
     source: RegistryStandIn, target: RegistryStandIn, copier: Copier
 ) -> None:
