@@ -122,15 +122,15 @@ def choosing(link: LinkSettings, standing: LinkDirectives) -> LinkSettings:
     return replace(link, chosen=frozenset(chosen(standing)) if link.geo else names)
 
 
-def with_chosen(settings: Settings) -> Settings:
-    """`settings` with the topics that people have chosen until now. Asks the targets of links that
-    have such topics. A target that does not answer, or refuses to show the topics, raises when a
-    command needs it."""
+def with_chosen(settings: Settings, name: str | None = None) -> Settings:
+    """`settings` with the topics that people have chosen until now, for the link `name` or for all
+    links. Asks the targets of links that have such topics. A target that does not answer, or
+    refuses to show the topics, raises when a command needs it."""
     links = []
     with clusters() as connect:
         for link in settings.links:
             known = link
-            if link.geo or link.way_back:
+            if (link.geo or link.way_back) and name in (None, link.name):
                 with suppress(CausewayError):
                     known = choosing(link, learn(connect(link.target_admin), link))
             links.append(known)

@@ -67,7 +67,8 @@ class Actions:
         write: Callable[..., tuple[DirectiveOutcome, ...]] = getattr(directives, action)
 
         def call(**author: Any) -> tuple[DirectiveOutcome, ...]:
-            return write(geo_topics.with_chosen(self._settings), wait_s=wait_s, **scope, **author)
+            known = geo_topics.with_chosen(self._settings, scope["link"])
+            return write(known, wait_s=wait_s, **scope, **author)
 
         return await self.act(action, request, wish, call, scope)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -25,6 +25,7 @@ from causeway.errors import (
 from causeway.http.shapes import Page
 
 T = TypeVar("T")
+_MOST_WAITING: Final = 1000
 _STATUS: Final[Mapping[type[CausewayError], int]] = {
     RefusedError: 409,
     ConflictError: 409,
@@ -58,14 +59,37 @@ def refused(status: int, message: str) -> Response:
 
 
 class Asking:
-    """Calls functions that ask clusters, at most `at_once` at the same time."""
+    """Calls functions that ask clusters, at most `at_once` at the same time. The number of waiting
+    requests is bounded, because a request waits on after its client has closed the connection."""
 
     def __init__(self, name: str, at_once: int) -> None:
         self._name = f"http {name}"
         self._turn = asyncio.Semaphore(at_once)
+        self._waiting = 0
 
     async def ask(self, call: Callable[[], T], status: Mapping[type[CausewayError], int]) -> T:
-        """The result of `call`. Raises HTTPException; `status`: its status for more errors."""
+        """The result of `call`, for one request. Raises HTTPException; `status`: its status for
+        more errors."""
+        with self.waiting():
+            return await self.ask_for_many(call, status)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Counts a request. Raises HTTPException if too many requests wait."""
+        if self._waiting >= _MOST_WAITING:
+            raise HTTPException(
+                503, f"{self._waiting} requests wait for an answer: try again later"
+            )
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+    async def ask_for_many(
+        self, call: Callable[[], T], status: Mapping[type[CausewayError], int]
+    ) -> T:
+        """As `ask`, for requests that `waiting` counts."""
         try:
             async with self._turn:
                 return await _in_thread(call, self._name)

@@ -24,7 +24,7 @@ from causeway.model import State
 from causeway.status import Role, TopicStatus, shaped
 
 _WAIT_S: Final = 10.0  # for the answer of the leading driver
-_AT_ONCE: Final = 4  # requests for available topics
+_AT_ONCE: Final = 4  # requests for the available topics of a destination
 
 Act = Callable[..., geo.Done]
 DestinationName = Annotated[str | None, Query(description="Only this destination.")]
@@ -37,7 +37,8 @@ class Choice(RequestBody):
 def router(views: SharedValue[View], links: Sequence[LinkSettings], actions: Actions) -> APIRouter:
     """Without links of chosen topics, there are no destinations."""
     by_name = {each.target.alias: each for each in links if each.geo}
-    available = Asking("available", _AT_ONCE)
+    # A destination that does not answer delays no other.
+    available = {name: Asking("available", _AT_ONCE) for name in by_name}
     api = APIRouter(prefix="/api/v1/geo", tags=["geo"])
 
     def link_to(name: str) -> LinkSettings:
@@ -78,7 +79,8 @@ def router(views: SharedValue[View], links: Sequence[LinkSettings], actions: Act
     async def could_be_chosen(destination: str, search: Search = "", limit: Limit = 50) -> Response:
         """The topics of the origin that can be chosen and are not. Asks the clusters."""
         call = partial(geo.available_topics, link_to(destination), search)
-        return answer((await available.ask(call, {CausewayError: 503}))[:limit])
+        found = await available[destination].ask(call, {CausewayError: 503})
+        return answer(found[:limit])
 
     async def done(
         action: str, act: Act, request: Request, name: str, wish: RequestBody, names: Sequence[str]

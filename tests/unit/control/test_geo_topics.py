@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.config import RunSettings, Settings
+from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.control import geo_topics
 from causeway.control.geo_topics import (
     choosing,
@@ -123,3 +123,19 @@ def test_a_target_that_does_not_answer_leaves_the_settings_as_they_are(
     monkeypatch.setattr(geo_topics, "learn", lambda *_: standing)
     assert with_chosen(settings).links[0].chosen == {"orders"}
     assert settings.links[0].chosen == frozenset()
+
+
+def test_a_request_to_one_link_asks_no_target_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = replace(GEO, target=replace(GEO.target, alias="C"))
+    asked = []
+
+    def learn(_: object, link: LinkSettings) -> LinkDirectives:
+        asked.append(link.name)
+        return after(wish(DirectiveKind.MIRROR, ORDERS))
+
+    monkeypatch.setattr(geo_topics, "learn", learn)
+    settings = Settings(links=(GEO, other), run=RunSettings(), spark={})
+    assert [each.chosen for each in with_chosen(settings, GEO.name).links] == [{"orders"}, set()]
+    assert asked == [GEO.name]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from causeway import geo
+from causeway.config import LinkSettings
 from causeway.errors import CausewayError, ConfigError, ConflictError, UnreachableError
 from tests.builders.geo import GEO, Clusters, look
 from tests.builders.served import TOKEN, client
+from tests.harness.statuses import replace
 
 API = "/api/v1/geo"
 
@@ -114,3 +119,25 @@ def test_nobody_without_the_token_chooses(clusters: Clusters) -> None:
         assert answer.status_code == 401
         assert api.get(f"{API}/topics").status_code == 401
     assert clusters.asked == []
+
+
+def test_a_destination_that_does_not_answer_delays_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = threading.Event()
+    away = replace(GEO, target=replace(GEO.target, alias="C"))
+
+    def ask(link: LinkSettings, _: str) -> Sequence[str]:
+        if link is away:
+            assert released.wait(60)
+        return (link.name,)
+
+    monkeypatch.setattr(geo, "available_topics", ask)
+    with client(look, GEO, away) as api, ThreadPoolExecutor(5) as pool:
+        paths = [f"{API}/destinations/{name}/available" for name in "CCCCB"]
+        *waiting, other = [pool.submit(api.get, path) for path in paths]
+        try:
+            assert other.result(30).json() == [GEO.name]
+        finally:
+            released.set()
+        assert [each.result().json() for each in waiting] == [[away.name]] * 4

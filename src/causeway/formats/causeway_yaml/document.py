@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -31,7 +32,6 @@ _KINDS = frozenset(
 _MOST_REPEATED = 100_000  # values that a file takes over by aliases, in all
 _MOST_LEVELS = 100
 _TOO_DEEP = "it is nested too deeply"
-_TELLING = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")
 _QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
 
 
@@ -104,6 +104,7 @@ class YamlEntry(Entry):
 class ValueReader:
     """Takes values apart, and reports values that have another form."""
 
+    telling: ClassVar = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")  # a key that is no secret's piece
     problems: Problems
 
     def fields(self, value: Value, path: str) -> Fields:
@@ -133,7 +134,7 @@ class ValueReader:
         words = tuple(known)
         near = difflib.get_close_matches(name, sorted(words), n=1, cutoff=0.7)
         hint = meant or (near[0] if near else "")
-        shown = name if hint or _TELLING.fullmatch(name) else "the hidden key"
+        shown = name if hint or self.telling.fullmatch(name) else "the hidden key"
         where = f"{path}.{shown}" if path else shown
         told = f"did you mean {hint}?" if hint else f"known are {', '.join(words)}"
         self.problems.add(f"{where} ({place}) is unknown: {told}")

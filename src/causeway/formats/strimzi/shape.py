@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from causeway.formats.causeway_yaml.document import Value, ValueReader, YamlEntry, YamlPlace
 
@@ -157,6 +157,7 @@ class Tree:
 class Checker(ValueReader):
     """`ignored`: paths of fields that have no meaning here."""
 
+    telling: ClassVar = re.compile(r"[A-Za-z]+([.-][A-Za-z]+)*")  # also a key of Kafka's
     version: str
     ignored: list[str] = field(default_factory=list)
 

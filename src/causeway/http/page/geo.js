@@ -4,10 +4,11 @@ import { html, useState } from "./vendor/htm-preact.js";
 import { Acts } from "./acts.js";
 import { ask, query } from "./api.js";
 import { number, span } from "./format.js";
-import { useLive } from "./live.js";
+import { useLive, useSettled } from "./live.js";
 import { List, State } from "./table.js";
 
 const SLOW_MS = 10000;
+const TYPING_MS = 400; // each search asks the clusters
 
 export function Geo({ parameters }) {
   const [found] = useLive("/geo");
@@ -38,7 +39,8 @@ function Add({ to }) {
   const [said, setSaid] = useState("");
   const [busy, setBusy] = useState(false);
   const base = `/geo/destinations/${encodeURIComponent(to.destination)}`;
-  const [names] = useLive(query(`${base}/available`, { search: topic }), SLOW_MS);
+  const search = useSettled(topic, TYPING_MS);
+  const [names] = useLive(query(`${base}/available`, { search }), SLOW_MS);
   const go = async (event) => {
     event.preventDefault();
     setBusy(true);

@@ -63,3 +63,13 @@ export function useLive(path, everyMs = EVERY_MS) {
   }, [path, everyMs]);
   return [answer, error, () => refresh.current()];
 }
+
+/** The typed text, after a short pause. */
+export function useSettled(value, pauseMs = 100) {
+  const [settled, settle] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => settle(value), pauseMs);
+    return () => clearTimeout(timer);
+  }, [value, pauseMs]);
+  return settled;
+}

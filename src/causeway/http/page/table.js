@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { query } from "./api.js";
 import { number } from "./format.js";
-import { useLive } from "./live.js";
+import { useLive, useSettled } from "./live.js";
 
 const LIMIT = 50;
 /** States of partitions that need no attention. */
@@ -13,16 +13,6 @@ export const FINE = ["running", "done"];
 export const kind = (state) => state.replaceAll(" ", "-");
 
 export const State = ({ state }) => html`<span class=${`state ${kind(state)}`}>${state}</span>`;
-
-/** The typed text, after a short pause. */
-function useSettled(value) {
-  const [settled, settle] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => settle(value), 100);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return settled;
-}
 
 /**
  * `columns`: `[title, cell(item), "right" | ""]`; `choices`: `[parameter, title, options]` with

@@ -482,6 +482,7 @@ def test_what_the_form_has_not_is_refused_with_its_path(
         (("sourceConnector", "tasksMax"), 0, "must be a whole number of at least 1"),
         (("sourceConnector", "pause"), True, "is of v1beta2"),
         (("topicPattern",), "x", "did you mean topicsPattern?"),
+        (("sync.acls",), "x", ".sync.acls (line"),
         (("heartbeatConnector",), {}, "is of v1beta2"),
         (("topicsPattern",), "(", "spec.mirrors[0].topicsPattern (line"),
         (("sourceConnector", "config", "sync.topic.acls.enabled"), "maybe", "true or false"),
