@@ -149,23 +149,25 @@ class _Object(list[tuple[str, Any]]):
     """An object with all its names, also repeated ones."""
 
 
+Test = Callable[[Any], bool]
+Fields = Sequence[tuple[int, str, Test]]  # of a struct: index, name, and the test of its value
+
+
 class Shapes(NamedTuple):
-    """How to look into values: the elements of an array, the entries of a map, and the values of a
-    struct's field, by its index and name."""
+    """How to look into values: the elements of an array, the entries of a map, and whether a test
+    of a struct's fields is true."""
 
     elements: Callable[[Any], Iterable[Any]]
     entries: Callable[[Any], Iterable[tuple[Any, Any]]]
-    field: Callable[[Any, int, str], Iterable[Any]]
+    in_struct: Callable[[Fields], Test]
 
 
-def decimals_in(
-    type_: Any, shapes: Shapes, of_decimal: Callable[[Any], Callable[[Any], bool]]
-) -> Callable[[Any], bool] | None:
+def decimals_in(type_: Any, shapes: Shapes, of_decimal: Callable[[Any], Test]) -> Test | None:
     """Whether a value, read as the DataType `type_`, has a DECIMAL for which `of_decimal`, of that
     type, is true. None if `type_` has no DECIMAL."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
-    def inner(one: Any) -> Callable[[Any], bool] | None:
+    def inner(one: Any) -> Test | None:
         return decimals_in(one, shapes, of_decimal)
 
     match type_:
@@ -185,10 +187,7 @@ def decimals_in(
                 for at, one in enumerate(type_.fields)
                 if (of := inner(one.dataType)) is not None
             ]
-            if fields:
-                return lambda x: any(
-                    of(value) for at, name, of in fields for value in shapes.field(x, at, name)
-                )
+            return shapes.in_struct(fields) if fields else None
     return None
 
 
@@ -207,9 +206,18 @@ def _is_large(x: Any) -> bool:
     )
 
 
+def _in_object(fields: Fields) -> Test:
+    tests = {name.lower(): test for _, name, test in fields}  # an object may have many names
+
+    def is_large(x: Any) -> bool:
+        return any(
+            test(value)
+            for name, value in _pairs(x)
+            if (test := tests.get(name.lower())) is not None
+        )
+
+    return is_large
+
+
 # Spark takes an object for an array of one element, and the reverse.
-_JSON = Shapes(
-    _elements,
-    _pairs,
-    lambda x, at, name: (value for key, value in _pairs(x) if key.lower() == name.lower()),
-)
+_JSON = Shapes(_elements, _pairs, _in_object)

@@ -7,12 +7,12 @@ returns null without a call if it is not."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import wraps
 from typing import Any
 
-from causeway.transform.json_text import Shapes, decimals_in
+from causeway.transform.json_text import Fields, Shapes, Test, decimals_in
 
 # Of pyspark.util.PythonEvalType.
 _PICKLED, _ARROW = 100, 101  # row by row
@@ -154,15 +154,19 @@ def _misfits(type_: Any) -> Callable[[Any], bool]:
     return misfits
 
 
-def _of_field(x: Any, at: int, name: str) -> Iterable[Any]:
+def _in_struct(fields: Fields) -> Test:
+    return lambda x: any(test(_field(x, at, name)) for at, name, test in fields)
+
+
+def _field(x: Any, at: int, name: str) -> Any:
     if isinstance(x, dict):
-        return (x.get(name),)
+        return x.get(name)
     if isinstance(x, tuple | list):
-        return x[at : at + 1]
-    return (getattr(x, name, None),)
+        return x[at] if at < len(x) else None
+    return getattr(x, name, None)
 
 
-_PYTHON = Shapes(lambda x: x or (), lambda x: x.items() if isinstance(x, dict) else (), _of_field)
+_PYTHON = Shapes(lambda x: x or (), lambda x: x.items() if isinstance(x, dict) else (), _in_struct)
 
 
 def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:

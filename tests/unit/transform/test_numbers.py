@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -76,6 +79,23 @@ def test_a_part_may_be_read_as_several_types() -> None:
     assert check is not None
     assert check(b'{"amount":1e99999999}') == check(b'{"lines":[{"amount":1e99999999}]}')
     assert check(b'{"id":1e99999999}') is None
+
+
+def test_each_name_of_a_document_is_looked_at_once_however_many_decimals_there_are() -> None:
+    document = json.dumps({f"name_{at}": "text" for at in range(20_000)}).encode()
+
+    def took(decimals: int) -> float:
+        fields = [StructField(f"amount_{at}", DecimalType(10, 2)) for at in range(decimals)]
+        check = check_of("value", StructType(fields))
+        assert check is not None
+        times = []
+        for _ in range(3):
+            began = time.thread_time()
+            assert check(document) is None
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    assert took(100) < 10 * took(1)
 
 
 def test_without_a_decimal_nothing_is_looked_at() -> None:
