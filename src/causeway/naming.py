@@ -212,7 +212,7 @@ class ReplicationPolicy:
         )
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """`heartbeats` itself or a mirror of it, over any number of hops."""
+        """`heartbeats` itself or its mirror, over any number of hops."""
         return self.kind != "unchanged" and self.original_topic(topic) == HEARTBEATS
 
     def is_checkpoints_topic(self, topic: str) -> bool:

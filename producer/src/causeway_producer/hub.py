@@ -1,6 +1,6 @@
 """The state that the application's calls and both sides share, and when a record is delivered.
 
-One lock protects all of it. Names: a *copy* is one partition on one side. `there`, `given` and
+One lock protects all state. Names: a *copy* is one partition on one side. `there`, `given` and
 `heard` are positions: all of the partition's records up to them have come that far.
 """
 
@@ -277,7 +277,7 @@ class Hub:
             )
 
     def counted(self, index: int, topic: str, count: int) -> None:
-        """A side has `count` partitions of it now. New ones are used once both sides have them."""
+        """A side has `count` of its partitions now. New ones are used once both sides have them."""
         self.counts[index][topic] = count
         least = min(counts.get(topic, 0) for counts in self.counts)
         if least > len(self.topics[topic]):

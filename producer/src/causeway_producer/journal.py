@@ -77,7 +77,7 @@ class Journal:
         self.size = sum(segment.size for segment in self._segments)
 
     def append(self, chunk: Chunk) -> None:
-        """Writes all of it or nothing. Raises OSError if the disk takes no more."""
+        """Writes everything or nothing. Raises OSError if the disk takes no more."""
         content = encode(chunk.records)
         head = _HEAD.pack(len(content), zlib.crc32(content), chunk.first, chunk.last)
         segment = self._writable(chunk.first)

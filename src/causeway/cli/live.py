@@ -151,7 +151,7 @@ def _together(rows: Sequence[TopicStatus]) -> TopicStatus:
 
 
 def _kept(rows: Sequence[dict[str, str]], width: int) -> list[str]:
-    """The columns that fit next to the topic's name, or next to TEXT_AT_LEAST characters of it."""
+    """The columns that fit next to the topic's name, or next to TEXT_AT_LEAST of its characters."""
     names = min(TEXT_AT_LEAST, max((len(row["topic"]) for row in rows), default=0))
     widths = {
         name: max(len(name), *(len(row[name]) for row in rows)) if rows else len(name)

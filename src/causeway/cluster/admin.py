@@ -70,7 +70,7 @@ class NewTopic:
 def describe_configs(
     cluster: ClusterClient, topics: Collection[str], names: Collection[str] | None = None
 ) -> dict[str, dict[str, ConfigEntry] | CausewayError]:
-    """The configuration of each topic: all of it, or the `names` alone."""
+    """The configuration of each topic: all keys, or the `names` alone."""
 
     def attempt(
         left: list[str], deadline: Deadline

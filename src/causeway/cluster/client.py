@@ -151,7 +151,7 @@ class ClusterClient:
     def _metadata_once(
         self, request: Any, deadline: Deadline, last: int | None
     ) -> tuple[ClusterMetadata, bool, Address]:
-        """One broker's metadata, whether any of it is out of date, and the broker's address."""
+        """One broker's metadata, whether any part is out of date, and the broker's address."""
         with self.lease(None, deadline, last=last) as connection:
             response = connection.call(request, deadline.share_s())
             address = connection.host, connection.port

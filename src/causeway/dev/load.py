@@ -77,7 +77,7 @@ async def write(
     values: Iterator[tuple[bytes, bytes]] | None = None,
 ) -> LoadTally:
     """Writes `stream` until it ends or `stop` is set, and returns once the brokers have
-    acknowledged all of it; an open transaction is committed first. Calls `on_tally` twice a
+    acknowledged everything; an open transaction is committed first. Calls `on_tally` twice a
     second. Creates the topic if it does not exist. `values`: keys and values in place of events.
     Raises CausewayError."""
     await asyncio.to_thread(make_topic, bootstrap, stream.topic, stream.partitions)

@@ -100,6 +100,6 @@ def check_standing(standing: LinkDirectives, link: LinkSettings, source_id: str)
 
 
 def came_from(source: Cluster, target_id: str) -> tuple[str, ...]:
-    """The names of the destination on the origin, if the origin is a destination of it as well.
+    """The names of the destination on the origin, if the origin is one of its destinations as well.
     Topics whose names begin with one of them came from there. Raises CausewayError."""
     return tuple(sorted({claim.origin for claim in on(source) if claim.cluster == target_id}))

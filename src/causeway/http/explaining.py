@@ -1,4 +1,4 @@
-"""Why a topic or group is mirrored or synced, or not, by what this process knows of it: at once,
+"""Why a topic or group is mirrored or synced, or not, by what this process knows: at once,
 without a call to a cluster. `causeway explain` asks those, and knows more of what is not mirrored.
 """
 

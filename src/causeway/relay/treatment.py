@@ -73,7 +73,7 @@ class Treatment(Protocol):
 
     def treat(self, topics: Topics, records: Sequence[Record]) -> Records:
         """What becomes of each of `records`, in their order and number: the same object where it
-        stays as it is, None where it is left out, else a `Changed` of it. `topics`: where they
+        stays as it is, None where it is left out, else a `Changed`. `topics`: where they
         come from and go to.
 
         Quick, and never blocks: a lane's loop waits for it. Raises TreatmentNotReadyError;
@@ -145,7 +145,7 @@ def _treat_left(step: Treatment, topics: Topics, records: Records) -> Records:
 
 
 def treat_batch(batch: Batch, treatment: Treatment, topics: Topics) -> Batch | None:
-    """What becomes of it: `batch` itself where nothing does, None where nothing is left of it.
+    """The treated batch: `batch` itself if nothing changes, None if no record is left.
     Raises CausewayError, TooLargeError where it takes too much room unpacked."""
     before = records_of(batch)
     after = treatment.treat(topics, before)

@@ -1,4 +1,4 @@
-"""The columns of a stage's rows, into Spark SQL and out of it (docs/decisions/0012), and how often
+"""The columns of a stage's rows, into Spark SQL and back (docs/decisions/0012), and how often
 each rule found its path.
 
 Each record has two 64-bit numbers, `_seen` and `_missing`. Bit N - 1 belongs to rule N. Bit 63

@@ -4,7 +4,7 @@
     recvmsg_into([rest of a big frame, scratch]) -> frames    SocketReader
 
 A frame is a 4-byte big-endian length and as many bytes. Small frames arrive many to a read, in a
-scratch buffer, and are copied out of it; a frame that does not fit is given a buffer of its full
+scratch buffer, and are copied from there; a frame that does not fit is given a buffer of its full
 size as soon as its length is known, and the kernel writes the rest straight into that.
 Over TLS the same, with one buffer a read, and small buffers joined to full TLS records before they
 are sent.
@@ -12,7 +12,7 @@ are sent.
 A length is only a claim: what one read takes, and what a frame may have, are small until the reader
 is set to trust its peer, and the kernel finds the pages of a very big frame as they are written.
 
-Memory for frames is used again once no view of it is left. New memory costs as much as a copy: the
+Memory for frames is used again once no view is left. New memory costs as much as a copy: the
 kernel finds its pages, and clears them twice.
 """
 
@@ -82,7 +82,7 @@ class Buffers:
 
 
 def _is_free(buffer: bytearray) -> bool:
-    """Whether no memoryview of it is left: Python cannot resize a bytearray that has one."""
+    """Whether no memoryview is left: Python cannot resize a bytearray that has one."""
     try:
         buffer.append(0)
     except BufferError:
@@ -289,7 +289,7 @@ class SocketReader:
         return frames
 
     def _await(self, rest: int) -> None:
-        """Has poll report a big frame's rest once much of it is here, not with each packet. The
+        """Has poll report a big frame's rest once much is here, not with each packet. The
         kernel reports at once if the peer is gone, or its buffer is full."""
         if self._ssl is not None:  # which may hold a part of a record, and takes more of the socket
             rest -= TLS_RECORD_BYTES
@@ -311,7 +311,7 @@ class SocketReader:
     def _cut(self, end: int, frames: list[memoryview]) -> None:
         """Takes the frames from scratch[:end], and keeps or moves an unfinished one."""
         scratch = self._scratch
-        here: memoryview | None = None  # a copy of it, for small frames
+        here: memoryview | None = None  # a copy, for small frames
         at = 0
         self._kept = 0
         while end - at >= 4:

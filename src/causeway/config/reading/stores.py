@@ -152,7 +152,7 @@ def _load_jks(path: str, data: bytes, password: str | None) -> jks.KeyStore:
             "read",
             path,
             "it is a JKS store, and the package pyjks is not installed",
-            remedy="pip install 'causeway[jks]', or make a PKCS12 store of it: keytool "
+            remedy="pip install 'causeway[jks]', or convert it to a PKCS12 store: keytool "
             "-importkeystore -deststoretype PKCS12",
         ) from None
     try:

@@ -103,7 +103,7 @@ class Fleet:
             for assignment in assignments:
                 tracked = self._tracked.setdefault(assignment.key, Tracked(assignment=assignment))
                 tracked.assignment, tracked.removed, tracked.held = assignment, False, held
-                # If a lane still has it, it is placed after that lane lets go of it.
+                # If a lane still has it, it is placed after that lane releases it.
                 if tracked.lane is None and not held:
                     self._waiting[assignment.key] = None
             self._place()

@@ -187,7 +187,7 @@ class Tracked:
         )
 
     def settle(self) -> None:
-        """Its lane has let go of it. The next lane continues from the last report."""
+        """Its lane has released it. The next lane continues from the last report."""
         self.lane, self.leaving = None, False
         if self.report is None:
             # The lane never reported: the driver does not know what the lane has sent.

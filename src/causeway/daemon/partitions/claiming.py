@@ -276,7 +276,7 @@ class Claimer:
             progress=progress,
             first=before.position,
             maps=offset_maps_of(progress, maps, multiplied=several),
-            # No lane gets a paused partition to recover it; its lane let go of it at this offset.
+            # No lane gets a paused partition to recover it; its lane released it at this offset.
             placed=before.state is State.PAUSED,
             dirty=one.progress is not None and before != one.progress,  # an id was learnt
         )

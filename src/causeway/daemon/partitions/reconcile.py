@@ -212,8 +212,8 @@ class Reconciler:
         return len(free) == len(places)
 
     def _free(self, rows: Sequence[Row]) -> bool:
-        """Takes `rows` from their lanes; False if a lane still holds one. In the end that lane lets
-        go of it as well; then the next look lets go of it (see `_leave`), whatever its state is."""
+        """Takes `rows` from their lanes; False if a lane still holds one. In the end that lane
+        releases the row as well; then the next look releases it (see `_leave`) in any state."""
         places = {row.progress.source for row in rows}
         self._freeing |= places
         return self.revoke(places)

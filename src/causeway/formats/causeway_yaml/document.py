@@ -130,7 +130,7 @@ class ValueReader:
         self, name: str, place: YamlPlace, path: str, known: Iterable[str], meant: str = ""
     ) -> None:
         """Reports an unknown key, which may be a piece of a broken secret. So the key is shown only
-        if it looks like a key, or nearly is one. `meant`: the key that `name` stands for."""
+        if it looks like a key, or nearly is one. `meant`: the key that `name` means."""
         words = tuple(known)
         near = difflib.get_close_matches(name, sorted(words), n=1, cutoff=0.7)
         hint = meant or (near[0] if near else "")

@@ -93,7 +93,7 @@ class Observer:
         is_done = whole is not None and whole.done
         if self._ended_before is None:
             self._ended_before = frozenset(ended)
-        # Where leaders' logs end, before high watermarks: one that has come as far shows all of it.
+        # Where leaders' logs end, before high watermarks: one as far on shows the whole log.
         logs = self.source.log_ends(parts)
         tails = {at: end for at, end in logs.items() if isinstance(end, int)}
         committed = self.link.fetch.read_committed

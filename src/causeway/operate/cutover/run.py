@@ -272,8 +272,8 @@ class CutoverRun:
         )
 
     def _begin_back(self, look: Look) -> None:
-        """The link the other way begins at the cut. It writes to the source, so nobody is kept from
-        that any more."""
+        """The link the other way begins at the cut. It writes to the source, so the fence there is
+        over."""
         observer = self.observer
         scopes: list[str | None] = [None] if self.whole else [*(look.topics.keys() - look.back)]
         with self.lock.writing(_PROMOTE_S * len(scopes) + LOCK_S):

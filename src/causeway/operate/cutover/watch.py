@@ -67,7 +67,7 @@ class SourceWatch:
                 self._through[at] = OffsetRange(start, self._ends[at])
 
     def had(self, at: TopicPartition) -> int | None:
-        """What could be read of it a moment ago."""
+        """What could be read a moment ago."""
         return self._readable[0][1].get(at) if self._readable else None
 
     @property

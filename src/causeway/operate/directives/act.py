@@ -46,7 +46,7 @@ class DirectiveOutcome:
     """Of one link. `action`: pause, resume, restart, throttle or step-down.
 
     `changed`: false where all was as asked for already, and `before` says since when and by whom:
-    what counted for the scope until now. `beside`: requests about parts of it, which still
+    what counted for the scope until now. `beside`: requests about its parts, which still
     apply. `driver`: the leading driver, None if there is none. `acted`: whether it has acted; None
     if the request did not wait. `refused`: why it cannot. `seen`: the scope's partitions after
     that. `error`: why the link could not be asked; the others were asked.
@@ -101,8 +101,9 @@ def restart(
 def throttle(
     settings: Settings, *, bytes_per_s: int | None, off: bool = False, **asked: Unpack[Asked]
 ) -> tuple[DirectiveOutcome, ...]:
-    """Limits what a link, or a topic of it, reads from its source, in bytes/s; None: not at all,
-    whatever the file says; `off`: takes it back, so that the file counts. Otherwise as `pause`."""
+    """Limits what a link, or one of its topics, reads from its source, in bytes/s; None: not at
+    all, whatever the file says; `off`: takes it back, so that the file counts. Otherwise as
+    `pause`."""
     if bytes_per_s is not None and not 1 <= bytes_per_s <= MOST_RATE:
         raise ConfigError("throttle", cause=f"a rate must be 1 to {MOST_RATE} bytes/s")
     wanted = Wanted(**asked)

@@ -133,7 +133,7 @@ def _reached(known: Sequence[PartitionStatus]) -> str:
 
 
 def _asked(standing: LinkDirectives, scope: Scope) -> Iterator[Directive]:
-    """The directives that apply to `scope` or to a part of it; of the pauses that cover it, only
+    """The directives that apply to `scope` or to its parts; of the pauses that cover it, only
     the effective one."""
     pause = standing.pause_of(scope)
     if pause is not None:

@@ -41,7 +41,7 @@ def failback(
     say: Say = lambda _: None,
     **asked: Unpack[Asked],
 ) -> FailedBack:
-    """Takes `link` up again, which was failed over or promoted (a topic of it, where that was).
+    """Takes `link` up again, which was failed over or promoted (or one of its topics).
 
     The first call looks for records that were never mirrored, has them saved or left where they are
     (`keep`), and has the link the other way begin at the cut. With `create_topics`, topics that the

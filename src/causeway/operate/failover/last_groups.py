@@ -140,12 +140,12 @@ def remembered(
     Raises CausewayError."""
     mirrors = {outlet.at for each in progress for outlet in each.outlets}
     topic = TopicLog(target, link.policy.checkpoints_topic(link.source.alias))
-    stands: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
+    by_group: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
     for one in read_checkpoints(topic):
         if one.partition in mirrors and (only is None or one.group in only):
             stand = TranslatedOffset(one.upstream, one.downstream, one.metadata)
-            stands.setdefault(one.group, {})[one.partition] = stand
-    there = target.committed_offsets_of(sorted(stands))
+            by_group.setdefault(one.group, {})[one.partition] = stand
+    there = target.committed_offsets_of(sorted(by_group))
     ends, starts = (
         {
             at: each
@@ -154,20 +154,20 @@ def remembered(
         }
         for when in (LATEST, EARLIEST)
     )
-    followed = GroupCommits(commits={group: {} for group in stands}, left_out=())
+    followed = GroupCommits(commits={group: {} for group in by_group}, left_out=())
     unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] = {}
-    if stands and not all(outlet.exclusive for each in progress for outlet in each.outlets):
+    if by_group and not all(outlet.exclusive for each in progress for outlet in each.outlets):
         maps = ProgressTopic(target, link.progress_topic).read().maps
         records = UnreadRecords(target, link)
-        unread = records.look_by_progress(progress, maps, stands, there, None, wait_s=_LOOK_S)
-    plan = groups.commits(followed, stands, target.list_groups(), there, ends, link, unread)
+        unread = records.look_by_progress(progress, maps, by_group, there, None, wait_s=_LOOK_S)
+    plan = groups.commits(followed, by_group, target.list_groups(), there, ends, link, unread)
     why = {
         each.group: each.reason
         for each in plan.left_out
         if each.code is not groups.LeftOutReason.UP_TO_DATE
     }
     places = []
-    for group, parts in sorted(stands.items()):
+    for group, parts in sorted(by_group.items()):
         known = there[group]
         for at, stand in sorted(parts.items()):
             committed = None if isinstance(known, CausewayError) else known.get(at)

@@ -112,8 +112,8 @@ def _known(
 def _of_target(
     ending: Ending, progress: Mapping[TopicPartition, PartitionProgress]
 ) -> dict[TopicPartition, Unbegun]:
-    """What only the target tells of: its driver has made the mirror, or given a reason why it had
-    not begun. What neither stands for nobody can know of."""
+    """Topics that only the target shows: its driver has made the mirror, or has given a reason why
+    the mirror had not begun. No other topic of the source can be known."""
     link, scope = ending.link, ending.scope
     found: dict[TopicPartition, Unbegun] = {}
     known = {topic for topic, _ in progress}

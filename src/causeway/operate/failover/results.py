@@ -136,7 +136,7 @@ class FailedBack:
     """Of one link. `reverse`: the link the other way, None where none is needed. `unmirrored`: what
     only the old source has, as long as that can be told; `saved`: where it was saved; `gone`: so
     many offsets the old target has deleted since the cut: they never come back. `late`: what
-    others have written there since, and nobody has said what is to become of. `unfenced`: topics of
+    others have written there since, and no decision about it is known. `unfenced`: topics of
     the old source whose fence, of a cutover, was (or would be) lifted; `created`: topics that were
     (or would be) created there. `lag`: of the reverse link, None while it has not begun.
     `promoted`: of the reverse link, when it ended. `begun`: the reverse link was told to begin at

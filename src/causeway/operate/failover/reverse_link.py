@@ -100,8 +100,8 @@ def check_end(link: LinkSettings, reverse: LinkSettings, end: EndDirective | Non
 def check_whole(
     link: LinkSettings, reverse: LinkSettings, standing: LinkDirectives, scope: Scope
 ) -> None:
-    """`standing`: of `reverse`. Raises ConfigError where a topic of it is to begin, and the whole
-    of it has ended, as it has since the link was turned round: no part of that goes on."""
+    """`standing`: of `reverse`. Raises ConfigError if one of its topics is to begin and the whole
+    link has ended, as it has since the link was turned round: no part goes on."""
     end = None if scope.wider is None else standing.end_of(scope.wider)
     if end is not None:
         raise refusal(

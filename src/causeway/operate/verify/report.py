@@ -86,7 +86,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether there was something to compare, and all of it was compared."""
+        """Whether there was something to compare, and everything was compared."""
         return bool(self.partitions) and not any(one.left for one in self.partitions)
 
     @property

@@ -176,7 +176,7 @@ class Flow:
     source_node: int = UNKNOWN  # the leader of the source partition, with its epoch:
     source_epoch: int = UNKNOWN
     led_at: float = 0.0  # when that was last confirmed, monotonic
-    answer_bytes: int = PARTITION_BYTES  # the most of it in one answer of its source
+    answer_bytes: int = PARTITION_BYTES  # the most in one answer of its source
     source_end: int = UNKNOWN
     end_before: int = UNKNOWN  # the source's at the last recovery: no lane before read more
     high_watermark: int = UNKNOWN  # of the source

@@ -346,8 +346,8 @@ class TargetLog:
         return None, True
 
     def fingerprints(self, last: LastOfOurs) -> dict[int, int]:
-        """Our records from the pair on: which of them (from 0), and a hash of what the target did
-        not change of it."""
+        """Our records from the pair on: which of them (from 0), and a hash of the parts that the
+        target did not change."""
         pair = self.outlet.pair
         found: dict[int, int] = {}
         for batch, raw in self.ours(pair.target, self.end):

@@ -50,7 +50,7 @@ _TOPIC = r"^(?!\.{1,2}\z)[a-zA-Z0-9._-]{1,249}\z"
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """A column that replaces a part. `of_record`: is `value` or made of it, so tombstones have
+    """A column that replaces a part. `of_record`: is `value` or made from it, so tombstones have
     none. `of_schema`: JSON to be written by a registry's schema."""
 
     name: str

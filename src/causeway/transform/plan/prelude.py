@@ -52,7 +52,7 @@ class RecordPart:
 
     @property
     def of_schema(self) -> bool:
-        """In a registry's wire format: the source worker makes JSON of it."""
+        """In a registry's wire format: the source worker converts it to JSON."""
         return self.format in SCHEMA_FORMATS
 
     @property

@@ -98,7 +98,7 @@ class PlanProblem(NamedTuple):
 class QueryFacts:
     """What a plan does. Columns are identified by their ids in Catalyst."""
 
-    from_value: set[int]  # `value`, and columns made of it
+    from_value: set[int]  # `value`, and columns made from it
     same_as: dict[int, str]  # unchanged columns: the view's column
     problems: list[PlanProblem] = field(default_factory=list)
     used: set[str] = field(default_factory=set)  # columns of the view that an expression reads

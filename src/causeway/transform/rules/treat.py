@@ -93,7 +93,7 @@ def mask_text(mask: Mask, text: str) -> str:
     parts.append(masked(f"substring({text}, {mask.first + 1}, length({text}) - {kept})"))
     if mask.last:
         parts.append(f"right({text}, {mask.last})")
-    # A text that is so short that all of it would be kept is masked as a whole.
+    # A text that is so short that it would be kept whole is masked as a whole.
     some = f"concat({', '.join(parts)})"
     return f"CASE WHEN length({text}) <= {kept} THEN {masked(text)} ELSE {some} END"
 

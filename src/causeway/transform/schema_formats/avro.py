@@ -99,7 +99,7 @@ class Avro:
         return self
 
     def decode(self, data: bytes) -> str:
-        """The JSON of all of `data`. Raises MisfitError; TooMuchError, a kind of it, for a record
+        """The JSON of all of `data`. Raises MisfitError; TooMuchError, a subclass, for a record
         that exceeds a limit of avro_bounds."""
         try:
             self._bounds.check(data)

@@ -1,4 +1,4 @@
-"""The Spark job of a transform, and the Python workers at both ends of it.
+"""The Spark job of a transform, and the Python workers at both of its ends.
 
 This door must not import Arrow: a worker sets Arrow's memory pool before it does.
 """

@@ -5,7 +5,7 @@ from Kafka's DefaultRecord; numbers are zigzag varints, a length of -1 is null:
 
     length | attributes 1 | timestamp delta | offset delta | key | value | count | (name | value) …
 
-Each part of it is a column: numpy encodes the numbers, and Arrow joins the parts of all records
+Each part is a column: numpy encodes the numbers, and Arrow joins the parts of all records
 into one buffer, which is the batch's payload."""
 
 from __future__ import annotations
