@@ -1,99 +1,90 @@
-"""Whose lock it is to cut a link over."""
+"""Which command holds the lock of a cutover."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
+import time
 
 import pytest
 
-from causeway.config import LinkSettings
 from causeway.errors import ConflictError
-from causeway.link_topics import THE_LINK, DirectiveKind, DirectivePlan, LinkDirectives
+from causeway.link_topics import CutoverDirective
 from causeway.operate.cutover.lock import CutoverLock
-from tests.harness.daemon import link
-from tests.harness.directives import replace_writes
+from tests.builders.cluster import StubCluster
+from tests.builders.settings import LINK
 
-KEY = DirectiveKind.CUTOVER, THE_LINK
+ANOTHER_BOOT = "another-boot/4026531836/17/1#1"
 
 
-class Log:
-    """Stands in for the directives topic."""
-
-    def __init__(self) -> None:
-        self.directives = LinkDirectives()
-
-    def write(self, _: Any, __: Any, decide: Callable[[LinkDirectives], DirectivePlan]) -> None:
-        self.directives = self.directives.with_all(decide(self.directives).changes)
+class Target(StubCluster):
+    """With the directives of a link."""
 
     @property
-    def whose(self) -> str | None:
-        found = self.directives.by_key.get(KEY)
+    def owner(self) -> str | None:
+        found = self.directives(LINK).get(CutoverDirective)
         return None if found is None else found.who
+
+    def lock(self, who: str, *, takes: bool = False) -> CutoverLock:
+        return CutoverLock(self, LINK, who, takes=takes)
+
+    def left_by(self, run: str, for_s: float = 30.0) -> None:
+        """Anna's command, which was killed, had the lock for so long."""
+        now = int(time.time() * 1000)
+        until = now + round(for_s * 1000)
+        left = CutoverDirective(who="anna@ops", at=now, until=until, run=run)
+        self.write(LINK, left)
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> Log:
-    log = Log()
-    replace_writes(monkeypatch, log.write)
-    return log
+def target() -> Target:
+    return Target()
 
 
-def lock(who: str, *, takes: bool = False) -> CutoverLock:
-    mirror: LinkSettings = link("127.0.0.1:1", "127.0.0.1:2", ".*")
-    target: Any = None
-    return CutoverLock(target, mirror, who, takes=takes)
-
-
-def test_the_second_is_told_by_whom_it_is_cut_over(log: Log) -> None:
-    with lock("anna@ops") as first:
+def test_a_second_command_gets_an_error_that_names_the_owner(target: Target) -> None:
+    with target.lock("anna@ops") as first:
         with pytest.raises(ConflictError, match="being cut over by anna@ops"):
-            lock("ben@ops").__enter__()
+            target.lock("ben@ops").__enter__()
         first.check()
-        assert log.whose == "anna@ops"
-    assert log.whose is None
-    with lock("ben@ops"):
-        assert log.whose == "ben@ops"
+        assert target.owner == "anna@ops"
+    assert target.owner is None
+    with target.lock("ben@ops"):
+        assert target.owner == "ben@ops"
 
 
-def test_one_that_died_holds_nobody_up_for_long(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = lock("anna@ops")
-    dead._write(0.0)
-    assert log.whose == "anna@ops"
-    with lock("ben@ops"):
-        assert log.whose == "ben@ops"
+def test_a_lock_whose_time_is_over_is_taken_by_another_user(target: Target) -> None:
+    target.left_by(ANOTHER_BOOT, for_s=0.0)
+    assert target.owner == "anna@ops"
+    with target.lock("ben@ops"):
+        assert target.owner == "ben@ops"
 
 
 @pytest.mark.parametrize("who", ["anna@ops", "ben@ops"])
-def test_after_a_kill_who_is_on_that_machine_may_call_again_at_once(log: Log, who: str) -> None:
-    dead = lock("anna@ops")
-    dead._run = f"{of_a_process_that_has_ended()}#1"
-    dead._write()
+def test_a_lock_of_a_process_that_ended_on_this_machine_is_taken_at_once(
+    target: Target, who: str
+) -> None:
+    target.left_by(f"{of_a_process_that_has_ended()}#1")
 
-    with lock(who):
-        assert log.whose == who
+    with target.lock(who):
+        assert target.owner == who
 
 
-def test_a_kill_on_a_machine_that_is_gone_holds_up_others_but_not_the_same_person(log: Log) -> None:
+def test_a_lock_of_a_machine_that_is_gone_is_taken_by_the_same_user_alone(target: Target) -> None:
     """A container, or a machine that was started again: nothing tells whether it is over."""
-    dead = lock("anna@ops")
-    dead._run = "another-boot/4026531836/17/1#1"
-    dead._write()
+    target.left_by(ANOTHER_BOOT)
 
     with pytest.raises(ConflictError, match="being cut over by anna@ops"):
-        lock("ben@ops").__enter__()
-    with lock("anna@ops"):
-        assert log.whose == "anna@ops"
+        target.lock("ben@ops").__enter__()
+    with target.lock("anna@ops"):
+        assert target.owner == "anna@ops"
         with pytest.raises(ConflictError, match="lock is taken by anna@ops"):
-            dead.refuse_others(log.directives)
+            target.lock("anna@ops").refuse_others(target.directives(LINK))
 
 
-def test_the_same_person_has_one_command_at_a_time(log: Log) -> None:
-    with lock("anna@ops") as first:
+def test_a_second_command_of_the_same_user_gets_an_error(target: Target) -> None:
+    with target.lock("anna@ops") as first:
         with pytest.raises(ConflictError, match="being cut over by anna@ops"):
-            lock("anna@ops").__enter__()
+            target.lock("anna@ops").__enter__()
         first.check()
 
 
@@ -103,22 +94,22 @@ def of_a_process_that_has_ended() -> str:
     return done.stdout.strip()
 
 
-def test_an_undo_waits_for_nobody_and_the_other_ends(log: Log) -> None:
-    with lock("anna@ops") as first:
-        with lock("ben@ops", takes=True) as second, second.writing():
-            assert log.whose == "ben@ops"
+def test_an_undo_takes_the_lock_and_the_other_command_ends(target: Target) -> None:
+    with target.lock("anna@ops") as first:
+        with target.lock("ben@ops", takes=True) as second, second.writing():
+            assert target.owner == "ben@ops"
             with pytest.raises(ConflictError, match="being cut over by ben@ops"), first.writing():
                 raise AssertionError("nothing is written any more")
-        assert log.whose is None, "it gives back its own alone"
+        assert target.owner is None, "it gives back its own alone"
 
 
-def test_nothing_ends_by_one_whose_turn_was_taken_and_given_back(log: Log) -> None:
-    with lock("anna@ops") as first:
-        first.refuse_others(log.directives)
+def test_a_command_whose_lock_was_taken_and_released_ends_no_mirror(target: Target) -> None:
+    with target.lock("anna@ops") as first:
+        first.refuse_others(target.directives(LINK))
         with (
-            lock("ben@ops", takes=True),
+            target.lock("ben@ops", takes=True),
             pytest.raises(ConflictError, match="taken by ben@ops"),
         ):
-            first.refuse_others(log.directives)
+            first.refuse_others(target.directives(LINK))
         with pytest.raises(ConflictError, match="an undo"):
-            first.refuse_others(log.directives)
+            first.refuse_others(target.directives(LINK))

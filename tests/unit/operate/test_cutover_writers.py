@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from causeway.cluster import OffsetAt
-from causeway.errors import AuthorizationError, UnreachableError
+from causeway.errors import UnreachableError
 from causeway.model import TopicPartition
 from causeway.operate.cutover import Producer
-from causeway.operate.cutover import watch as module
 from causeway.operate.cutover.values import OffsetRange
 from causeway.operate.cutover.watch import writers
+from tests.builders.cluster import StubCluster
 from tests.harness.raw_batches import Rec, raw_batch
+from tests.harness.world import Log
 
 AT, OTHER, DARK = (TopicPartition(name, 0) for name in ("orders", "bills", "dark"))
 T = 1_700_000_000_000
@@ -28,41 +26,29 @@ def batch(offset: int, **more: Any) -> bytes:
     return raw_batch([rec(offset)], epoch=0, sequence=0, **more)
 
 
-class Source:
-    """Each partition has offsets 10 to 17, by several producers."""
-
-    log = b"".join(
-        (
-            batch(10, producer_id=5),  # before the fence
-            raw_batch([rec(11), rec(12)], producer_id=7, epoch=0, sequence=0),
-            batch(13, producer_id=7),
-            batch(14, producer_id=8, transactional=True, control=True),
-            raw_batch([rec(15)]),
-            batch(16, producer_id=6),  # behind the stretch
-        )
-    )
-
-    def list_offsets(self, places: list[TopicPartition], _: int) -> dict[Any, Any]:
-        return {at: OffsetAt(offset=10, timestamp=-1, leader_epoch=0) for at in places}
-
-    def fetch(self, at: TopicPartition, position: int, *_: object, **__: object) -> Any:
-        if at == DARK:
-            raise UnreachableError("reach", "A")
-
-        class Fetched:
-            records = Source.log if position <= 16 else b""
-            high_watermark = 17
-
-        return Fetched
+LOG = Log(
+    [
+        (10, 10, batch(10, producer_id=5)),  # before the fence
+        (11, 12, raw_batch([rec(11), rec(12)], producer_id=7, epoch=0, sequence=0)),
+        (13, 13, batch(13, producer_id=7)),
+        (14, 14, batch(14, producer_id=8, transactional=True, control=True)),
+        (15, 15, raw_batch([rec(15)])),
+        (16, 16, batch(16, producer_id=6)),  # behind the stretch
+    ],
+    start=10,
+    end=17,
+)
 
 
-@pytest.fixture(autouse=True)
-def _names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "transactional_ids", lambda *_: {7: "shop-1"})
+def source() -> StubCluster:
+    found = StubCluster("A", dict.fromkeys((AT, OTHER, DARK), LOG))
+    found.unreadable[DARK] = UnreachableError("reach", "A")
+    found.transactional_ids = {7: "shop-1"}
+    return found
 
 
-def test_each_producer_is_named_with_what_it_wrote() -> None:
-    found = writers(Source(), {AT: OffsetRange(11, 16)})  # type: ignore[arg-type]
+def test_each_producer_is_named_with_the_records_that_it_wrote() -> None:
+    found = writers(source(), {AT: OffsetRange(11, 16)})
 
     assert found == (
         Producer(
@@ -74,24 +60,22 @@ def test_each_producer_is_named_with_what_it_wrote() -> None:
     )
 
 
-def test_a_producer_of_several_topics_is_one_and_a_dark_partition_hides_nobody_else() -> None:
+def test_a_producer_of_several_topics_is_one_and_an_unreadable_partition_hides_no_other() -> None:
     stretches = dict.fromkeys((AT, DARK, OTHER), OffsetRange(11, 14))
 
-    (one,) = writers(Source(), stretches)  # type: ignore[arg-type]
+    (one,) = writers(source(), stretches)
 
     assert (one.topics, one.producer_id, one.records) == (("bills", "orders"), 7, 6)
 
 
-def test_ids_have_to_do_where_names_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> dict[int, str]:
-        raise AuthorizationError("list transactions")
+def test_a_producer_is_named_by_its_id_if_the_broker_refuses_to_list_transactions() -> None:
+    refusing = source()
+    refusing.transactional_ids = None
 
-    monkeypatch.setattr(module, "transactional_ids", refuse)
-
-    (one,) = writers(Source(), {AT: OffsetRange(11, 14)})  # type: ignore[arg-type]
+    (one,) = writers(refusing, {AT: OffsetRange(11, 14)})
 
     assert (one.producer_id, one.transactional_id) == (7, None)
 
 
-def test_nobody_wrote_nothing() -> None:
-    assert writers(Source(), {}) == ()  # type: ignore[arg-type]
+def test_without_offsets_no_writer_is_named() -> None:
+    assert writers(source(), {}) == ()
