@@ -23,6 +23,7 @@ from causeway.cluster import (
     ActiveProducer,
     Cluster,
     ClusterMetadata,
+    ConfigEntry,
     FetchedPartition,
     Leader,
     NewTopic,
@@ -35,14 +36,18 @@ from causeway.link_topics import (
     Directive,
     DirectiveLog,
     DirectivePlan,
+    LeaseRecord,
     LinkDirectives,
+    PartitionProgress,
+    ProgressTopic,
+    ProgressWriter,
     write_directives,
 )
 from causeway.model import TopicPartition
 from causeway.records import BatchHeader
 from causeway.wire import Deadline
 from tests.builders.settings import client_settings
-from tests.builders.topics import topic
+from tests.builders.topics import entries, topic
 from tests.harness.world import Log
 
 Disk = tuple[int, int] | None
@@ -105,10 +110,10 @@ class StubCluster(Cluster):
         return dict.fromkeys([each.name for each in new])
 
     def describe_configs(self, topics: Collection[str], *_: object) -> dict[str, Any]:
-        return {topic: {} for topic in topics}
+        return {name: entries() for name in topics}
 
-    def broker_configs(self, node_id: int) -> dict[str, Any]:
-        return {}
+    def broker_configs(self, node_id: int) -> dict[str, ConfigEntry]:
+        return entries()
 
     def list_groups(self) -> dict[str, Any]:
         return {}
@@ -174,6 +179,9 @@ class StubCluster(Cluster):
         log.end += count
         return start
 
+    def log_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:  # type: ignore[override]
+        return {at: self.logs[at].end for at in tps}
+
     # -- directives -------------------------------------------------------------------------------
 
     def directives(self, link: LinkSettings) -> LinkDirectives:
@@ -184,6 +192,21 @@ class StubCluster(Cluster):
     def write(self, link: LinkSettings, *directives: Directive) -> None:
         changes = tuple((each.key, each) for each in directives)
         write_directives(self, link, lambda _: DirectivePlan(changes=changes))
+
+    def begin(self, link: LinkSettings, *progress: PartitionProgress) -> None:
+        """A driver of the link has mirrored so much, and has ended."""
+        topic = ProgressTopic(self, link.progress_topic)
+        topic.ensure()
+        ended = LeaseRecord(
+            link=link.name,
+            owner="host-1",
+            producer_id=1,
+            producer_epoch=0,
+            lease_s=10,
+            written_at=1,
+            released=True,
+        )
+        ProgressWriter(topic, 1, 0).write([*progress, ended])
 
     # -- requests ---------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import selectors
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
@@ -10,20 +12,43 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State
 from causeway.records import Batch
-from causeway.relay import Assignment
+from causeway.relay import Assignment, Clusters
 from causeway.relay.lane import clock
 from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.outlet import (
     OutletState,
     Sent,
 )
+from causeway.relay.lane.relay import Relay
+from causeway.relay.lane.stages import LaneStages
 from causeway.relay.lane.target import (
     TargetConnection,
 )
 from causeway.wire import Connection, Produced, SendQueue
 
 VERSION = 12  # topics by name
+
+
+@contextmanager
+def open_relay(buffer_bytes: int = 64 << 20) -> Iterator[Relay]:
+    """A relay without clusters."""
+    clusters = Clusters(
+        clusters={},
+        lease_s=10.0,
+        report_interval_s=1.0,
+        connections=1,
+        in_flight=5,
+        buffer_bytes=buffer_bytes,
+    )
+    helpers, selector = Helpers(1), selectors.DefaultSelector()
+    stages = LaneStages("127.0.0.1", "secret", helpers, selector)
+    found = Relay(clusters, LeaseGuard(), helpers, selector, stages, on_done=lambda: None)
+    yield found
+    found.close()
+    helpers.close()
+    selector.close()
 
 
 class Bench:

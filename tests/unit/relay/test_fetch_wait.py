@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import selectors
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -11,15 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.relay import Clusters, Rate, Throttle
-from causeway.relay.lane.helpers import Helpers
-from causeway.relay.lane.lease import LeaseGuard
+from causeway.relay import Rate, Throttle
 from causeway.relay.lane.outlet import OutletState
 from causeway.relay.lane.reader import SourceConnection, SourceKey
 from causeway.relay.lane.relay import FLOW_BYTES, HELD_BACK_WAIT_MS, Relay
-from causeway.relay.lane.stages import LaneStages
 from causeway.wire import Connection, FetchSession, SendQueue, fetch
-from tests.builders.relay import Wire, flow
+from tests.builders.relay import Wire, flow, open_relay
 
 BUFFER_BYTES = 64 << 20
 
@@ -46,21 +42,8 @@ def target(*, ready: bool = False, lacks: bool = False, rest_s: float = 0.0) -> 
 
 @pytest.fixture
 def relay() -> Iterator[Relay]:
-    clusters = Clusters(
-        clusters={},
-        lease_s=10.0,
-        report_interval_s=1.0,
-        connections=1,
-        in_flight=5,
-        buffer_bytes=BUFFER_BYTES,
-    )
-    helpers, selector = Helpers(1), selectors.DefaultSelector()
-    stages = LaneStages("127.0.0.1", "secret", helpers, selector)
-    found = Relay(clusters, LeaseGuard(), helpers, selector, stages, on_done=lambda: None)
-    yield found
-    found.close()
-    helpers.close()
-    selector.close()
+    with open_relay(BUFFER_BYTES) as found:
+        yield found
 
 
 def test_a_throttle_is_waited_for_but_not_by_what_only_waits_for_its_target(relay: Relay) -> None:

@@ -18,11 +18,10 @@ from causeway.relay.lane import stages
 from causeway.relay.lane.chunks import DIES, HANGS, Work, WorkResult
 from causeway.relay.lane.flow import SAID_S, Flow, OnTheWay
 from causeway.relay.lane.outlet import OutletState, next_batch
-from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.responses import NeedsRecovery
-from causeway.relay.lane.throttle import Throttles
 from causeway.relay.lane.transforming import Transforming
 from causeway.transform import ChunkOutcome, OutletBatch, Refusal
+from tests.builders.relay import open_relay
 
 
 def _batch(*offsets: int, size: int = 1) -> Batch:
@@ -390,11 +389,9 @@ def test_a_flow_that_leaves_sends_what_it_was_led_to_and_ends_at_one_place() -> 
     lane.send(_batch(0, 1), upto=2)
     lane.send(_batch(2, 3), upto=4)
     lane.stage.answer(OutletBatch(None, None, _batch(0)), OutletBatch("eu", None, _batch(1)))
-    relay = object.__new__(Relay)
-    relay.connections = cast(Any, lane)
-    relay._throttles = Throttles()
     lane.flow.leave()
-    relay.let_go(lane.flow)
+    with open_relay() as relay:
+        relay.let_go(lane.flow)
     assert lane.stage.works == []
     for number, outlet in enumerate(lane.flow.outlets):
         assert lane.flow.report().position < 2
