@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from causeway.cluster import EARLIEST, OffsetAt, log_reader
+from causeway.cluster import OffsetAt
 from causeway.config import (
-    LinkSettings,
     RunSettings,
     Settings,
     TransformSettings,
@@ -36,8 +36,11 @@ from causeway.operate.failover import FailbackStep, reverse_link, unmirrored
 from causeway.operate.failover import failing_back as failbacks
 from causeway.operate.failover.failing_back import LinkFailback
 from causeway.operate.failover.unmirrored import UnmirroredRecords
+from tests.builders.cluster import StubCluster
 from tests.builders.records import TOPIC as MIRRORED
-from tests.builders.settings import BACK, LINK
+from tests.builders.settings import BACK, LINK, settings_of
+from tests.harness.raw_batches import Rec
+from tests.harness.world import Log
 
 TOPIC = replace(MIRRORED, target="orders", partitions=2, target_partitions=2)
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -57,84 +60,77 @@ def cut(**changes: Any) -> Cut:
     return found.replace(**changes)
 
 
+def log(end: int, start: int, stable: int | None) -> Log:
+    found = Log()
+    while found.end < end:
+        found.append([Rec(offset=found.end)])
+    found.start, found.stable = start, stable
+    return found
+
+
 def look(
-    monkeypatch: pytest.MonkeyPatch,
-    ends: tuple[int, int],
-    starts: int = 0,
-    stable: int | None = None,
-    **changes: Any,
+    ends: tuple[int, int], starts: int = 0, stable: int | None = None, **changes: Any
 ) -> UnmirroredRecords:
-    """Of an old source that begins and ends so, and shows up to `stable` to committed reads."""
-
-    def offsets(
-        _: object, places: Iterable[TopicPartition], when: int, *, read_committed: bool = False
-    ) -> dict[Any, int]:
-        if read_committed and stable is not None:
-            return dict.fromkeys(places, stable)
-        return {at: starts if when == EARLIEST else ends[at.partition] for at in places}
-
-    def relayed(_: object, at: TopicPartition, first: int, **__: object) -> Iterator[Any]:
-        assert first >= starts, "a broker refuses that"
-        yield SimpleNamespace(records=ends[at.partition] - first)
-
-    monkeypatch.setattr(unmirrored, "offsets_at", offsets)
-    monkeypatch.setattr(log_reader, "relayed", relayed)
-    nobody = cast(Any, None)
-    sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
+    """Of an old source that begins and ends so, and shows up to `stable` to committed reads. The
+    target begins there too."""
+    both = zip((FIRST, SECOND), ends, strict=True)
+    source = StubCluster("A", {at: log(end, starts, stable) for at, end in both})
+    target = StubCluster("B", {at: log(0, starts, None) for at in (FIRST, SECOND)})
+    sides = Sides(source=source, target=target, source_admin=source, target_admin=target)
     return unmirrored.find_unmirrored(
         LINK, sides, {"orders": TOPIC}, {"orders": cut(**changes)}, {}
     )
 
 
-def test_the_way_back_begins_at_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = look(monkeypatch, (70, 75))
+def test_the_way_back_begins_at_the_cut() -> None:
+    found = look((70, 75))
     assert found.starts == {FIRST: 50, SECOND: 50}
     (only,) = found.unmirrored
     assert (only.at, only.first, only.end, only.records, only.surely) == (SECOND, 70, 75, 5, True)
 
 
-def test_a_partition_that_had_not_begun_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = look(monkeypatch, (70, 75), points=cut().points[:1])
+def test_a_partition_that_had_not_begun_holds_nothing() -> None:
+    found = look((70, 75), points=cut().points[:1])
     assert found.starts == {FIRST: 50, SECOND: 0}
     assert [(each.at, each.first) for each in found.unmirrored] == [(SECOND, 0)]
 
 
-def test_what_the_old_source_has_deleted_by_now_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_old_source_has_deleted_by_now_is_told() -> None:
     """Its retention goes on once it is there again."""
-    found = look(monkeypatch, (70, 90), starts=85)
+    found = look((70, 90), starts=85)
     (only,) = found.unmirrored
     assert (only.at, only.first, only.records, only.deleted) == (SECOND, 85, 5, 15)
-    (all_of_it,) = look(monkeypatch, (70, 90), starts=90).unmirrored
+    (all_of_it,) = look((70, 90), starts=90).unmirrored
     assert (all_of_it.first, all_of_it.records, all_of_it.deleted) == (90, 0, 20)
-    assert not look(monkeypatch, (70, 70), starts=60).unmirrored
+    assert not look((70, 70), starts=60).unmirrored
 
 
-def test_what_a_transaction_holds_back_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_transaction_holds_back_is_not_passed_over() -> None:
     with pytest.raises(PartitionsFailedError, match=r"orders-1: .* open there from offset 72 on"):
-        look(monkeypatch, (70, 75), stable=72)
-    assert look(monkeypatch, (70, 75), stable=75).unmirrored
+        look((70, 75), stable=72)
+    assert look((70, 75), stable=75).unmirrored
 
 
-def test_a_topic_that_was_made_anew_comes_back_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = look(monkeypatch, (0, 3), source_id="cc" * 16)
+def test_a_topic_that_was_made_anew_comes_back_as_a_whole() -> None:
+    found = look((0, 3), source_id="cc" * 16)
     assert found.starts == {FIRST: 0, SECOND: 0}
     assert [(each.at, each.first, each.end) for each in found.unmirrored] == [(SECOND, 0, 3)]
-    found = look(monkeypatch, (70, 70), target_id="cc" * 16)
+    found = look((70, 70), target_id="cc" * 16)
     assert found.starts == {FIRST: 0, SECOND: 0}, "the cut is of another topic"
     assert [(each.first, each.end) for each in found.unmirrored] == [(0, 70), (0, 70)]
     assert found.lost == ()
-    assert look(monkeypatch, (70, 70), starts=60).gone == {FIRST: 10, SECOND: 10}
+    assert look((70, 70), starts=60).gone == {FIRST: 10, SECOND: 10}
 
 
-def test_so_does_a_partition_that_lost_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = look(monkeypatch, (0, 70))
+def test_so_does_a_partition_that_lost_all() -> None:
+    found = look((0, 70))
     assert found.starts == {FIRST: 0, SECOND: 50}
     assert found.lost == (FIRST,)
 
 
 def test_a_topic_that_is_missing_is_not_passed_over() -> None:
-    nobody = cast(Any, None)
-    sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
+    stub = StubCluster()
+    sides = Sides(source=stub, target=stub, source_admin=stub, target_admin=stub)
     with pytest.raises(ConfigError, match=r"A lacks it, or the file.*--create-topics"):
         unmirrored.find_unmirrored(LINK, sides, {}, {"orders": cut()}, {})
 
@@ -158,19 +154,16 @@ def test_a_way_back_that_was_failed_over_is_not_turned_round() -> None:
     reverse_link.check_end(LINK, BACK, None)
 
 
-def test_a_topic_that_nobody_knows_is_not_said_to_be_mirrored(
+def test_an_unknown_topic_is_refused_with_names_that_are_like_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[Wanted] = []
-
-    def choose(_: object, wanted: Wanted, *__: object) -> tuple[LinkSettings, ...]:
-        asked.append(wanted)
-        raise ConfigError("fail back", "topic odrers")
-
-    monkeypatch.setattr(failbacks, "choose", choose)
-    with pytest.raises(ConfigError):
-        failbacks.failback(cast(Any, None), topic="odrers")
-    assert asked == [Wanted(topic="odrers")]
+    source = StubCluster("A", {TopicPartition("orders", 0): Log()})
+    clusters = {"A": source, "B": StubCluster("B")}
+    monkeypatch.setattr(
+        failbacks, "clusters", lambda: nullcontext(lambda client: clusters[client.alias])
+    )
+    with pytest.raises(ConfigError, match=r"topic odrers.*orders"):
+        failbacks.failback(settings_of(LINK), topic="odrers")
 
 
 def test_a_topic_does_not_go_back_by_a_link_that_has_ended_as_a_whole() -> None:

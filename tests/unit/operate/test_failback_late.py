@@ -22,10 +22,12 @@ from causeway.link_topics import (
     Scope,
     TopicLog,
 )
-from causeway.model import Pair, TopicPartition
+from causeway.model import Pair
 from causeway.operate.failover import reverse_link, saving, unmirrored
 from causeway.operate.failover.reverse_link import Looked
 from causeway.operate.failover.unmirrored import Unmirrored
+from causeway.records import records_of
+from tests.builders.cluster import StubCluster
 from tests.builders.daemon import row
 from tests.harness.directives import replace_writes
 from tests.harness.raw_batches import Rec
@@ -185,27 +187,29 @@ def test_a_file_is_taken_for_saved_where_it_holds_the_very_records(tmp_path: Pat
         save(WHAT)
 
 
-def test_a_topic_gets_each_record_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_gets_each_record_once() -> None:
     source, _ = old_source((OURS, 5), (FOREIGN, 3), (OURS, 4), (FOREIGN, 2))
-    written: list[tuple[bytes, ...]] = []
-    made: list[dict[str, str]] = []
-    monkeypatch.setattr(TopicLog, "ensure", lambda *_, configs: made.append(configs))
-    monkeypatch.setattr(saving, "_saved", lambda *_: set(written[:2]))
+    target = StubCluster()
 
-    class Target:
-        def produce_batch(self, at: TopicPartition, _: bytes) -> None:
-            assert at == TopicPartition("spare", 0)
+    def save() -> list[int]:
+        """The offsets on the source of all records that are saved by now."""
+        saving.save_to_topic(cast(Any, source), [WHAT], target, "spare", read_committed=True)
+        saved = [
+            record for batch in TopicLog(target, "spare").batches() for record in records_of(batch)
+        ]
+        return [int(dict(record.headers)["causeway.offset"] or b"") for record in saved]
 
-    real = saving._batch
+    assert save() == [105, 106, 107, 112, 113]
+    (created,) = target.created
+    assert created.configs["retention.ms"] == "-1", "their times are old"
+    assert save() == [105, 106, 107, 112, 113]
 
-    def batch(records: Any) -> Any:
-        written.extend(tuple(dict(r.headers)[name] for name in saving._PLACE) for r in records)
-        return real(records)
 
-    monkeypatch.setattr(saving, "_batch", batch)
-    for _ in range(2):
-        saving.save_to_topic(
-            cast(Any, source), [WHAT], cast(Any, Target()), "spare", read_committed=True
-        )
-    assert made[0]["retention.ms"] == "-1", "their times are old"
-    assert [int(place[2]) for place in written] == [105, 106, 107, 112, 113, 107, 112, 113]
+def test_an_interrupted_save_to_a_topic_goes_on_with_the_missing_records() -> None:
+    source, _ = old_source((OURS, 5), (FOREIGN, 3), (OURS, 4), (FOREIGN, 2))
+    target = StubCluster()
+    first = replace(WHAT, end=107)
+    for what in (first, WHAT):
+        saving.save_to_topic(cast(Any, source), [what], target, "spare", read_committed=True)
+    (log,) = target.logs.values()
+    assert [last + 1 - first for first, last, _ in log.batches] == [2, 3]
