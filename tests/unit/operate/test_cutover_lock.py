@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -113,3 +114,10 @@ def test_a_command_whose_lock_was_taken_and_released_ends_no_mirror(target: Targ
             first.refuse_others(target.directives(LINK))
         with pytest.raises(ConflictError, match="an undo"):
             first.refuse_others(target.directives(LINK))
+
+
+def test_a_command_whose_lock_was_taken_leaves_the_lock_of_the_new_owner(target: Target) -> None:
+    with ExitStack() as stack:
+        with target.lock("anna@ops"):
+            stack.enter_context(target.lock("ben@ops", takes=True))
+        assert target.owner == "ben@ops"

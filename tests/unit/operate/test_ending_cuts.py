@@ -56,7 +56,7 @@ def test_of_several_that_feed_one_the_last_counts() -> None:
         partition=1,
         outlets=(outlet.replace(producer_id=6, pair=Pair(source=10, target=70, sequence=10)),),
     )
-    first, second = cut_of(target((OURS, 60), (6, 10)), one, two)
+    second, first = cut_of(target((OURS, 60), (6, 10)), two, one)
     assert first.targets == second.targets == ((AT, 70),)
     assert first.exact
     assert second.exact
