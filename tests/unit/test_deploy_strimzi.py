@@ -89,7 +89,7 @@ def test_two_pods_of_which_one_stays() -> None:
     assert (budget["minAvailable"], budget["selector"]["matchLabels"]) == (1, LABELS)
 
 
-def test_nobody_reaches_the_pods_and_they_reach_brokers_and_names_alone() -> None:
+def test_pods_accept_no_connections_and_reach_brokers_and_dns_alone() -> None:
     policy = MIRROR["NetworkPolicy"]["spec"]
     assert policy["podSelector"]["matchLabels"] == LABELS
     assert policy["policyTypes"] == ["Ingress", "Egress"]

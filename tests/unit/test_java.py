@@ -54,7 +54,7 @@ def test_java_home_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert find_java() == home / "bin" / "java"
 
 
-def test_builds_of_java_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_of_java_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     identities = set()
     for build in ("21.0.1", "21.0.2"):
         home = _java_home(tmp_path / build, f'openjdk version "{build}"')

@@ -64,7 +64,7 @@ def test_what_a_rule_makes(rule: str, name: str, made: str | None) -> None:
     assert one(rule).apply(name) == made
 
 
-def test_rules_stand_in_lines_or_between_semicolons() -> None:
+def test_rules_are_separated_by_lines_or_semicolons() -> None:
     assert [each.rule for each in parse("a => b; c{1,2} => d\n  (e)=>$1 ;\n")] == [
         "a => b",
         "c{1,2} => d",

@@ -86,7 +86,7 @@ def test_what_is_said(
     assert "\x1b" not in shown
 
 
-def test_what_stands_in_words() -> None:
+def test_directives_in_words() -> None:
     limit = ThrottleDirective(scope=Scope(), who="anna@ops", at=0, bytes_per_s=2_000_000)
     lines = [line.plain for line in directive_lines([ANNA, limit])]
     assert lines[0].startswith("paused orders by anna@ops since 1970-01-01T00:00:00Z: too [red]")

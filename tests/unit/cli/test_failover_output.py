@@ -260,7 +260,7 @@ def test_a_failback_is_shown_and_done_with_a_yes(
     assert asked[-1] is False
 
 
-def test_an_end_of_all_is_told_once() -> None:
+def test_an_end_of_the_whole_link_is_printed_once() -> None:
     part = EndDirective(scope=Scope("orders"), who="anna@ops", at=0, cut=CUT)
     begin = BeginDirective(scope=Scope("orders"), who="anna@ops", at=0)
     (line,) = directive_lines([END, part, begin])

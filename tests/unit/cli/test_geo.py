@@ -175,9 +175,7 @@ def test_what_a_driver_refuses_ends_with_its_own_exit_code(
         (done("remove destination"), "removed"),
     ],
 )
-def test_what_became_of_it_is_said(
-    capsys: pytest.CaptureFixture[str], what: Done, said: str
-) -> None:
+def test_the_outcome_is_printed(capsys: pytest.CaptureFixture[str], what: Done, said: str) -> None:
     geo_output.show_done(console(), what)
     assert said in capsys.readouterr().out
 
@@ -229,7 +227,7 @@ def remember(path: Path) -> GeoFile:
     return found
 
 
-def test_a_run_begins_anew_where_its_destinations_change(
+def test_a_run_restarts_if_its_destinations_change(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And waits if there is none; options of the first start are used once."""
@@ -289,7 +287,7 @@ def test_a_destination_that_is_away_keeps_no_other_from_its_copy(
         run()
 
 
-def test_a_signal_ends_a_run_whatever_has_changed() -> None:
+def test_a_signal_ends_a_run_also_after_a_change() -> None:
     ending = geo_run.StopOrRestart()
     ending.set()
     ending.restart()

@@ -105,7 +105,7 @@ def test_the_table_of_exit_codes_names_commands_that_there_are() -> None:
     assert registry.IN_SHORT.keys() == registry.all_exit_codes().keys()
 
 
-def test_commands_stand_in_panels(capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_are_grouped_in_panels(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys)
 
     panels = {

@@ -12,7 +12,7 @@ ROWS = [("A->B", "orders", "1", "the source was truncated [red]"), ("A->B", "x\x
 
 
 @pytest.mark.parametrize(("width", "below"), [(80, True), (200, False)])
-def test_reasons_stand_where_there_is_room(
+def test_reasons_are_printed_where_there_is_room(
     width: int, below: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = Output()

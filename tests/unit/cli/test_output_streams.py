@@ -57,7 +57,7 @@ def test_json_is_whole_in_a_terminal_without_unicode(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("--help",), ("diff", "FILE"), ("diff", "--json", "FILE")])
 @pytest.mark.parametrize("both", [False, True])
-def test_an_output_that_nobody_reads_ends_as_by_a_broken_pipe(
+def test_a_closed_output_ends_as_by_a_broken_pipe(
     arguments: tuple[str, ...], both: bool, tmp_path: Path
 ) -> None:
     file = tmp_path / "mm2.properties"

@@ -217,7 +217,7 @@ def test_a_status_says_what_transforms_did(capsys: pytest.CaptureFixture[str]) -
     assert "transform eu (sql), 1 partition: not started\n" in out
 
 
-def test_on_a_narrow_screen_reasons_stand_below_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_a_narrow_screen_reasons_are_below_once(capsys: pytest.CaptureFixture[str]) -> None:
     some = tuple(
         PartitionStatus(
             topic="orders",

@@ -19,7 +19,7 @@ class Looks:
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_where_nothing_is_shown_nobody_looks(
+def test_without_a_terminal_or_server_no_view_is_made(
     bounded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("causeway.cli.present.set_up_logs", lambda: None)
@@ -30,7 +30,7 @@ def test_where_nothing_is_shown_nobody_looks(
     assert look.made == 0
 
 
-def test_where_it_is_served_is_told(
+def test_the_address_of_the_page_is_printed(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("causeway.cli.present.set_up_logs", lambda: None)

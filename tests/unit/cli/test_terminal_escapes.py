@@ -49,7 +49,7 @@ def test_the_live_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert not [line for line in out.splitlines() if line.startswith("y")]
 
 
-def test_whatever_a_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_output_of_a_command_has_escapes(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table("name", EVIL)
     table.add_row(Text(EVIL, "red"), EVIL)
     console().print(table)

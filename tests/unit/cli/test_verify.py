@@ -75,7 +75,7 @@ def test_bad_options_are_refused_before_anything_is_compared(
     assert said in capsys.readouterr().err
 
 
-def test_differences_and_what_was_left_out_are_told(
+def test_differences_and_omissions_are_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _end(monkeypatch, tmp_path, report(GOOD, BAD, LEFT.replace(topic="audit")))

@@ -52,7 +52,7 @@ def test_json_is_one_object_a_line_and_ctrl_c_is_no_failure(
     ]
 
 
-def test_a_cluster_that_is_gone_for_a_while_is_told_and_asked_again(
+def test_a_cluster_that_is_gone_is_reported_and_asked_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert watch(looks(1, GONE, 2), as_json=False) == 0

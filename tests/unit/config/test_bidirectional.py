@@ -93,7 +93,7 @@ def test_refused(tmp_path: Path, line: str, why: str) -> None:
         _load(tmp_path, TWO + HEADER + line + "\n")
 
 
-def test_with_prefixes_groups_are_followed_as_ever(tmp_path: Path) -> None:
+def test_with_prefixes_groups_are_followed_as_in_one_direction(tmp_path: Path) -> None:
     text = (TWO + HEADER).replace("IdentityReplicationPolicy", "DefaultReplicationPolicy")
     settings = _load(tmp_path, text + "sync.group.offsets.enabled = true\n")
     assert all(link.control.sync_group_offsets_enabled for link in settings.links)
@@ -233,7 +233,7 @@ def test_two_ways_of_different_topics_bring_nothing_twice(tmp_path: Path) -> Non
         _load(tmp_path, text + "A->B.topics = x.*\nB->C.topics = x.*\nA->C.topics = xy\n")
 
 
-def test_a_way_back_waits_until_it_is_told_to_begin(tmp_path: Path) -> None:
+def test_a_reverse_link_waits_for_its_begin_directive(tmp_path: Path) -> None:
     settings = _load(tmp_path, TWO + "B->A.causeway.way.back = true\nB->A.topics = orders\n")
     links = _links(settings)
     there, back = links["A->B"], links["B->A"]

@@ -107,7 +107,7 @@ def test_heartbeats_of_one_pair_only(tmp_path: Path) -> None:
     assert not link(tmp_path, text).control.heartbeats.enabled
 
 
-def test_a_cluster_without_address_gets_no_heartbeats_and_that_is_told(tmp_path: Path) -> None:
+def test_a_cluster_without_address_gets_no_heartbeats_and_a_warning(tmp_path: Path) -> None:
     settings = load(tmp_path, "clusters = A, B, C\n")
     assert [each.name for each in settings.heartbeat_links] == ["A->B", "B->A", "C->A", "C->B"]
     assert [line for line in settings.warnings if "heartbeats" in line] == [

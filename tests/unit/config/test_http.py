@@ -40,7 +40,7 @@ def test_what_only_this_machine_reaches_needs_nothing_more(tmp_path: Path, host:
 TLS = "causeway.http.tls.certificate = c.pem\ncauseway.http.tls.key = k.pem\n"
 
 
-def test_all_of_it(tmp_path: Path) -> None:
+def test_every_key_of_the_server_is_read(tmp_path: Path) -> None:
     text = (
         f"causeway.http.port = 9000\ncauseway.http.host = 0.0.0.0\n{TLS}"
         f"causeway.http.token = {TOKEN}\ncauseway.http.tls.client.ca = ca.pem\n"
@@ -101,7 +101,7 @@ def test_refusals(tmp_path: Path, text: str, message: str) -> None:
         http(tmp_path, text)
 
 
-def test_a_token_that_could_not_be_had_is_told_of_once(tmp_path: Path) -> None:
+def test_a_missing_token_is_reported_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         http(tmp_path, f"{HOST}{TLS}causeway.http.token = ${{env:CAUSEWAY_NO_SUCH}}\n")
     assert str(caught.value).count("causeway.http") == 1

@@ -158,7 +158,7 @@ def test_our_own_keys(tmp_path: Path) -> None:
         ("spark.master=yarn\nspark.authenticate=true\n", False),
     ],
 )
-def test_a_spark_that_authenticates_nobody_is_warned_of(
+def test_a_spark_without_authentication_gets_a_warning(
     tmp_path: Path, said: str, told: bool
 ) -> None:
     settings = load(tmp_path, PLAIN + said, MASTER="k8s://https://h")
@@ -212,7 +212,7 @@ def test_what_causeway_does_anyway_is_no_warning(tmp_path: Path) -> None:
     assert load(tmp_path, PLAIN + text).warnings == ()
 
 
-def test_a_key_set_twice_is_told(tmp_path: Path) -> None:
+def test_a_key_set_twice_is_reported(tmp_path: Path) -> None:
     settings = load(tmp_path, PLAIN + "topics=a\ntopics=b\n")
     assert settings.links[0].topics[0].pattern == "b"
     assert settings.warnings == ("topics (line 6) is set again below; the last one counts",)
@@ -453,7 +453,7 @@ def test_rules_that_rename_topics_are_read_with_commas_and_all(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("rule", ["orders > sales", "(orders => sales", "orders => $1"])
-def test_a_rule_that_cannot_be_used_is_told_with_its_line(tmp_path: Path, rule: str) -> None:
+def test_an_unusable_rule_is_reported_with_its_line(tmp_path: Path, rule: str) -> None:
     with pytest.raises(ConfigError, match=r"line 6: .*orders"):
         link(tmp_path, f"A->B.causeway.rename = {rule}\n")
 

@@ -100,14 +100,14 @@ def rows(found: Comparison) -> dict[str, tuple[str, ...]]:
         ),
     ],
 )
-def test_a_difference_is_told_where_there_is_one(
+def test_a_difference_is_reported_where_there_is_one(
     tmp_path: Path, what: str, lines: tuple[str, ...], other: str
 ) -> None:
     assert what in rows(compared(tmp_path, *lines))
     assert what not in rows(compared(tmp_path, *lines, other))
 
 
-def test_each_flow_by_what_the_file_says_of_it(tmp_path: Path) -> None:
+def test_each_flow_has_the_settings_of_its_own_keys(tmp_path: Path) -> None:
     found = compared(
         tmp_path,
         "A->C.enabled = true",
@@ -131,7 +131,7 @@ def test_what_would_be_refused(tmp_path: Path) -> None:
     assert "often" not in json.dumps([one.mirror_maker for one in found.differences])
 
 
-def test_no_secret_is_told(tmp_path: Path) -> None:
+def test_no_message_holds_a_secret(tmp_path: Path) -> None:
     """Nor a piece of one that was written on several lines."""
     jaas = 'B.sasl.jaas.config = org.x.PlainLoginModule required username="me" password="hunter2'
     found = compared(tmp_path, jaas, 'secr3t77";', "B.ssl.truststore.password = s3cond")

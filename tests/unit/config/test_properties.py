@@ -117,7 +117,7 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
         load_properties(tmp_path, Problems(""))
 
 
-def test_all_that_is_missing_is_told_together(tmp_path: Path) -> None:
+def test_all_missing_values_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         load(tmp_path, "a=${X}\nb=${Y}")
     assert "2 problems" in str(raised.value)

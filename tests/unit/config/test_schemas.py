@@ -119,7 +119,7 @@ def test_what_cannot_be_is_said_with_its_place(tmp_path: Path, text: str, said: 
     assert "hunter22" not in told
 
 
-def test_keys_in_the_wrong_place_are_told(tmp_path: Path) -> None:
+def test_keys_in_the_wrong_place_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "mm2.properties"
     path.write_text(BASE + "causeway.registry.url = http://a\nA.causeway.registry.urll = x\n")
     (misplaced, unknown) = load_mm2(path).warnings

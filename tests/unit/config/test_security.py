@@ -192,7 +192,7 @@ def test_what_is_trusted_of_the_token_endpoint(tmp_path: Path) -> None:
                 assert told in str(problems)
 
 
-def test_a_token_that_somebody_gave_needs_no_endpoint() -> None:
+def test_a_given_token_needs_no_endpoint() -> None:
     settings, problems = read(
         security_protocol="SASL_SSL",
         sasl_mechanism="OAUTHBEARER",

@@ -184,9 +184,7 @@ def test_a_pem_store_declared_as_another(tmp_path: Path) -> None:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
-def test_whatever_a_damaged_java_store_holds_the_error_is_ours(
-    made: Path, data: st.DataObject
-) -> None:
+def test_a_damaged_java_store_raises_our_error(made: Path, data: st.DataObject) -> None:
     damaged = bytearray((made / "key.JKS").read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(4, len(damaged) - 1))] = data.draw(st.integers(0, 255))

@@ -283,11 +283,11 @@ ONE_OF = "set exactly one of .sql, .sql.file, .python, .rules and .rules.file"
         (PII + "A->B.causeway.transform.pii.lanes = 0", "pii.lanes (line 8) must be a whole"),
     ],
 )
-def test_what_is_wrong_is_told_with_key_and_line(tmp_path: Path, text: str, told: str) -> None:
+def test_an_error_is_reported_with_its_key_and_line(tmp_path: Path, text: str, told: str) -> None:
     assert told in refused(tmp_path, text)
 
 
-def test_what_is_said_of_a_flow_that_does_not_run_stops_nobody(tmp_path: Path) -> None:
+def test_settings_of_a_disabled_flow_prevent_no_start(tmp_path: Path) -> None:
     assert load(tmp_path, "B->A.causeway.transforms = x\n").links[0].transforms == ()
     assert load(tmp_path, "B->A.causeway.transform.x.sql = y\n").links[0].transforms == ()
 

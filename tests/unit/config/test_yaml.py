@@ -287,7 +287,7 @@ def test_what_is_wrong(tmp_path: Path, text: str, told: str) -> None:
     assert told in problems(tmp_path, text)
 
 
-def test_all_problems_are_told_together(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together(tmp_path: Path) -> None:
     found = problems(
         tmp_path,
         f"{HEAD}{LINK}    topics: ['(']\n    delivery: twice\n    color: red\n"
@@ -344,7 +344,7 @@ def test_what_is_no_yaml(tmp_path: Path, text: str, told: str) -> None:
         " letmein}}}\n  B: {bootstrap: b:1}\n" + LINK,
     ],
 )
-def test_no_secret_is_told(tmp_path: Path, text: str) -> None:
+def test_no_message_holds_a_secret(tmp_path: Path, text: str) -> None:
     assert problems(tmp_path, text)  # which looks for it
 
 

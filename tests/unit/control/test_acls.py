@@ -64,7 +64,7 @@ def test_what_is_denied_stays_denied() -> None:
 
 
 @pytest.mark.parametrize("principal", [EVERYBODY, US])
-def test_a_deny_that_would_stop_causeway_is_told_and_not_copied(principal: str) -> None:
+def test_a_deny_that_would_stop_causeway_is_reported_and_not_copied(principal: str) -> None:
     control = ControlSettings(principal=US)
     planned = decide([acl("DENY", "READ", "orders", principal)], control=control)
     assert planned.creates == ()
@@ -109,7 +109,7 @@ def test_acls_about_names_are_left_out_with_what_they_would_be() -> None:
     assert planned.problems == ()
 
 
-def test_nobody_misses_what_is_left_out_on_purpose() -> None:
+def test_acls_left_out_on_purpose_are_not_missing() -> None:
     source = [acl("ALLOW", "WRITE", "orders"), acl("ALLOW", "WRITE", "ord", pattern="PREFIXED")]
     planned = decide(source)
     assert [left.is_missed for left in planned.left_out] == [False, False]
@@ -149,7 +149,7 @@ def test_mirrors_are_read_only_without_the_source_s_acls() -> None:
         acl("ALLOW", "WRITE", "*"),
     ],
 )
-def test_whoever_may_write_to_a_mirror_is_denied_it(allowing: AclBinding) -> None:
+def test_principals_that_may_write_to_a_mirror_are_denied(allowing: AclBinding) -> None:
     ours = replace(allowing, principal=US)
     planned = decide([], [allowing, ours], READ_ONLY, topics=["orders", "pay"])
     expected = [acl("DENY", "WRITE", "A.orders")]
@@ -207,7 +207,7 @@ def may(acls: Iterable[AclBinding], who: str, operation: str, topic: str) -> boo
 
 
 @given(st.sets(bindings), st.sets(bindings))
-def test_read_only_means_that_nobody_else_may_write(
+def test_a_read_only_mirror_denies_all_other_writers(
     source: set[AclBinding], target: set[AclBinding]
 ) -> None:
     planned = decide(source, target, BOTH, topics=["a", "ab"])
@@ -258,7 +258,7 @@ def test_what_made_a_mirror_read_only_is_taken_away_and_nothing_else() -> None:
     )
 
 
-def test_a_rule_that_stays_is_told_of() -> None:
+def test_a_rule_that_stays_is_reported() -> None:
     class Target:
         def delete_acls(self, which: Iterable[AclBinding]) -> dict[AclBinding, CausewayError]:
             return {each: UnreachableError("delete ACL", "B") for each in which}

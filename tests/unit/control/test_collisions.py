@@ -118,7 +118,7 @@ def test_a_topic_that_is_its_mirror_stays_so() -> None:
     assert not targets(planned(["orders"], {"sales": 3, "A.orders": 3}, earlier))
 
 
-def test_whoever_says_that_others_write_too_joins_them() -> None:
+def test_a_link_that_is_not_the_sole_writer_shares_the_topic() -> None:
     assert targets(planned(["orders"], {"sales": 3}, joins=True)) == {"orders": "sales"}
     assert not targets(planned(["orders", "orders-2"], joins=True)), "not two of one link"
 

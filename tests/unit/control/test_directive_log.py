@@ -51,7 +51,7 @@ def _asks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directive_log, "_NAMED_S", 0.0)
 
 
-def test_a_topic_made_anew_counts_from_its_start_however_far_it_has_come() -> None:
+def test_a_recreated_topic_is_read_from_its_start() -> None:
     target = Target(log_of("orders"))
     log = reader(target)
     log.look()
@@ -64,7 +64,7 @@ def test_a_topic_made_anew_counts_from_its_start_however_far_it_has_come() -> No
     assert not paused(log, "orders")
 
 
-def test_what_stands_is_kept_while_a_topic_made_anew_can_not_be_read(
+def test_known_directives_are_kept_while_a_recreated_topic_is_unreadable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     target = Target(log_of("orders"))

@@ -69,14 +69,14 @@ def test_a_part_of_what_is_paused_can_be_resumed_and_paused_again() -> None:
     assert found.who == "ben@ops"
 
 
-def test_the_second_to_pause_is_told_of_the_first_and_changes_nothing() -> None:
+def test_a_second_pause_reports_the_first_and_changes_nothing() -> None:
     first = pause(ORDERS)
     found = plan_directive(after(first), pause(ORDERS, "ben@ops"))
     assert found == DirectivePlan(changes=(), before=first)
     assert plan_directive(after(first), pause(ORDERS_3, "ben@ops")).before == first
 
 
-def test_to_resume_a_link_leaves_what_was_paused_of_it_alone_and_says_so() -> None:
+def test_resuming_a_link_leaves_pauses_of_its_topics_and_reports_them() -> None:
     standing = after(pause(ORDERS), pause(THE_LINK, "ben@ops"))
     found = plan_directive(standing, pause(THE_LINK, paused=False))
     left = standing.with_all(found.changes)
@@ -101,7 +101,7 @@ def test_to_resume_what_is_not_paused_changes_nothing_but_tells_of_its_paused_pa
 
 
 @given(st.lists(st.tuples(scopes, st.booleans()), max_size=8), scopes, places)
-def test_whatever_was_asked_before_the_last_word_counts_for_its_scope(
+def test_the_last_directive_counts_for_its_scope(
     wishes: list[tuple[Scope, bool]], scope: Scope, at: TopicPartition
 ) -> None:
     """A pause pauses all of its scope; a resume resumes it, but for parts paused by themselves.

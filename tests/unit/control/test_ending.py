@@ -157,7 +157,7 @@ def test_what_has_ended_is_neither_paused_nor_resumed_nor_restarted() -> None:
         plan_directive(standing, restart)
 
 
-def test_taken_back_nothing_of_it_is_left() -> None:
+def test_a_failback_removes_every_end() -> None:
     pause = PauseDirective(scope=Scope("bills"), who="ben@ops", at=2)
     standing = LinkDirectives({pause.key: pause})
     standing = after(standing, plan_end(standing, end(how=State.FAILED_OVER)))

@@ -64,7 +64,7 @@ def test_writing_is_denied_to_everybody_once() -> None:
     assert not fences.denies_writes(acls | {set_}, "orders-2")
 
 
-def test_a_denial_of_somebody_else_is_not_ours_to_lift() -> None:
+def test_a_denial_of_another_author_is_not_lifted() -> None:
     for theirs in (
         acl("orders", permission="DENY", principal="User:*"),
         acl("ord", "ALL", permission="DENY", principal="User:*", pattern="PREFIXED"),
@@ -179,7 +179,7 @@ class Sides:
 
 
 @pytest.mark.parametrize(("first", "second"), [("A->B", "A->C"), ("A->C", "A->B")])
-def test_a_fence_that_two_links_need_stands_until_both_are_lifted(
+def test_a_fence_of_two_links_stays_until_both_are_lifted(
     monkeypatch: pytest.MonkeyPatch, first: str, second: str
 ) -> None:
     sides = Sides(monkeypatch)
@@ -196,7 +196,7 @@ def test_a_fence_that_two_links_need_stands_until_both_are_lifted(
 @pytest.mark.parametrize(
     "trouble", [UnreachableError("reach", "C"), AuthorizationError("read", "directives")]
 )
-def test_a_sharer_that_cannot_be_asked_holds_up_nobody(
+def test_an_unreachable_sharer_does_not_prevent_a_lift(
     monkeypatch: pytest.MonkeyPatch, trouble: CausewayError
 ) -> None:
     sides = Sides(monkeypatch)

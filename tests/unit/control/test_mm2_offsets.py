@@ -84,7 +84,7 @@ def test_nothing_is_written_where_mirror_maker_never_ran() -> None:
     assert not log.written
 
 
-def test_brackets_without_end_are_nobodys_position() -> None:
+def test_deeply_nested_json_is_no_position() -> None:
     deep = b"[" * 200_000
     assert offsets(Log(25, {KEY: deep, deep: b'{"offset":41}'})).read() == {}
 

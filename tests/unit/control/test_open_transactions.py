@@ -34,7 +34,7 @@ def test_the_reason_names_the_transaction_that_began_first() -> None:
     assert "kafka-transactions.sh" in said
 
 
-def test_nobody_is_told_to_abort_what_is_old_by_its_records_time_only() -> None:
+def test_a_transaction_with_old_timestamps_alone_gets_no_advice_to_abort() -> None:
     """A replay's or a stream application's records are dated when the event was."""
     said = reason(Held(120, 5_120, 5 * 3_600_000, dated=True), (FIRST, OTHER))
     assert "producer 4711, epoch 3, holds offset 120, a record dated 5 h ago: 5,000 off" in said
@@ -52,7 +52,7 @@ def test_one_that_ended_meanwhile_is_not_blamed_on_anybody() -> None:
     assert reason(HELD, ()).startswith("an open transaction has held offset 120 for 7 min")
 
 
-def test_nobody_is_asked_where_nothing_is_held() -> None:
+def test_without_open_transactions_no_broker_is_asked() -> None:
     assert explain(None, {}) == {}  # type: ignore[arg-type]
 
 

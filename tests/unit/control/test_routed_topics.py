@@ -122,7 +122,7 @@ def test_where_no_record_may_be_led(name: str, why: str) -> None:
 @pytest.mark.parametrize(
     "name", ["jane@example.org", "__jane", "B.jane", "jane.heartbeats", "jane" * 62]
 )
-def test_a_name_stands_in_no_reason(name: str) -> None:
+def test_no_reason_contains_the_name(name: str) -> None:
     """It may be what a record holds."""
     with pytest.raises(RouteError) as caught:
         target_of(name, LINK)
@@ -199,7 +199,7 @@ def test_it_grows_only_where_it_must() -> None:
     assert {type(each) for each in found.values()} == {RoutedTopic}
 
 
-def test_a_number_out_of_a_record_drowns_nobody() -> None:
+def test_a_number_from_a_record_cannot_flood_the_status() -> None:
     target = Cluster({})
     for number in (MOST_PARTITIONS, -1):
         found = ready({"paid": need(0, number)}, Cluster({"orders": 3}), target)

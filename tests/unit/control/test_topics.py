@@ -66,7 +66,7 @@ def test_read_only_sensitive_and_static_broker_values_are_not_copied() -> None:
     assert names["source"] & configs.keys() == {"plain", "usual"}
 
 
-def test_the_mirror_takes_the_largest_batch_of_the_source_whoever_allows_it() -> None:
+def test_the_mirror_takes_the_largest_batch_that_topic_or_broker_allows() -> None:
     for configs in (
         entries({"max.message.bytes": "5000000"}),
         entries(max_message_bytes="5000000"),
@@ -228,7 +228,7 @@ def test_a_config_that_the_target_does_not_know_is_left_out_and_said() -> None:
     ("default", "wanted"),
     [("0.10.2-IV0", "2.8"), ("0.9.0.X", "2.8"), ("0.11.0", None), ("2.8-IV1", None), ("3.0", None)],
 )
-def test_a_mirror_has_the_format_that_knows_producers_whatever_the_source_has(
+def test_a_mirror_has_the_format_with_producers_for_every_source_format(
     default: str, wanted: str | None
 ) -> None:
     seen = observed(

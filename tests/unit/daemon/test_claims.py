@@ -235,7 +235,7 @@ def test_what_stopped_for_another_name_goes_on_under_the_one_before() -> None:
 @pytest.mark.parametrize(
     ("of", "start"), [({"source_id": "cc" * 16}, 0), ({"target_id": "cc" * 16}, 100)]
 )
-def test_heartbeats_go_on_by_themselves_where_a_topic_was_made_anew(
+def test_heartbeats_continue_by_themselves_in_a_recreated_topic(
     of: dict[str, Any], start: int
 ) -> None:
     """On a cluster that was rebuilt, say: they hold nothing that anybody could lose."""

@@ -31,7 +31,7 @@ def test_what_is_gone_is_noted_once_and_over_after_its_time() -> None:
     assert not judge({AT: gone}, {"orders"}, 99 * DAY_MS, None).over, "for ever"
 
 
-def test_what_is_back_begins_anew() -> None:
+def test_a_topic_that_is_back_is_mirrored_from_its_start() -> None:
     gone = STOPPED.replace(gone_at=0)
     changes = judge({AT: gone}, {"payments"}, DAY_MS, 60)
     assert (changes.noted, changes.over) == ({AT: -1}, {})

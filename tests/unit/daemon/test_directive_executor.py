@@ -207,7 +207,7 @@ def test_who_may_not_read_what_was_asked_before_mirrors_nothing(begin: Begin) ->
     assert found.not_read is None
 
 
-def test_who_may_not_read_of_what_nobody_is_known_to_have_asked_says_so(begin: Begin) -> None:
+def test_a_driver_that_may_not_read_the_directives_topic_reports_it(begin: Begin) -> None:
     found, log = begin(None)
     log.refused = AuthorizationError("read", "directives", "TOPIC_AUTHORIZATION_FAILED")
     assert found.known.wait(60)
@@ -349,7 +349,7 @@ def test_a_promotion_that_is_renewed_holds_its_mirror(
     assert not written
 
 
-def test_a_cutover_that_goes_on_is_told_of_once(
+def test_a_cutover_under_way_is_reported_once(
     begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "causeway.link")
@@ -470,7 +470,7 @@ def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(
         (True, "another", "topics were chosen for the cluster another by anna@ops since"),
     ],
 )
-def test_who_lets_nobody_choose_says_so_and_mirrors_nothing_of_it(
+def test_a_link_without_chosen_topics_refuses_choices_and_mirrors_none(
     begin: Begin, monkeypatch: pytest.MonkeyPatch, geo: bool, cluster: str, why: str
 ) -> None:
     choosing(monkeypatch, geo=geo)

@@ -47,7 +47,7 @@ class Brokers:
         return ClusterMetadata(cluster_id="c", brokers={}, controller=1, topics=topics)
 
 
-def test_what_a_list_leaves_out_is_deleted_only_where_nobody_knows_its_name(
+def test_a_topic_missing_in_a_list_is_deleted_only_if_no_broker_knows_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A broker's list leaves out what we may not see, or what it has not heard of yet."""
@@ -99,7 +99,7 @@ def claimer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Wish], Claimer]:
     return make
 
 
-def test_a_wish_stands_once_for_what_was_there_at_first(
+def test_a_start_wish_counts_once_for_the_topics_of_the_first_look(
     claimer: Callable[[Wish], Claimer],
 ) -> None:
     wish = Wish(start_from=1)
@@ -161,7 +161,7 @@ def _intake(
     )
 
 
-def test_a_target_that_went_while_nobody_led_stops_what_was_mirrored_to_it(
+def test_a_target_deleted_while_no_driver_led_stops_its_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else nobody hears of it, and a run until it is caught up is content."""
@@ -273,7 +273,7 @@ def _fail(_: object) -> None:
 
 
 @pytest.mark.parametrize("asked", ["restart", "leave"])
-def test_what_a_lane_was_slow_to_let_go_of_is_taken_up_again_though_nobody_asks_any_more(
+def test_a_partition_that_a_lane_released_late_is_placed_again(
     monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     """By then it runs, or is chosen again. It is on no lane, and would be on none for ever."""

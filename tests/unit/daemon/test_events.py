@@ -65,7 +65,7 @@ def test_a_new_leader_goes_on_where_the_last_one_ended(link: EventLog) -> None:
     assert told(link) == [(8, "waited")]
 
 
-def test_a_term_whose_last_write_failed_tells_it_in_the_next_one_once(link: EventLog) -> None:
+def test_an_event_whose_write_failed_is_written_once_in_the_next_term(link: EventLog) -> None:
     link.begin({})
     say("one")
     (one,) = link.unwritten()

@@ -61,7 +61,7 @@ def test_partitions_wait_for_the_lanes_and_are_spread(
     assert not one.has() & two.has()
 
 
-def test_a_report_is_echoed_and_told_with_the_runs_counts(fleet: Fleet, heard: Heard) -> None:
+def test_a_report_is_acknowledged_and_counted_for_the_run(fleet: Fleet, heard: Heard) -> None:
     fleet.add([assignment(0)])
     one = Lane(fleet, 0).connect()
     one.reports(standing(0, 5, records=5, recoveries=2), lane_time=17.0)
@@ -142,7 +142,7 @@ def test_a_silent_lane_loses_its_partitions_and_its_process(fleet: Fleet) -> Non
     assert process.wait(60) == -9
 
 
-def test_a_driver_that_slept_takes_nobody_for_silent() -> None:
+def test_a_driver_that_slept_takes_no_lane_for_silent() -> None:
     fleet = Fleet(RunSettings(lease_s=5.0), {}, local=True)
     fleet.add([assignment(0)])
     one = Lane(fleet, 0).connect()
@@ -170,7 +170,7 @@ def test_removed_partitions_are_gone_after_their_last_report(fleet: Fleet, heard
     assert not fleet.remove([("A->B", "orders", 1)], 0.05)  # this one says nothing
 
 
-def test_what_was_claimed_anew_does_not_get_old_pairs(fleet: Fleet) -> None:
+def test_a_partition_claimed_again_does_not_get_old_pairs(fleet: Fleet) -> None:
     fleet.add([assignment(0)])
     one = Lane(fleet, 0).connect()
     one.reports(standing(0, 50))
@@ -197,9 +197,7 @@ def test_a_fresh_lane_gets_half_after_their_last_reports(
     assert two.given(min(moved)).outlets[0].pair.source == 7
 
 
-def test_at_rest_nobody_looks_for_better_places(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lanes_at_rest_are_not_rebalanced(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
     monkeypatch.setattr(placing, "_REBALANCE_S", 0.0)
 

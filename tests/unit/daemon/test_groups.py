@@ -167,7 +167,7 @@ def test_why_a_group_is_not_committed_is_said_until_it_is_looked_at_again() -> N
     assert between == first
 
 
-def test_every_group_of_the_source_stands_in_the_status_with_the_reason() -> None:
+def test_the_status_has_every_group_of_the_source_with_its_reason() -> None:
     source = FakeCluster(billing="Stable", audit="Stable", idle="Empty", other="Stable")
     source.committed["billing"] = {SOURCE: Committed(offset=7)}
     source.committed["audit"] = {SOURCE: Committed(offset=3)}

@@ -319,7 +319,7 @@ def test_a_first_lease_that_could_not_be_written_makes_no_loss(
     assert not one.progress_lost
 
 
-def test_a_topic_made_anew_under_a_running_driver_is_known_to_be_lost(
+def test_a_topic_recreated_under_a_running_driver_is_known_to_be_lost(
     driver: Callable[[str], Leadership], broker: Broker
 ) -> None:
     """Also if the driver ends right after its first write there: no write of it has failed."""
@@ -343,7 +343,7 @@ def test_a_topic_made_anew_under_a_running_driver_is_known_to_be_lost(
     assert three.progress_lost
 
 
-def test_a_standby_reads_a_topic_that_was_made_anew_from_its_start(
+def test_a_standby_reads_a_recreated_topic_from_its_start(
     driver: Callable[[str], Leadership], broker: Broker
 ) -> None:
     one, two = driver("one"), driver("two")

@@ -54,7 +54,7 @@ def asked_of(lane: FakeLane | None) -> LaneLookups:
     return lookups
 
 
-def test_a_lane_that_ends_right_before_it_is_asked_keeps_nobody_waiting() -> None:
+def test_a_lane_that_ends_right_before_a_request_delays_no_caller() -> None:
     lane = FakeLane(None)
     lanes = [cast(LaneConnection, cast(Any, lane)), None]
     with pytest.raises(CausewayError, match="its lane has ended"):
@@ -69,7 +69,7 @@ def test_an_answer_reaches_who_asked() -> None:
     assert (asked.start, asked.end) == SOUGHT.span
 
 
-def test_why_a_lane_cannot_tell_is_told_and_may_change() -> None:
+def test_the_reason_why_a_lane_cannot_answer_is_reported_and_may_change() -> None:
     starting = asked_of(FakeLane(LookedUp(id=0, reason="its stage starts")))
     for lookups, patience_s, reason in (
         (starting, 60.0, "its stage starts"),
@@ -81,7 +81,7 @@ def test_why_a_lane_cannot_tell_is_told_and_may_change() -> None:
         assert refused.value.retriable
 
 
-def test_a_lane_that_ends_keeps_nobody_waiting() -> None:
+def test_a_lane_that_ends_delays_no_caller() -> None:
     lane = FakeLane(None)
     lookups = asked_of(lane)
     failures: list[CausewayError] = []

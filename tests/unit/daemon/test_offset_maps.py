@@ -32,7 +32,7 @@ def hear(it: Row, *outlets: Outlet, traces: tuple[Trace, ...]) -> None:
     it.take_report(said.replace(report=said.report.replace(**update)))
 
 
-def test_each_outlet_is_told_of_by_its_own_trace() -> None:
+def test_each_outlet_is_reported_by_its_own_trace() -> None:
     it = transformed(outlet(0), paid(Pair(10, 30, 0)))
     mine, routed = outlet(0), paid(Pair(100, 36, 6))
     mine = mine.replace(pair=Pair(100, 40, 40))

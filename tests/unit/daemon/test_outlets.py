@@ -211,7 +211,7 @@ def test_nothing_is_led_where_a_lane_takes_itself_to_be_alone(world: World) -> N
     assert not mirror.progress.outlets[0].exclusive
 
 
-def test_what_was_called_back_late_is_given_back_though_nobody_wants_anything_any_more(
+def test_a_claim_that_was_recalled_late_is_given_back_without_other_wants(
     world: World,
 ) -> None:
     row, mirror = world.add(), world.add("paid")
@@ -251,7 +251,7 @@ def test_a_forbidden_topic_stops_the_partition_alone(world: World) -> None:
     assert set(world.assigned) == {TopicPartition("lines", 0)}
 
 
-def test_what_cannot_be_had_yet_is_told_and_tried_again(world: World) -> None:
+def test_an_outlet_that_is_not_available_yet_is_reported_and_tried_again(world: World) -> None:
     row = world.add()
     want = OutletWanted(topic="paid", partition=0, offset=93)
     world.ready = {"paid": BrokerError("create", "A.paid", "", code=29, name="CREATE_DENIED")}
@@ -269,7 +269,7 @@ def test_what_cannot_be_had_yet_is_told_and_tried_again(world: World) -> None:
     assert [each.state for each in world.registry.status()] == [State.RUNNING]
 
 
-def test_what_nobody_wants_costs_nothing(world: World) -> None:
+def test_without_wants_no_cluster_is_asked(world: World) -> None:
     world.add()
     world.target = cast(Any, None)
     assert world.outlets.supply()

@@ -90,7 +90,7 @@ def test_what_its_lane_lets_go_of_is_paused_and_the_rest_later(
     assert {each.state for each in written if each.partition != 2} == {State.PAUSED}
 
 
-def test_while_nothing_changes_nobody_is_asked_again(pauses: Pauses, lanes: Lanes) -> None:
+def test_while_nothing_changes_no_lane_is_asked_again(pauses: Pauses, lanes: Lanes) -> None:
     assert pauses.pause()
     standing = paused(ORDERS)
     for _ in range(3):
@@ -148,7 +148,7 @@ def ended(how: State, *scopes: Scope) -> LinkDirectives:
     )
 
 
-def test_what_has_ended_is_told_of_also_where_it_had_stopped(
+def test_an_ended_partition_that_had_stopped_is_reported_as_ended(
     pauses: Pauses, registry: Registry, lanes: Lanes
 ) -> None:
     lanes.kept = {at(1)}
@@ -230,7 +230,7 @@ def test_a_topic_was_begun_where_a_person_has_said_so(pauses: Pauses) -> None:
     assert not pauses.was_begun("bills")
 
 
-def test_the_file_holds_all_whatever_is_asked_for(registry: Registry, lanes: Lanes) -> None:
+def test_a_pause_in_the_file_counts_for_every_directive(registry: Registry, lanes: Lanes) -> None:
     """Also before a word of the directives is read, and for a part that somebody resumed."""
     pauses = Pauses("A->B", registry, lanes.recall, BY_FILE)
     assert pauses.are_any

@@ -51,7 +51,7 @@ def test_all_that_is_known_is_written_again_where_progress_was_lost() -> None:
     assert registry.take_dirty()[1] == []
 
 
-def test_the_newest_pairs_of_those_that_moved_are_told_once() -> None:
+def test_the_newest_pairs_of_moved_partitions_are_reported_once() -> None:
     registry = Registry("A->B")
     registry.add([row(), *(_other(number) for number in (1, 2))])
     for number in range(3):
@@ -64,7 +64,7 @@ def test_the_newest_pairs_of_those_that_moved_are_told_once() -> None:
     assert registry.newest(moved=False)[AT] == (9, 9)
 
 
-def test_the_status_is_in_order_whatever_comes_and_goes() -> None:
+def test_the_status_stays_sorted_as_partitions_come_and_go() -> None:
     registry = Registry("A->B")
     registry.add([_other(number) for number in (2, 0)])
     assert [each.partition for each in registry.status()] == [0, 2]

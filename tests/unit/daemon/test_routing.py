@@ -117,7 +117,7 @@ def test_the_turn_lies_past_all_that_was_read_and_keeps_what_was_claimed() -> No
     assert (sent.keys_from, sent.outlets) == (500, after.outlets)
 
 
-def test_a_running_mirror_hears_of_it() -> None:
+def test_a_running_mirror_gets_the_new_routes() -> None:
     row = Row(topic=TOPIC, progress=progress(0, (0,)), first=0)
     known = {TopicPartition("orders", p): progress(p, (p,)) for p in range(2)}
 

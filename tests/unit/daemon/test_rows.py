@@ -14,7 +14,7 @@ from causeway.translation import CourseKey
 from tests.builders.daemon import MIRROR, holds, outlet, row, says
 
 
-def test_a_last_stable_offset_that_stands_while_the_log_grows_is_told_of() -> None:
+def test_a_last_stable_offset_that_stays_while_the_log_grows_is_reported() -> None:
     it = row()
     it.take_report(holds(140))
     begun = it.heard_at
@@ -44,7 +44,7 @@ def test_it_is_no_news_once_it_moves_on_or_nothing_is_behind_it() -> None:
     assert it.status(it.heard_at + 90, 0).held_ms == 0
 
 
-def test_what_was_stopped_stays_so_whatever_its_lane_still_says() -> None:
+def test_a_stopped_partition_stays_stopped_despite_late_reports() -> None:
     it = row()
     it.take_report(says(State.RUNNING, 10))
     it.stop(it.progress.replace(state=State.STOPPED, reason="deleted"))

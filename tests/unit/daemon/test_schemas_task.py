@@ -115,7 +115,7 @@ def test_a_registry_that_is_down_is_named_and_tried_again(
     assert work.run().figures["copied"] == 1
 
 
-def test_a_registry_that_lets_nobody_in(target: RegistryStandIn) -> None:
+def test_a_registry_that_refuses_the_login(target: RegistryStandIn) -> None:
     with registry_stand_in(token="a" * 20) as closed:
         settings = SchemaSettings(mode="copy", source=target.settings, target=target.settings)
         object.__setattr__(settings, "source", closed.settings)

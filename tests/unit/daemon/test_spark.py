@@ -146,11 +146,11 @@ This stopped SparkContext was created at:"""
         ("", "RuntimeError"),
     ],
 )
-def test_a_failed_job_is_told_by_its_cause(text: str, cause: str) -> None:
+def test_a_failed_job_is_reported_with_its_cause(text: str, cause: str) -> None:
     assert spark.explain(RuntimeError(text)) == cause
 
 
-def test_executors_without_the_package_are_told_apart() -> None:
+def test_executors_without_the_package_have_their_own_message() -> None:
     text = RAISED.replace("ConnectionRefusedError: [Errno 111] Connection refused", "{}")
     reason = spark.explain(
         RuntimeError(text.format("ModuleNotFoundError: No module named 'causeway'"))

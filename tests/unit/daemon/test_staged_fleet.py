@@ -425,7 +425,7 @@ def test_a_jvm_that_dies_over_a_check_leaves_it_to_the_next_one(
     until(one.has)
 
 
-def test_why_stages_fail_is_told_for_a_while(
+def test_the_reason_of_a_failed_stage_is_shown_for_a_while(
     fleet: Fleet, launcher: type[Launcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged = Staging([transform()], fleet, lambda *_: None)
@@ -448,7 +448,7 @@ def test_why_stages_fail_is_told_for_a_while(
     assert staged.troubles() == {}
 
 
-def test_what_a_stage_waits_for_is_told_as_long_as_it_waits(
+def test_the_reason_is_shown_as_long_as_a_stage_waits(
     fleet: Fleet, launcher: type[Launcher]
 ) -> None:
     by_schemas = transform(registry=RegistrySettings(url="http://registry"))

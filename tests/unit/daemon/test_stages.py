@@ -145,7 +145,7 @@ def test_only_where_there_are_transforms_spark_is_set_for_them() -> None:
         ("Al", "RuntimeError"),
     ],
 )
-def test_a_failed_job_is_told_by_the_kind_of_its_error(text: str, said: str) -> None:
+def test_a_failed_job_is_reported_by_the_kind_of_its_error(text: str, said: str) -> None:
     assert stage.explain(RuntimeError(text)) == said
 
 
@@ -175,7 +175,9 @@ _TASK = f"{_JOB}Lost task 0.0 in stage 3.0 (TID 3) (127.0.0.1 executor 0): "
         (": SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled", "SPARK_JOB_CANCELLED", False),
     ],
 )
-def test_what_threw_is_told_from_what_died(error: Exception | str, said: str, threw: bool) -> None:
+def test_a_job_that_raised_differs_from_one_whose_process_died(
+    error: Exception | str, said: str, threw: bool
+) -> None:
     error = RuntimeError(error) if isinstance(error, str) else error
     assert stage.explain(error) == said
     assert stage.threw(error) is threw

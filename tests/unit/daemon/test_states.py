@@ -48,7 +48,7 @@ def test_every_state_has_its_place() -> None:
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_link_and_topic_stand_the_same_wherever_they_are_shown(state: State) -> None:
+def test_every_output_shows_the_same_state_of_link_and_topic(state: State) -> None:
     """Beside a partition that runs: in the live table, the API, for the page and in commands."""
     link = snapshots.link(snapshots.partition(0, state), snapshots.partition(1))
     expected = max([state, State.RUNNING], key=lambda each: -rank(each))

@@ -70,7 +70,7 @@ def test_each_rule_says_how_many_records_had_its_path_and_how_many_did_not(
     assert idle.rules == (("1 mask a", 0, 0), ("2 drop b", 0, 0))
 
 
-def test_another_transform_begins_anew(tally: TransformTally) -> None:
+def test_another_transform_starts_its_counts_at_zero(tally: TransformTally) -> None:
     tally.begin({"pii": record("old", records_in=10, seen=3)})
     (told,) = tally.status(counted(records_in=4), {}, {})
     assert told.unseen == ("mask a", "drop b")

@@ -155,7 +155,7 @@ def test_plan_says_what_a_change_means() -> None:
     assert "it stops" in (transform_change(torn, "new") or "")
 
 
-def test_nobody_is_alone_where_a_transform_leads() -> None:
+def test_a_topic_that_a_transform_routes_to_is_never_exclusive() -> None:
     mirror = progress()
     led = led_to([transformed(routed(topic="orders", partition=0))])
     assert led == {TopicPartition("A.orders", 0)}
@@ -291,7 +291,7 @@ def test_what_is_torn_stops(
     assert not taken.claims
 
 
-def test_what_may_still_be_sent_or_cannot_be_told_is_waited_for(
+def test_a_claim_waits_for_records_that_may_still_be_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     soon, found = take_up(monkeypatch, transformed(), resumed(93), alone_in_s=7.0)
@@ -322,7 +322,7 @@ def test_a_person_can_go_on_where_what_the_earlier_one_led_to_is_gone(
     assert not found.problems
 
 
-def test_a_claim_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_names_its_transform(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming, "places_behind", lambda *_: pytest.fail("nothing changed"))
     taken, _ = take_up(monkeypatch, transformed(), resumed(90), now="old")
     assert taken.rows[0].progress.transform == "old"

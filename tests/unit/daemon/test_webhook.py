@@ -126,7 +126,7 @@ def test_a_receiver_that_is_away_gets_it_later_in_order() -> None:
     assert [each["about"]["partition"] for each in last["events"]] == ["orders-0", "orders-1"]
 
 
-def test_what_is_refused_is_told_once_and_not_posted_again(
+def test_a_refused_event_is_reported_once_and_not_posted_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with receiving(404, 302) as receiver, posting(receiver.settings):
@@ -159,7 +159,7 @@ def _all_told(bodies: Sequence[dict[str, Any]]) -> bool:
     return sum(len(each["events"]) + int(each["left_out"]) for each in bodies) == 2000
 
 
-def test_the_end_of_a_run_is_told_and_waits_for_nobody(
+def test_the_end_of_a_run_is_posted_and_is_not_delayed(
     monkeypatch: pytest.MonkeyPatch, port: int
 ) -> None:
     monkeypatch.setattr(events, "_TOGETHER_S", 60)

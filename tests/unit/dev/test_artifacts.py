@@ -160,7 +160,7 @@ def test_a_jar_of_a_tested_version_is_what_was_tested(
     assert broker_classpath() == f"{cache}/lib/*"
 
 
-def test_a_version_that_is_not_pinned_is_told(
+def test_a_version_that_is_not_pinned_is_reported(
     cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _play(_FILLS, runs, monkeypatch)

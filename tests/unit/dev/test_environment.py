@@ -73,7 +73,7 @@ def test_a_file_that_a_person_wrote_or_edited_is_not_written_over(
     assert not (tmp_path / "state").exists(), "nothing was started"
 
 
-def test_the_example_is_ours_whatever_its_addresses_until_a_person_edits_it(tmp_path: Path) -> None:
+def test_the_example_is_ours_until_a_person_edits_it(tmp_path: Path) -> None:
     environment, file = Environment(tmp_path), Environment(tmp_path).example_file
     write_example(environment, file, port=1000)
     write_example(environment, file, port=2000)

@@ -22,7 +22,7 @@ ANSWER = (
         (KafkaConnectionError("gone"), UnreachableError, "gone"),
     ],
 )
-def test_the_broker_s_words_are_told(
+def test_the_message_of_the_broker_is_shown(
     error: KafkaError, kind: type[CausewayError], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: object) -> None:

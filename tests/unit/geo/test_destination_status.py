@@ -60,7 +60,7 @@ def status(*parts: PartitionStatus, unavailable: str | None = None) -> LinkStatu
         ((), False, "missing", None),
     ],
 )
-def test_the_worst_of_its_partitions_stands_for_a_topic(
+def test_a_topic_has_the_state_of_its_worst_partition(
     parts: tuple[PartitionStatus, ...], paused: bool, state: str, lag: int | None
 ) -> None:
     wishes = [
@@ -74,7 +74,7 @@ def test_the_worst_of_its_partitions_stands_for_a_topic(
     assert (found.paused is not None) == paused
 
 
-def test_what_keeps_a_topic_from_being_there_is_told() -> None:
+def test_the_reason_why_a_topic_is_missing_is_shown() -> None:
     wishes = [wish(DirectiveKind.MIRROR, "bills"), wish(DirectiveKind.MIRROR)]
     standing = LinkDirectives({each.key: each for each in wishes})
     bills, orders = chosen_topics(GEO, standing, status(unavailable="no broker answered"))

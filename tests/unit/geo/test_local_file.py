@@ -23,7 +23,7 @@ DC2 = ClusterAddress(
 )
 
 
-def test_what_is_written_is_read_and_nobody_else_may(tmp_path: Path) -> None:
+def test_the_file_is_read_back_and_is_private(tmp_path: Path) -> None:
     found = GeoFile(path=tmp_path / "deep" / "geo.json")
     found = found.with_origin(SHOP).with_destination(DC2)
     local_file.write_geo_file(found)
@@ -66,7 +66,7 @@ def test_nothing_is_remembered_at_first(tmp_path: Path) -> None:
         '"destinations": []}',
     ],
 )
-def test_a_file_of_somebody_else_s_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_of_another_user_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "geo.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"geo\.json: "):
@@ -101,7 +101,7 @@ def test_an_origin_is_a_name_and_where_it_is(text: str) -> None:
         parse_origin(text, None)
 
 
-def test_a_file_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         parse_origin("shop=one:9092", tmp_path / "none.properties")
 

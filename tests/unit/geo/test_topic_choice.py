@@ -161,13 +161,13 @@ def test_what_cannot_be_mirrored_is_refused_and_nothing_is_added(
     assert geo_topics.chosen(world.standing) == {}
 
 
-def test_a_topic_that_we_may_not_see_is_told_as_that(world: World) -> None:
+def test_a_hidden_topic_is_reported_as_hidden(world: World) -> None:
     world.shop.refused["orders"] = AuthorizationError("look up topic", "orders")
     with pytest.raises(AuthorizationError):
         world.add("orders")
 
 
-def test_a_namesake_with_records_that_nobody_knows_is_refused(world: World) -> None:
+def test_a_namesake_with_unknown_records_is_refused(world: World) -> None:
     world.dc2.ends = {"shop.orders": 5, "shop.bills": 0}
     with pytest.raises(ConfigError, match=r"dc2 already has a topic shop\.orders with records"):
         world.add("orders")
@@ -195,7 +195,7 @@ def test_topics_go_to_destinations_of_this_very_origin(world: World) -> None:
         world.add("orders")
 
 
-def test_who_adds_while_another_removes_the_destination_is_told(
+def test_adding_a_topic_to_a_destination_that_is_being_removed_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nothing is chosen there: the driver would copy it."""
@@ -229,7 +229,7 @@ def test_what_can_be_chosen_is_what_would_not_be_refused(world: World) -> None:
         (("pause",), None, "runs an older Causeway"),
     ],
 )
-def test_a_driver_that_does_not_act_is_told_of(
+def test_a_driver_that_does_not_act_is_reported(
     world: World, kinds: tuple[str, ...], reason: str | None, refused: str | None
 ) -> None:
     world.driver = "ops1"
@@ -292,7 +292,7 @@ def test_a_destination_with_topics_is_removed_only_if_one_means_it(world: World)
     assert world.standing == LinkDirectives()
 
 
-def test_a_cluster_without_an_id_cannot_be_told_from_others() -> None:
+def test_a_cluster_without_an_id_is_refused() -> None:
     nameless = Kafka("")
     with pytest.raises(CausewayError, match="it does not give its cluster id"):
         claims.cluster_id(cast(Cluster, nameless))

@@ -95,7 +95,7 @@ def test_answers_can_be_lost_although_requests_arrive(echo: Echo, proxy: Proxy) 
         client.recv(10)
 
 
-def test_new_connections_stall_or_are_refused_when_told_so(echo: Echo, proxy: Proxy) -> None:
+def test_new_connections_stall_or_are_refused_on_request(echo: Echo, proxy: Proxy) -> None:
     proxy.stall(new_ones=True)
     client = socket.create_connection(proxy.address, timeout=60)
     client.sendall(b"early")

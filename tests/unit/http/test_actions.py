@@ -120,7 +120,9 @@ def test_throttle(api: TestClient, clusters: Clusters) -> None:
     assert len(clusters.asked) == 3
 
 
-def test_what_nobody_has_acted_on_yet_is_accepted(api: TestClient, clusters: Clusters) -> None:
+def test_a_directive_that_no_driver_has_acted_on_is_accepted(
+    api: TestClient, clusters: Clusters
+) -> None:
     for clusters.acted in (False, None):
         assert api.post(f"{LINK}/pause").status_code == 202
     clusters.refused = "it cannot"

@@ -151,7 +151,7 @@ def test_what_is_not_known_is_null() -> None:
     assert topic["lag_ms"] is None
 
 
-def test_a_reason_that_is_no_utf_8_is_told_all_the_same() -> None:
+def test_a_reason_that_is_no_utf_8_is_still_shown() -> None:
     odd = replace(partition(0, State.STOPPED), reason="no file caf\udce9")
     with client(lambda: full(link(odd))) as api:
         (found,) = api.get("/api/v1/partitions").json()["items"]
@@ -184,7 +184,7 @@ def test_the_rest(api: TestClient) -> None:
     assert tasks["B->A", "heartbeats"]["done_at_ms"] == NOW * 1000, "of a pair without a flow"
 
 
-def test_what_people_asked_for_stands_there() -> None:
+def test_the_answer_has_the_directives() -> None:
     pause = PauseDirective(scope=Scope("orders", 3), who="anna@ops1", why="full", at=int(NOW))
     limit = ThrottleDirective(who="ben@ops1", at=int(NOW), bytes_per_s=1_000)
     with client(lambda: full(replace(link(), directives=(pause, limit)))) as api:
@@ -364,7 +364,7 @@ def test_before_the_run_can_be_looked_at() -> None:
         assert api.get("/readyz").status_code == 503
 
 
-def test_an_error_of_ours_is_told_without_what_it_is_about(
+def test_an_internal_error_is_reported_without_its_details(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken() -> Snapshot:

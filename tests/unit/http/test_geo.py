@@ -113,7 +113,7 @@ def test_what_could_be_chosen(api: TestClient, clusters: Clusters) -> None:
     assert api.get(f"{API}/destinations/C/available").status_code == 404
 
 
-def test_nobody_without_the_token_chooses(clusters: Clusters) -> None:
+def test_a_choice_without_the_token_is_refused(clusters: Clusters) -> None:
     with client(look, GEO, token=TOKEN) as api:
         answer = api.post(f"{API}/destinations/B/topics", json={"topics": ["a"]})
         assert answer.status_code == 401

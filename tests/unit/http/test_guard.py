@@ -215,7 +215,7 @@ def test_a_body_is_bounded(app: TestClient) -> None:
     assert app.post("/x", content=endless(), headers=JSON).status_code != 200
 
 
-def test_what_browsers_are_told() -> None:
+def test_the_headers_that_browsers_get() -> None:
     with client() as app:
         for path in ("/docs", "/api/v1/topics", "/nothing", "/page/docs.css"):
             headers = app.get(path).headers

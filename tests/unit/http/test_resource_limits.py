@@ -266,7 +266,7 @@ def test_a_connection_whose_request_is_worked_on_stays(
         assert b" 200 " in all_of(oldest)
 
 
-def test_handshakes_that_nobody_goes_on_with_make_room_too(
+def test_abandoned_handshakes_make_room_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "MOST_CONNECTIONS", 4)

@@ -97,7 +97,7 @@ def test_a_look_that_hangs_holds_up_no_end() -> None:
     assert not re.search("Traceback|Error", ended.stderr), ended.stderr
 
 
-def test_nothing_is_loaded_before_somebody_calls() -> None:
+def test_nothing_is_loaded_before_the_first_request() -> None:
     """The command line knows nothing of the framework, and no run that is left alone."""
     code = (
         "import sys, time, urllib.request, causeway.cli.run, causeway.http.server as s\n"
@@ -150,7 +150,7 @@ def test_what_is_no_text_in_a_log_hides_no_other_event() -> None:
     assert found["about"] == {"file": "/tmp/?", "?": "1"}
 
 
-def test_a_server_that_cannot_go_on_says_so_and_leaves_nobody_waiting(
+def test_a_server_that_fails_says_so_and_leaves_no_caller_waiting(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
@@ -220,7 +220,7 @@ def test_an_address_that_is_not_ours_is_refused() -> None:
         pass
 
 
-def test_a_port_that_is_taken_is_told_of_and_had_later(
+def test_a_port_in_use_is_reported_and_taken_later(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, port: int
 ) -> None:
     """A run goes on without; the next one of a rolling upgrade takes it over."""

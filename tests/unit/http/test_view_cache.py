@@ -71,7 +71,7 @@ def test_what_costs_much_is_made_seldom(clock: Clock) -> None:
     assert paced.cost_s == 2.0
 
 
-def test_nobody_waits_for_a_new_one_while_the_old_one_is_some_seconds_old(clock: Clock) -> None:
+def test_a_recent_view_is_served_without_waiting_for_a_new_one(clock: Clock) -> None:
     looks = Looks(clock)
     paced = SharedValue(looks, name="test")
 
@@ -102,7 +102,7 @@ def test_without_patience_it_is_as_new_as_can_be(clock: Clock) -> None:
     assert found == [1, 2, 3]
 
 
-def test_one_who_leaves_ends_it_for_nobody_else(clock: Clock) -> None:
+def test_a_caller_that_leaves_does_not_end_the_look_of_others(clock: Clock) -> None:
     looks = Looks(clock)
     looks.free.clear()
     paced = SharedValue(looks, name="test")
@@ -118,7 +118,7 @@ def test_one_who_leaves_ends_it_for_nobody_else(clock: Clock) -> None:
     assert asyncio.run(scene()) == 1
 
 
-def test_what_goes_wrong_is_told_and_tried_again() -> None:
+def test_a_failed_look_is_reported_and_tried_again() -> None:
     answers = iter((ValueError("once"), None))
 
     def look() -> str:

@@ -192,13 +192,13 @@ def test_what_transforms_do() -> None:
     assert of(page, "causeway_transform_rule_records_total", path="found", **rule) == 0
 
 
-def test_names_of_any_kind_are_told_as_they_are() -> None:
+def test_names_of_any_kind_are_exported_unchanged() -> None:
     evil = 'a"b\\n\n{}=,\\'
     page = scrape(full(link(replace(partition(0), topic=evil, target_topic=evil))))
     assert of(page, "causeway_partition_lag_records", link="A->B", topic=evil, partition="0") == 10
 
 
-def test_a_name_that_is_no_text_costs_nobody_the_scrape() -> None:
+def test_a_name_that_is_no_text_does_not_break_the_scrape() -> None:
     page = scrape(full(link(replace(partition(0), topic="\udcff", target_topic="t"))))
     assert [labels for name, labels in page if name == "causeway_partition_lag_records"]
 

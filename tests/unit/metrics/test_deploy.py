@@ -170,7 +170,7 @@ def test_variables_exist_that_expressions_and_panels_use() -> None:
             assert label in EXPORTED[name] | BY_PROMETHEUS
 
 
-def test_panels_stand_side_by_side() -> None:
+def test_panels_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         at = panel["gridPos"]

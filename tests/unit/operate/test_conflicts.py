@@ -51,7 +51,7 @@ def test_a_topic_that_two_flows_would_write_to_is_a_problem_of_both(tmp_path: Pa
     assert [one.partition(" stops")[0] for one in found["B->C"]] == [text.format("A->C")]
 
 
-def test_whoever_may_be_among_others_has_none(tmp_path: Path) -> None:
+def test_flows_that_may_share_a_target_have_no_conflict(tmp_path: Path) -> None:
     found = problems(tmp_path, "A->C.causeway.sole.writer = false\n")
     assert (len(found["A->C"]), len(found["B->C"])) == (0, 1)
     assert not any(problems(tmp_path, "causeway.sole.writer = false\n").values())

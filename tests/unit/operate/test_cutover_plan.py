@@ -86,7 +86,7 @@ def test_what_is_not_mirrored_stops_it(state: str) -> None:
     assert "full" in step_of(seen, "lag").lines[0]
 
 
-def test_somebody_must_mirror() -> None:
+def test_a_cutover_without_a_running_driver_is_blocked() -> None:
     assert current(look(driver=None)) == ("lag", Act.PERSON)
 
 
@@ -132,7 +132,7 @@ def test_a_group_that_is_ahead_stops_it_until_a_person_has_decided() -> None:
     assert "without --reset-group billing" in step_of(at_work, "consumers", reset).lines[0]
 
 
-def test_a_group_at_work_on_the_target_goes_on_beyond_its_place_and_that_is_told() -> None:
+def test_a_group_at_work_on_the_target_is_reported_as_ahead() -> None:
     moved = group(busy_there=True, ahead=3)
     assert moved.placed
     assert current(look(groups=(moved,))) == ("fence", Act.FENCE)
@@ -179,7 +179,7 @@ def test_who_writes_behind_the_fence_is_named() -> None:
     assert "not idempotent" in step_of(replace(seen, producers=(nameless,)), "fence").lines[0]
 
 
-def test_a_fence_whose_time_is_over_is_lifted_whatever_else_there_is() -> None:
+def test_a_fence_whose_time_is_over_is_lifted_first() -> None:
     over = {"orders": fence(until=NOW)}
     assert current(look(fences=over)) == ("lift", Act.LIFT)
     assert step_of(look(fences=over), "check").text == "both clusters are checked"
@@ -219,7 +219,7 @@ def test_what_was_verified_counts_up_to_where_it_was() -> None:
     assert current(fenced(), replace(FENCING, verify=False)) == ("promote", Act.PROMOTE)
 
 
-def test_what_was_written_behind_the_cut_is_told() -> None:
+def test_records_written_behind_the_cut_are_reported() -> None:
     point = CutPoint(partition=0, source=100, targets=(), exact=True)
     end = EndDirective(
         scope=Scope("orders"),
@@ -258,7 +258,7 @@ def test_a_promotion_that_was_cut_short_is_gone_on_with() -> None:
     assert current(seen) == ("promote", Act.PROMOTE)
 
 
-def test_what_is_promoted_is_done_whatever_happens_on_the_source() -> None:
+def test_a_promoted_topic_is_done_also_if_its_source_grows() -> None:
     seen = fenced(
         ended={"orders": END},
         fences={"orders": replace(fence(until=NOW - 1), over=False)},

@@ -95,7 +95,7 @@ def test_a_partition_that_had_not_begun_holds_nothing() -> None:
     assert [(each.at, each.first) for each in found.unmirrored] == [(SECOND, 0)]
 
 
-def test_what_the_old_source_has_deleted_by_now_is_told() -> None:
+def test_records_that_the_old_source_has_deleted_are_counted() -> None:
     """Its retention goes on once it is there again."""
     found = look((70, 90), starts=85)
     (only,) = found.unmirrored
@@ -111,7 +111,7 @@ def test_what_a_transaction_holds_back_is_not_passed_over() -> None:
     assert look((70, 75), stable=75).unmirrored
 
 
-def test_a_topic_that_was_made_anew_comes_back_as_a_whole() -> None:
+def test_a_recreated_topic_comes_back_as_a_whole() -> None:
     found = look((0, 3), source_id="cc" * 16)
     assert found.starts == {FIRST: 0, SECOND: 0}
     assert [(each.at, each.first, each.end) for each in found.unmirrored] == [(SECOND, 0, 3)]

@@ -81,7 +81,7 @@ def look(
     )
 
 
-def test_where_nobody_else_writes_the_log_is_not_read() -> None:
+def test_a_log_that_only_the_mirror_writes_is_not_read() -> None:
     source, log = old_source((OURS, 30), (OURS, 20))
     assert look(source, [way_back(150, 50)]) == ()
     assert source.fetches == 0
@@ -90,7 +90,7 @@ def test_where_nobody_else_writes_the_log_is_not_read() -> None:
     assert log.end == 150
 
 
-def test_what_others_wrote_is_told_and_ours_is_not() -> None:
+def test_records_of_others_are_found_and_those_of_the_mirror_are_not() -> None:
     source, _ = old_source((OURS, 5), (FOREIGN, 3), (OURS, 4), (-1, 2), (OURS, 6))
     (found,) = look(source, [way_back(120, 15)])
     assert (found.first, found.end, found.records, found.ours) == (105, 114, 5, ((108, 112),))
@@ -114,7 +114,7 @@ def test_what_comes_before_the_way_back_begins_is_others() -> None:
     assert (found.first, found.end, found.records) == (100, 104, 4)
 
 
-def test_what_was_rolled_back_nobody_misses() -> None:
+def test_records_that_were_rolled_back_are_not_missing() -> None:
     source, log = old_source((OURS, 5))
     records = [Rec(offset=105 + n) for n in range(3)]
     log.append(records, producer_id=FOREIGN, epoch=0, sequence=0, transactional=True)
@@ -124,7 +124,7 @@ def test_what_was_rolled_back_nobody_misses() -> None:
     assert look(source, [way_back(105, 5)]) == ()
 
 
-def test_nobody_is_told_that_there_is_nothing_while_a_transaction_is_open() -> None:
+def test_an_open_transaction_is_an_error_and_not_an_empty_answer() -> None:
     source, log = old_source((OURS, 5))
     records = [Rec(offset=105 + n) for n in range(3)]
     log.append(records, producer_id=FOREIGN, epoch=0, sequence=0, transactional=True)
@@ -133,7 +133,9 @@ def test_nobody_is_told_that_there_is_nothing_while_a_transaction_is_open() -> N
         look(source, [way_back(105, 5)])
 
 
-def test_how_far_was_looked_stands_with_the_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_begin_directive_holds_how_far_the_log_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     standing = LinkDirectives()
 
     def write(_: object, __: object, decide: Any) -> None:

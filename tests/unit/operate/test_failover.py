@@ -61,7 +61,7 @@ def found(*topics: TopicLoss) -> FailedOver:
     )
 
 
-def test_what_is_missing_is_told_by_the_source_or_as_its_driver_last_saw_it() -> None:
+def test_missing_records_are_counted_by_the_source_or_by_the_progress() -> None:
     one = row().progress.replace(position=40, source_end=50, last_timestamp=1_000)
     two = one.replace(partition=1, position=45, source_end=45, last_timestamp=7_000)
     (told,) = topics_known([two, one], SourceAnswer())
@@ -124,7 +124,7 @@ def test_the_rpo_is_the_age_of_the_first_record_that_is_missing_anywhere() -> No
     assert found().rpo_ms == 0
 
 
-def test_a_topic_that_nobody_knows_of_leaves_the_rpo_of_the_others() -> None:
+def test_a_topic_of_unknown_loss_leaves_the_rpo_of_the_others() -> None:
     over = found(known(-1, "bills"), known(8_000))
     assert (over.rpo_ms, over.rpo_known_ms, over.rpo_unknown) == (None, 1_000, ("bills",))
     assert failed_over_json(over)["rpo_unknown"] == ["bills"]
@@ -369,7 +369,7 @@ def test_what_has_not_begun_is_missing_as_a_whole() -> None:
     assert (empty.missing, empty.newest_ms, empty.first_ms) == (0, 1_000, None), "it holds nothing"
 
 
-def test_nobody_knows_of_what_had_not_begun_once_the_source_is_gone() -> None:
+def test_the_loss_of_a_partition_that_had_not_begun_is_unknown_without_the_source() -> None:
     source = Side()
     source.error = UnreachableError("reach", "A")
     target = Side(**{"A.orders": [(0, 50), (0, 0)], "A.bills": [(0, 0)], "own": [(0, 9)]})

@@ -76,7 +76,7 @@ def test_all_that_a_first_run_makes_on_every_cluster(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_there_is_told_apart_and_what_is_out_of_reach(tmp_path: Path) -> None:
+def test_existing_topics_and_unreachable_clusters_are_distinguished(tmp_path: Path) -> None:
     found = planned(settings(tmp_path), A={"heartbeats"}, B={"__causeway.A.B.progress"}, C=None)
 
     assert ("A", "heartbeats", True) in found

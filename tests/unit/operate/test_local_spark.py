@@ -12,7 +12,7 @@ from causeway.daemon import spark
 from causeway.operate.try_transform import local_spark
 
 
-def test_records_that_are_tried_are_nowhere_in_the_clear_whatever_the_file_says(
+def test_sample_records_are_never_sent_unencrypted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They, and secrets, are in a closure; a large one goes by a file. What a query throws on a

@@ -11,7 +11,7 @@ from causeway.formats import load_mm2
 from causeway.operate.directives.act import refuse_paused_by_file
 
 
-def test_who_would_resume_it_is_told_where_it_stands(tmp_path: Path) -> None:
+def test_a_resume_is_refused_with_the_place_of_the_pause_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     text = "clusters=A,B\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\nA->B.enabled=true\n"
     file.write_text(text)

@@ -84,12 +84,12 @@ def test_all_links_that_have_it() -> None:
         ({"topic": "secrets", "ahead": True}, "it will not be mirrored"),
     ],
 )
-def test_names_that_nobody_has(wanted: dict[str, Any], said: str) -> None:
+def test_unknown_names_are_refused(wanted: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         chosen(**wanted)
 
 
-def test_one_link_or_all_and_an_unknown_one_is_told_of_those_there_are() -> None:
+def test_an_unknown_link_is_refused_with_the_names_of_all_links() -> None:
     assert links_of(SETTINGS, None, "list") == SETTINGS.links
     assert links_of(SETTINGS, "A->C", "list") == SETTINGS.links[1:]
     with pytest.raises(ConfigError, match=r"no flow of that name; there is A->B, A->C$"):

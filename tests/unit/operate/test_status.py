@@ -103,7 +103,7 @@ def test_lag_in_records_and_in_time() -> None:
 @pytest.mark.parametrize(
     ("first", "target_end", "lacks"), [(5, 0, True), (70, 0, False), (5, 1, False)]
 )
-def test_a_mirror_that_began_at_the_end_is_told_from_a_whole_one(
+def test_a_mirror_that_began_at_the_end_differs_from_a_whole_one(
     first: int, target_end: int, lacks: bool
 ) -> None:
     outlet = OUTLET.replace(topic_id=TOPIC.target_id)
@@ -150,7 +150,7 @@ def test_without_a_driver_no_partition_runs(driver: DriverStatus | None) -> None
     )
 
 
-def test_what_a_person_must_decide_stands_whether_a_driver_runs_or_not() -> None:
+def test_a_partition_that_needs_a_decision_is_shown_with_and_without_a_driver() -> None:
     stopped = PROGRESS.replace(state=State.STOPPED, reason="made anew")
 
     for driver in (RUNNING, GONE, None):
@@ -160,7 +160,7 @@ def test_what_a_person_must_decide_stands_whether_a_driver_runs_or_not() -> None
         )
 
 
-def test_a_source_made_anew_or_truncated_is_seen_before_a_driver_sees_it() -> None:
+def test_a_recreated_or_truncated_source_is_shown_before_a_driver_sees_it() -> None:
     anew = judge(PROGRESS.replace(topic_id="c" * 32), driver=None)
     other_target = judge(PROGRESS.replace(outlets=(OUTLET,)), driver=None)
     truncated = judge(PROGRESS.replace(position=200), driver=None)

@@ -69,7 +69,7 @@ def test_what_the_progress_topic_says_of_them() -> None:
     assert other["records_in"] is None
 
 
-def test_all_that_is_wrong_is_told_at_once_and_once() -> None:
+def test_all_errors_are_reported_together_and_once() -> None:
     one = ConfigError("use", "pii.sql (line 3)", "no column a", remedy="is it b?")
     two = ConfigError("use", "eu.sql (line 9)", "2 problems\n  no column b\n  no column c")
 

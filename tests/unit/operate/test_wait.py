@@ -67,7 +67,7 @@ def test_all_is_there_when_no_partition_lacks_more_than_is_allowed() -> None:
     assert reached(partition(state=NO_DRIVER)), "also after the run that did it has ended"
 
 
-def test_a_stopped_partition_is_not_done_whatever_its_lag_says() -> None:
+def test_a_stopped_partition_is_not_done_even_without_lag() -> None:
     seen = judge([of(partition(state=State.STOPPED, reason="truncated"))], Want(), 0)
     assert (seen.reached, seen.stopped) == (False, True)
     assert seen.stuck == ("A->B orders-0 stopped: truncated",)

@@ -114,7 +114,7 @@ LIFE = 3 << 40  # positions begin with the number of a life
 
 @pytest.mark.parametrize("where", [0, 4, 24, 5000])
 @pytest.mark.parametrize("restarted", [True, False])
-def test_damage_in_the_midst_takes_no_more_than_its_chunk_and_is_told_once(
+def test_damage_in_the_middle_costs_one_chunk_and_is_reported_once(
     tmp_path: Path, where: int, restarted: bool
 ) -> None:
     """In the file that was written to last, which is cut where it ends, as in others."""

@@ -120,7 +120,7 @@ def test_no_more_is_under_way_than_a_window() -> None:
     assert len(list(chunks.to_send())) == 1
 
 
-def test_an_answer_that_comes_early_is_told_in_its_turn() -> None:
+def test_an_early_answer_is_delivered_in_order() -> None:
     """What the source worker treats itself overtakes what goes through Spark."""
     chunks, heard = _working(), _Heard()
     for at in range(3):
@@ -205,7 +205,7 @@ def test_a_kill_or_two_at_the_wrong_moment_blames_no_record() -> None:
     assert heard.refused == []
 
 
-def test_a_record_on_which_stages_hang_is_told_from_one_that_throws() -> None:
+def test_a_record_on_which_stages_hang_differs_from_one_that_throws() -> None:
     chunks, heard = _working(), _Heard()
     chunks.submit(_work(heard, 0, 100))
     _run(chunks, lambda chunk: _holds(chunk, 17), how="hung")
@@ -215,7 +215,7 @@ def test_a_record_on_which_stages_hang_is_told_from_one_that_throws() -> None:
     assert chunks.size == 0
 
 
-def test_a_record_on_which_processes_die_is_found_and_told_from_one_that_throws(
+def test_a_record_on_which_processes_die_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "PAUSES_S", [0.0] * len(PAUSES_S))
@@ -300,7 +300,7 @@ def test_what_cannot_be_unpacked_is_blamed_as_a_whole() -> None:
     assert heard.refused == [5, 6, 7]
 
 
-def test_nobody_hears_of_what_was_cancelled() -> None:
+def test_cancelled_work_has_no_result() -> None:
     chunks, heard, other = _working(), _Heard(), _Heard()
     chunks.submit(_work(heard, 0, 10))
     (sent,) = chunks.to_send()

@@ -192,7 +192,7 @@ def test_a_rest_ends_once_a_source_broker_has_sent_something(
     assert time.monotonic() < begun + 60
 
 
-def test_a_rest_lasts_whatever_targets_send_and_whoever_is_gone(
+def test_a_rest_lasts_while_targets_answer_or_disconnect(
     lane: Lane, round_trip: Callable[[float], None]
 ) -> None:
     round_trip(0.001)
@@ -335,7 +335,7 @@ def test_a_target_that_takes_no_more_connections_is_written_over_fewer(
     lane.close()
 
 
-def test_a_broker_that_takes_no_more_is_read_over_what_is_there_though_nobody_reads_there(
+def test_answers_of_a_broker_with_a_full_socket_are_read(
     lane: Lane, round_trip: Callable[[float], None]
 ) -> None:
     """A connection stays, whose flow has gone."""
@@ -362,7 +362,7 @@ FLOWS = 12
         max_size=60,
     ),
 )
-def test_whatever_happens_a_flow_is_read_at_one_place_and_answers_are_bounded(
+def test_a_flow_is_fetched_once_and_answers_are_bounded_in_every_order(
     seconds: float, events: list[tuple[str, int]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch, closing(Lane()) as lane:

@@ -203,7 +203,7 @@ def test_a_stage_that_dies_while_it_begins_loses_nothing(
     assert not [piece for piece in one.pieces if piece.outcome.refused]
 
 
-def test_a_stage_that_cannot_start_is_told_of_once_it_is_needed(
+def test_a_stage_that_cannot_start_is_reported_when_it_is_needed(
     loop: Loop, process: type[Process]
 ) -> None:
     one = Heard(loop.stages.get(ONE))
@@ -321,9 +321,7 @@ def test_a_worker_that_cannot_be_started_leaves_all_to_spark(
     assert ONE in wanted(loop) or loop.stages.get(ONE).wanted, "nor are later ones tried"
 
 
-def test_a_worker_that_hangs_on_what_nobody_waits_for_any_more_is_ended(
-    loop: Loop, process: type[Process]
-) -> None:
+def test_a_worker_that_hangs_on_cancelled_work_is_ended(loop: Loop, process: type[Process]) -> None:
     process.hangs = True
     one, other = Heard(loop.stages.get(ONE)), Heard(loop.stages.get(OTHER))
     one.submit(PLAIN)
@@ -337,7 +335,7 @@ def test_a_worker_that_hangs_on_what_nobody_waits_for_any_more_is_ended(
     assert wanted(loop) == []
 
 
-def test_a_worker_that_has_died_for_hours_is_started_as_often_as_ever(
+def test_a_worker_that_has_died_for_hours_is_started_as_often_as_before(
     loop: Loop, process: type[Process]
 ) -> None:
     one = Heard(loop.stages.get(ONE))

@@ -43,7 +43,7 @@ def _batch(first: int, count: int) -> Batch:
     return as_is(raw_batch([Rec(offset=first + i) for i in range(count)], leader_epoch=4))
 
 
-def test_begins_where_the_last_outlet_stands() -> None:
+def test_a_flow_begins_at_the_position_of_its_last_outlet() -> None:
     assert _flow(40, 10, 30).position == 10
 
 
@@ -147,7 +147,7 @@ def test_a_report_tells_what_was_noted_since_the_last_one() -> None:
     assert flow.report().latencies == Spread.of(7)
 
 
-def test_a_reason_that_is_no_utf8_is_told_all_the_same() -> None:
+def test_a_reason_that_is_no_utf8_is_still_reported() -> None:
     """A header's name may be of any bytes, and an error may name it."""
     flow = _flow(0, state=State.STOPPED)
     flow.reason = b"header \xff".decode(errors="surrogateescape")

@@ -104,7 +104,7 @@ def test_an_outlet_of_another_claim_is_not_looked_at() -> None:
     assert look(asks(producer_id=7)) is None
 
 
-def test_nobody_is_looked_for_who_waits_no_longer() -> None:
+def test_a_lookup_whose_caller_has_gone_is_dropped() -> None:
     late = look(asks(patience_s=0.0))
     assert late is not None
     with pytest.raises(CausewayError, match="the answer is no longer needed"):
@@ -149,7 +149,7 @@ def test_look_ups_leave_helpers_to_those_who_recover() -> None:
     assert "its stage starts" in (sent[2].reason or "")
 
 
-def test_why_nothing_is_found_is_told_though_it_is_no_utf8() -> None:
+def test_the_reason_of_a_failed_lookup_is_reported_also_if_it_is_no_utf8() -> None:
     """Or the answer could not be written, and its lane would end."""
     helpers = HandCranked()
     sent: list[LookedUp] = []

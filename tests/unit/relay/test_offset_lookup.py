@@ -71,7 +71,7 @@ def truth(world: World, offset: int) -> int:
     return places[-1] + 1
 
 
-def test_a_source_that_does_not_show_all_of_it_yet() -> None:
+def test_a_source_that_does_not_show_all_records_yet() -> None:
     """It must not pass for one that holds no more: readers would skip what it does not show."""
     world = plain_world(9, 9)
     world.source = Log()
@@ -111,7 +111,7 @@ def test_each_log_is_read_once_for_all_offsets(
     assert Counter(fetches) == {topic: pytest.approx(n / 2, abs=1) for topic, n in batches.items()}
 
 
-def test_a_long_stretch_of_rolled_back_records_is_read_no_further_than_somebody_asks() -> None:
+def test_a_long_stretch_of_rolled_back_records_is_read_as_far_as_needed() -> None:
     """Nothing of it is relayed."""
     world = plain_world(2, 2)
     log = world.source = Log()

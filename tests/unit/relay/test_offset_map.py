@@ -175,7 +175,7 @@ def test_each_offset_up_to_there_is_a_record_of_the_mirror(
     assert set(range(target, until)) <= set(truth.went.values())
 
 
-def test_a_group_that_stands_in_what_the_source_deleted_goes_on_behind_it() -> None:
+def test_a_group_in_a_deleted_stretch_goes_on_after_it() -> None:
     """The pair behind a loss has the sequence and the target offset of the one before."""
     offsets = OffsetMap([Pair(0, 0, 0), Pair(100, 100, 100)])
     offsets.reach(Pair(150, 100, 100))

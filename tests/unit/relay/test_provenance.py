@@ -46,7 +46,7 @@ def test_the_first_origin_stays_the_first() -> None:
 
 
 @given(st.lists(st.sampled_from("ABCD"), min_size=1, max_size=12))
-def test_no_record_comes_to_a_cluster_twice_whatever_the_way(way: list[str]) -> None:
+def test_no_record_reaches_a_cluster_twice_on_any_path(way: list[str]) -> None:
     """Each step a mirror from where the record is, through rings and to and fro."""
     at, record, been = "A", _record(), {"A"}
     for following in way:
@@ -80,13 +80,13 @@ def test_marks_follow_a_topic_through_its_names() -> None:
     assert _mirror(on_c, "C", "B", Topics("z", "y")) is None
 
 
-def test_a_mark_that_is_nobodys_is_left_alone() -> None:
+def test_an_unknown_mark_is_left_alone() -> None:
     after = _mirror(_record([(ORIGIN, None), (ORIGIN, b""), (ORIGIN, b"A")]), "B", "A")
     assert after is not None
     assert len(after.headers) == 4
 
 
-def test_records_with_the_header_are_left_out_whatever_is_in_it() -> None:
+def test_records_with_the_header_are_left_out_for_every_value() -> None:
     keeps = _record([("other", b"x-id")])
     records = [_record([("x-id", None)]), keeps, _record([("a", b""), ("x-id", b"7")])]
     assert SkipHeader("x-id").treat(ORDERS, records) == [None, keeps, None]

@@ -198,7 +198,7 @@ def test_old_records_in_the_place_of_others(then: int) -> None:
     assert "not what was sent" in refused(world, {0: Pair(source=6, target=6, sequence=6)})
 
 
-def test_records_that_are_there_twice_among_somebody_elses() -> None:
+def test_recovery_finds_doubled_records_among_those_of_others() -> None:
     world = plain_world(9, 4)
     world.exclusive = False
     again = [Rec(offset=4 + i, value=b"%d" % i) for i in range(4)]
@@ -220,7 +220,7 @@ def test_more_records_than_the_source_has() -> None:
     assert "no longer has as many" in refused(world)
 
 
-def test_somebody_elses_record_where_we_should_be_alone() -> None:
+def test_a_record_of_another_producer_in_an_exclusive_topic() -> None:
     world = plain_world(9, 4)
     world.targets[0].append([Rec(offset=4)], producer_id=FOREIGN, epoch=0, sequence=0)
     assert "another client wrote" in refused(world)
@@ -287,7 +287,7 @@ def test_a_source_that_ends_before_our_place() -> None:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_topics_made_anew(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recreated_topics(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An id of another topic under the same name."""
     replaced = SOURCE_ID if side == "source" else TARGET_ID
     world = plain_world(9, 4)

@@ -185,7 +185,7 @@ def test_so_does_a_later_pair(sent: int, pair_at: int) -> None:
     assert found.pair == Pair(source=sent, target=4 + sent, sequence=sent)
 
 
-def test_what_somebody_else_wrote_after_a_loss_is_not_counted_as_ours() -> None:
+def test_records_of_others_after_a_loss_are_not_counted_as_ours() -> None:
     world = plain_world(200, 40)
     _others(world, 5)
     pairs = {0: Pair(source=100, target=100, sequence=100)}

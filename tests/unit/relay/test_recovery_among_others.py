@@ -138,7 +138,7 @@ def test_others_records_before_the_pair_are_no_loss(remembered: bool) -> None:
 
 
 @pytest.mark.parametrize("compacted", [True, False])
-def test_records_that_are_missing_among_somebody_elses(compacted: bool) -> None:
+def test_recovery_finds_missing_records_among_those_of_others(compacted: bool) -> None:
     """4 and 5 are not there: only compaction takes records out of the middle of a log."""
     world = plain_world(9, 4)
     world.exclusive, world.compacted = False, compacted

@@ -128,7 +128,7 @@ def test_stages_that_are_stuck_hold_up_no_flow_without_a_transform(
         over.set()
 
 
-def test_what_a_treatment_lacks_is_found_out_first_and_holds_up_nobody_else(
+def test_a_missing_treatment_is_found_first_and_delays_no_other_flow(
     helpers: Helpers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

@@ -189,7 +189,7 @@ def test_an_epoch_that_ends_at_our_place_or_beyond_proves_no_truncation(offset: 
     assert flow.diverging == Diverging(3, 2)
 
 
-def test_damage_is_told_of_once_all_before_it_is_relayed() -> None:
+def test_damage_is_reported_after_all_records_before_it_are_relayed() -> None:
     good, bad = raw_batch([Rec(offset=0)]), damaged(raw_batch([Rec(offset=1)]))
     flow = _flow(0)
     flow.state = State.RUNNING

@@ -108,7 +108,9 @@ def test_small_numbers_are_no_ids(source: RegistryStandIn, target: RegistryStand
     assert all(one is other for one, other in zip(small, after, strict=True))
 
 
-def test_once_known_nobody_is_asked(source: RegistryStandIn, target: RegistryStandIn) -> None:
+def test_a_known_schema_id_needs_no_request(
+    source: RegistryStandIn, target: RegistryStandIn
+) -> None:
     id = source.register("orders-value", '"long"')
     treatment = made(source, target)
     through(treatment, record(framed(id)))
@@ -323,7 +325,7 @@ def test_a_registry_that_is_silent_is_not_waited_for_by_one_flow_after_the_other
     assert after.value == framed(4)
 
 
-def test_a_subject_that_was_deleted_for_good_and_made_anew_is_another(
+def test_a_recreated_subject_is_another_one(
     source: RegistryStandIn, target: RegistryStandIn
 ) -> None:
     """Its versions are numbered from 1 again; ids go on."""

@@ -118,7 +118,7 @@ def test_a_stage_that_is_over_is_dropped_though_its_sockets_say_nothing(loop: Lo
     loop.until(lambda: not workers.alive)
 
 
-def test_a_stage_that_does_not_work_is_told_of(loop: Loop) -> None:
+def test_a_stage_that_does_not_work_is_reported(loop: Loop) -> None:
     """One that has not started yet has longer than one that starts and ends."""
     stage, now = loop.stages.get(KEY), time.monotonic()
     assert stage.trouble(now + stage_module.STARTING_S - 1.0) is None
@@ -197,7 +197,7 @@ def test_workers_that_wait_for_their_registry_are_not_taken_for_dead(
     assert workers.alive
 
 
-def test_what_a_worker_waits_for_is_told_until_it_answers_or_goes(loop: Loop) -> None:
+def test_the_reason_of_a_waiting_worker_is_shown_until_it_answers_or_ends(loop: Loop) -> None:
     stage, heard = loop.stages.get(KEY), list[WorkResult]()
 
     def told() -> str | None:
@@ -254,7 +254,7 @@ def test_a_helpers_thread_gets_its_answer_through_a_death(loop: Loop) -> None:
     assert [piece.next for piece in pieces] == [20]
 
 
-def test_who_waits_for_a_stage_that_is_closed_is_told(loop: Loop) -> None:
+def test_a_caller_that_waits_for_a_closed_stage_gets_an_error(loop: Loop) -> None:
     stage = loop.stages.get(KEY)
     found: list[object] = []
     loop.helpers.submit(lambda: stage.call("t", 0, 10, [batch_at(0)]), lambda a: found.append(a))
@@ -265,7 +265,7 @@ def test_who_waits_for_a_stage_that_is_closed_is_told(loop: Loop) -> None:
     assert loop.stages.wanted == ()
 
 
-def test_a_stage_that_nobody_told_of_is_an_error(loop: Loop) -> None:
+def test_an_unknown_stage_is_an_error(loop: Loop) -> None:
     with pytest.raises(CausewayError, match="has not told"):
         loop.stages.get("A->B/other@1")
 
@@ -344,9 +344,7 @@ def test_a_slow_record_is_refused_and_the_other_partitions_go_on(loop: Loop) -> 
 
 
 @pytest.mark.usefixtures("short")
-def test_the_second_stage_ends_once_nobody_needs_it(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unused_second_stage_is_ended(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_stage, "PROBATION_S", 0.5)
     monkeypatch.setattr(second_stage, "LINGERS_S", 0.2)
     stage, driver, heard = loop.stages.get(KEY), _Driver(loop, 5), list[WorkResult]()

@@ -79,7 +79,7 @@ def test_what_followers_go_on_to_lack_is_said(monkeypatch: pytest.MonkeyPatch) -
     assert "offsets 4 to 8" in str(error)
 
 
-def test_an_end_that_stands_still_as_the_disk_hangs_is_not_believed(
+def test_an_end_that_stays_while_the_disk_hangs_is_not_trusted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Replicated(log_of(9))

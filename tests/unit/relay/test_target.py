@@ -366,7 +366,7 @@ def test_without_a_producer_id_nothing_holds_back() -> None:
     assert {HEADER.unpack_from(r["A.t", 0])[9] for r in requests} == {-1}
 
 
-def test_a_partition_is_once_in_a_request_whoever_feeds_it() -> None:
+def test_a_partition_is_once_in_a_request_for_all_its_flows() -> None:
     """The broker would lose the second batch in silence."""
     bench = Bench()
     flows = [bench.flow(p, 0, 1, producer_id=10 * p) for p in (1, 2)]

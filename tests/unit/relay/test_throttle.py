@@ -91,7 +91,7 @@ def test_answers_that_take_long_leave_a_lagging_topic_its_rate(
     assert peak < 0.6 * rate, "never more than the rate and a little"
 
 
-def test_what_nobody_wanted_is_not_read_later() -> None:
+def test_an_unused_rate_is_not_saved_for_later() -> None:
     throttles, one = Throttles(), flow()
     throttles.set([link_at(1_000_000)], 0.0)
     throttles.took(one, throttles.ask(one, 0.1))

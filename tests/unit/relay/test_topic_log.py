@@ -135,7 +135,7 @@ def test_a_topic_with_several_partitions_is_refused_while_it_is_empty() -> None:
         (None, COMPACTED),
     ],
 )
-def test_a_new_topic_takes_what_producers_write_whatever_its_brokers_formats_are(
+def test_a_new_topic_takes_batches_with_producers_for_every_broker_format(
     log_format: str | None, configs: dict[str, str]
 ) -> None:
     cluster = Empty(log_format)

@@ -220,7 +220,7 @@ def sources(draw: st.DrawFn) -> Source:
 
 @settings(max_examples=1000)
 @given(sources(), st.data())
-def test_whatever_is_damaged_the_target_holds_a_prefix(source: Source, data: st.DataObject) -> None:
+def test_after_any_damage_the_target_holds_a_prefix(source: Source, data: st.DataObject) -> None:
     target = Target()
     for _ in range(30):
         if not _one_try(source, target, data):

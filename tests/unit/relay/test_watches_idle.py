@@ -121,7 +121,7 @@ def test_an_end_below_the_pair_is_recoverys_business() -> None:
     assert flow.outlets[0].pair.target == 500
 
 
-def test_whoever_is_not_told_an_end_keeps_its_pair() -> None:
+def test_a_flow_without_a_known_target_end_keeps_its_pair() -> None:
     world, flow = World(), _flow()
     world.end = UnreachableError("ask", "B")
     world.look(flow)

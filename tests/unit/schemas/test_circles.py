@@ -50,7 +50,7 @@ def test_ids_are_not_translated(source: RegistryStandIn, target: RegistryStandIn
     assert "refers to itself: b version 1 -> a version 1 -> b version 1" in done.items["b"]
 
 
-def test_records_are_told_why(source: RegistryStandIn, target: RegistryStandIn) -> None:
+def test_records_get_the_reason(source: RegistryStandIn, target: RegistryStandIn) -> None:
     ids = Ids(SchemaRegistry(source.settings), SchemaRegistry(target.settings), "source")
     asked = IdLookup(source="t", target="t", part="value", name=1)
     ids.get(asked)

@@ -291,7 +291,7 @@ def test_what_such_a_registry_had_already_is_not_taken_for_a_stray(
     assert target.deleted("A.orders-value") == []
 
 
-def test_a_registry_that_is_down_is_told_as_such(
+def test_a_registry_that_is_down_is_reported_as_down(
     source: RegistryStandIn, target: RegistryStandIn, copier: Copier
 ) -> None:
     source.register("orders-value", record("a"))

@@ -33,7 +33,7 @@ def translator(source: RegistryStandIn, target: RegistryStandIn) -> IdTranslator
     return IdTranslator(SchemaRegistry(source.settings), SchemaRegistry(target.settings))
 
 
-def test_ids_are_the_targets_and_the_same_whoever_asks(
+def test_ids_are_those_of_the_target_for_every_caller(
     source: RegistryStandIn, target: RegistryStandIn
 ) -> None:
     source.register("orders-value", "a")
@@ -86,7 +86,7 @@ def test_a_new_subject_gets_the_level_of_the_source_others_keep_theirs(
     assert not target.modes
 
 
-def test_a_refusal_is_told(source: RegistryStandIn, target: RegistryStandIn) -> None:
+def test_a_refusal_is_reported(source: RegistryStandIn, target: RegistryStandIn) -> None:
     source.register("orders-value", "odd")
     target.incompatible.add("odd")
     with pytest.raises(RegistryRefusedError, match="incompatible"):

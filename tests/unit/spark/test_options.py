@@ -80,7 +80,7 @@ def test_how_records_are_written() -> None:
         ("kafka.sasl.oauthbearer.client.credentials.client.secret", "hunter2"),
     ],
 )
-def test_a_secret_in_an_option_is_refused_and_not_told(name: str, value: str) -> None:
+def test_a_secret_in_an_option_is_refused_and_not_shown(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match="Spark shows options") as caught:
         connection({**WHERE, name: value}, "read")
     assert name in str(caught.value)

@@ -129,7 +129,7 @@ def test_a_schema_whose_records_have_no_end_is_none(schema: Any) -> None:
         avro(schema)
 
 
-def test_a_schema_that_stands_in_itself_again_and_again_is_none() -> None:
+def test_a_schema_that_contains_itself_too_often_is_refused() -> None:
     schema: Any = "null"
     for at in range(40):
         inner = schema if at == 0 else f"R{at - 1}"

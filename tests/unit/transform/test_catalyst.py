@@ -67,5 +67,5 @@ COLUMN, TEXT = Node("AttributeReference"), Node("Literal")
         (Node("VariantGet", COLUMN, COLUMN, to="variant", fails=True), False),
     ],
 )
-def test_what_may_throw_is_told_from_what_does_not(expression: Node, safe: bool) -> None:
+def test_expressions_that_may_throw_are_distinguished(expression: Node, safe: bool) -> None:
     assert never_throws(expression) is safe

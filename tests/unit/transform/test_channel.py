@@ -82,7 +82,7 @@ def test_both_ends_of_a_connection_hear_each_other() -> None:
         lane.receive()
 
 
-def test_nobody_without_the_secret_is_heard() -> None:
+def test_a_connection_without_the_secret_is_refused() -> None:
     lane, stranger = _ends("k", "wrong")
     stranger.send(_FRAMES[0])
     lane.flush()

@@ -146,7 +146,7 @@ def test_what_lacks_the_path_of_a_required_rule_is_left_to_the_query_unless_it_i
     assert [row["value"] for row in rows[:-1]] == lacking
 
 
-def test_a_time_that_spark_cannot_express_is_refused_as_ever() -> None:
+def test_a_time_that_spark_cannot_express_is_refused() -> None:
     records = [PlainRecord(0, 2**60, None, PLAIN, []), PlainRecord(1, 1, None, PLAIN, [])]
     rows = rows_of(direct().answer(chunk_of(1, batch_of(records))))
     assert [(row["offset"], row[REASON]) for row in rows[:-1]] == [(0, NOT_A_TIME)]
@@ -227,7 +227,7 @@ def test_what_cannot_be_decoded_is_odd_to_every_version_of_the_decoder(text: byt
 @pytest.mark.parametrize(
     "rules", ["hash value.$.a with k", "encrypt value.$.a with k", "hash key with k"]
 )
-def test_no_other_key_stands_in_for_one_that_is_missing(rules: str) -> None:
+def test_no_other_key_replaces_a_missing_one(rules: str) -> None:
     shortcut = shortcut_of(settings(rules=rules, value_format="json"))
     assert shortcut is not None
     with pytest.raises(KeyError):

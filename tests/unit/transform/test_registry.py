@@ -170,7 +170,7 @@ def closed() -> str:
         return f"http://127.0.0.1:{one.getsockname()[1]}"
 
 
-def test_who_asks_is_said_and_to_nobody_else(server: Server) -> None:
+def test_the_credentials_go_to_the_registry_alone(server: Server) -> None:
     server.answers |= {"/subjects": ["a"]}
     ann = {"username": "ann", "password": Secret(PASSWORD)}
     check_registry(settings(server.url, **ann))
@@ -195,7 +195,7 @@ def test_who_asks_is_said_and_to_nobody_else(server: Server) -> None:
         (None, "connection refused", True),
     ],
 )
-def test_what_is_wrong_is_told_at_the_start_with_its_place(
+def test_an_error_is_reported_at_the_start_with_its_place(
     server: Server, answer: Any, told: str, may_pass: bool
 ) -> None:
     server.answers["/subjects"] = answer

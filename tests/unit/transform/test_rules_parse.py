@@ -138,7 +138,7 @@ def test_rules_end_at_semicolons_and_lines_and_have_names_in_order() -> None:
         ("; ".join(["drop value.$.a"] * 64), "there are 64"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_rule_and_character(text: str, cause: str) -> None:
+def test_a_syntax_error_is_reported_with_rule_and_character(text: str, cause: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text, "A->B.causeway.transform.pii.rules (line 7)")
     message = str(caught.value)

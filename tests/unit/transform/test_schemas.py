@@ -134,7 +134,7 @@ def test_why_a_value_cannot_be_read(data: bytes, reason: str) -> None:
         (b"\0\0\0\1\7\2", "the registry does not know the schema of its value"),
     ],
 )
-def test_a_value_made_anew_of_one_that_nobody_read(head: bytes, reason: str) -> None:
+def test_a_value_is_rebuilt_from_one_that_was_not_read(head: bytes, reason: str) -> None:
     schemas, _ = avro()
     assert schemas.encode("value", "t", head.ljust(HEAD, b"\0") + b"{}") == (None, reason)
 
@@ -154,7 +154,7 @@ def test_a_message_keeps_its_place_in_the_file_or_takes_that_of_another_version(
     assert made == b"\0\0\0\0\4" + b"\4\0\0" + b"\x08\6\x12\1a"
 
 
-def test_the_first_message_is_told_in_one_byte() -> None:
+def test_the_first_message_type_is_one_byte() -> None:
     schemas = Schemas(_Registry("PROTOBUF", PROTO), {"value": "protobuf"})
     data = b"\0\0\0\0\3\0\n\1a"
     assert schemas.decode("value", data) == ('{"z":"a"}', None)
@@ -169,7 +169,7 @@ def headers(*rows: list[tuple[str, bytes | None]] | None) -> pa.Array:
 GUID = b"\1" + bytes(range(16))
 
 
-def test_an_id_in_a_header_is_refused_whatever_the_part_looks_like() -> None:
+def test_an_id_in_a_header_is_refused() -> None:
     schemas, _ = avro()
     data = b"\0\0\0\0\7\2"
     reason = "the id of the schema of its value is in a header"

@@ -302,7 +302,7 @@ def test_each_rule_counts_the_records_with_its_path_and_those_without() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 50])
-def test_chunks_are_told_apart_however_rows_are_cut(size: int) -> None:
+def test_chunks_are_separated_for_every_cut_of_rows(size: int) -> None:
     rows = Rows({})
     batches = []
     for number in (1, 2, 3):

@@ -238,7 +238,7 @@ def test_a_target_that_is_down_keeps_no_other_from_answering(
         translate(settings(), [asked(40)])
 
 
-def test_nobody_waits_longer_than_he_likes(clusters: Clusters) -> None:
+def test_an_answer_comes_within_the_time_that_the_caller_allows(clusters: Clusters) -> None:
     clusters.progress[B] = contents(progress())
     late = one(clusters, asked(80), patience_s=0.0)
     assert (late.places[0].offset, late.exact) == (50, False)

@@ -199,7 +199,7 @@ def test_without_the_source_nothing_that_is_called_exact_is_wrong(foreign: bool)
 
 @MANY
 @given(worlds(keys=3), st.data())
-def test_a_source_that_was_compacted_since_misleads_nobody(
+def test_a_source_that_was_compacted_since_gives_no_wrong_offset(
     world: World, data: st.DataObject
 ) -> None:
     """What it has no more is not to be read again, nor does it shift what is."""
@@ -292,7 +292,7 @@ def test_the_source_is_gone() -> None:
     ]
 
 
-def test_nobody_waits_any_more() -> None:
+def test_a_request_is_not_answered_after_its_caller_has_gone() -> None:
     """What the map knows is told all the same."""
 
     def over() -> None:

@@ -58,7 +58,7 @@ def outlet(producer_id: int, target: int, sequence: int) -> Outlet:
     )
 
 
-def test_who_has_sent_nothing_since_stands_at_the_end(pool: ThreadPoolExecutor) -> None:
+def test_a_producer_without_later_records_is_at_the_end(pool: ThreadPoolExecutor) -> None:
     target = Target(Log())
     target.append(1, 0, 3)
     target.append(2, 0, 4)
@@ -99,7 +99,7 @@ def test_an_answer_about_what_has_moved_on_meanwhile_is_none(pool: ThreadPoolExe
     assert tails.look({ONE: outlet(1, 7, 3)}, {AT: 7}, 1, 60) == {ONE: 7}
 
 
-def test_what_cannot_be_read_is_not_told(pool: ThreadPoolExecutor) -> None:
+def test_an_unreadable_log_gives_no_answer(pool: ThreadPoolExecutor) -> None:
     target = Target(Log())
     target.append(2, 0, 4)
     tails = ForeignTails(cast(Cluster, target), pool)

@@ -49,7 +49,9 @@ def test_three_columns_need_no_names() -> None:
         ('{"topic": "orders", "partition": 0, "offset": 1}\n[1]', 2, "no JSON object"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(text: str, line: int | None, cause: str) -> None:
+def test_an_unreadable_line_is_reported_with_its_number(
+    text: str, line: int | None, cause: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         read_questions(text, "places")
     assert cause in str(refused.value)

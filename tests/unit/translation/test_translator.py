@@ -89,7 +89,7 @@ class Mapped:
         pass
 
 
-def test_a_partition_without_a_leader_is_told_and_the_others_are_translated() -> None:
+def test_a_partition_without_a_leader_is_reported_and_the_others_are_translated() -> None:
     logs = cast(Any, DarkLogs())
     translator = translator_at(logs, logs, Mapped())
 

@@ -165,7 +165,7 @@ def test_a_partition_without_a_commit_counts_from_where_its_log_begins() -> None
 
 
 @pytest.mark.parametrize("end", [12, 40])
-def test_who_has_read_all_stands_behind_what_others_have_sent(
+def test_a_group_that_has_read_all_goes_on_after_the_records_of_others(
     monkeypatch: pytest.MonkeyPatch, end: int
 ) -> None:
     looked: list[tuple[int, int]] = []

@@ -162,7 +162,7 @@ def test_a_log_that_cannot_be_read_holds_back_and_is_read_later() -> None:
     assert look(found, 2, 5) == {}
 
 
-def test_groups_that_stand_elsewhere_share_a_look() -> None:
+def test_groups_at_different_offsets_share_one_read() -> None:
     target = Target()
     for producer_id, count in ((OURS, 5), (LOCAL, 1), (OURS, 5), (LOCAL, 1)):
         target.append(producer_id, count)

@@ -77,9 +77,7 @@ def _unread(raw: bytes, records: int) -> Batch:
 
 
 @given(st.integers(0, 100_000), st.booleans())
-def test_a_batch_that_nobody_read_is_stamped_as_one_that_was(
-    size: int, transactional: bool
-) -> None:
+def test_an_unread_batch_is_stamped_like_a_read_one(size: int, transactional: bool) -> None:
     raw = raw_batch([Rec(offset=7, value=bytes(size))], producer_id=3, epoch=1, sequence=9)
     unread = _unread(raw, 1)
     read_one = unread._replace(payload=raw[HEADER_SIZE:], unread=None)
@@ -91,7 +89,7 @@ def test_a_batch_that_nobody_read_is_stamped_as_one_that_was(
 
 
 @given(st.data())
-def test_damage_that_nobody_read_shows_in_the_new_crc(data: st.DataObject) -> None:
+def test_unread_damage_shows_in_the_new_crc(data: st.DataObject) -> None:
     raw = raw_batch([Rec(offset=7, value=bytes(3000))], compressed=True)
     bits = st.integers(17 * 8, len(raw) * 8 - 1)  # the CRC, and all that it is of
     changed = bytearray(raw)

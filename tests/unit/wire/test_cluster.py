@@ -162,7 +162,7 @@ def test_a_leader_that_moved_is_looked_up_again(script: Script, cluster: Cluster
     assert script.count(MetadataRequest) == 4, "remembered while nothing goes wrong"
 
 
-def test_an_error_that_stays_is_told_for_its_item(script: Script, cluster: Cluster) -> None:
+def test_a_lasting_error_is_reported_for_its_item(script: Script, cluster: Cluster) -> None:
     script.errors = [1]
     error = cluster.list_offsets([TP], -1)[TP]
     assert isinstance(error, BrokerError)
@@ -185,7 +185,7 @@ def test_an_unknown_topic_is_given_little_time(
     assert 1 < script.count(ListOffsetsRequest) < 10
 
 
-def test_a_partition_without_a_leader_holds_up_nobody_for_long(
+def test_a_partition_without_a_leader_delays_the_others_only_briefly(
     script: Script, cluster: Cluster
 ) -> None:
     script.errors = [5] * 100

@@ -177,7 +177,7 @@ def test_a_partition_that_comes_back_before_the_next_request_is_named_once(versi
 
 @VERSIONS
 @pytest.mark.parametrize(("error", "session_id"), [(71, 99), (0, 0)])
-def test_without_a_session_everything_is_asked_for_anew(
+def test_without_a_session_all_partitions_are_requested(
     version: int, error: int, session_id: int
 ) -> None:
     session = _session(version)

@@ -89,7 +89,7 @@ def test_frames_survive_any_cut(sizes: list[int], cuts: list[int]) -> None:
         sender.join()
 
 
-def test_frames_of_megabytes_over_tls_are_all_told_by_poll(tmp_path: Path) -> None:
+def test_frames_of_megabytes_over_tls_are_all_seen_by_poll(tmp_path: Path) -> None:
     bodies = [random.Random(i).randbytes(n) for i, n in enumerate([5_000_000, 4, 70_000, 300] * 3)]
     with tls_pair(tmp_path) as (ours, theirs):
         sender = threading.Thread(
@@ -110,7 +110,7 @@ def test_a_frame_keeps_its_bytes_when_later_ones_arrive() -> None:
         assert (bytes(kept), bytes(other)) == (b"first", b"other")
 
 
-def test_a_big_frames_buffer_serves_again_once_nobody_looks_at_it() -> None:
+def test_the_buffer_of_a_big_frame_is_used_again_once_it_is_released() -> None:
     more = (9, 5, frames.SCRATCH_BYTES)
     bodies = [bytes([65 + i]) * (frames.SCRATCH_BYTES + size) for i, size in enumerate(more)]
     with plain_pair() as (ours, theirs):
@@ -225,7 +225,7 @@ def tcp_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def test_a_big_frames_rest_is_told_of_in_large_pieces() -> None:
+def test_the_rest_of_a_big_frame_is_read_in_large_pieces() -> None:
     with tcp_pair() as (ours, theirs):
         reader = SocketReader(ours, "a test")
         frame = framed(random.Random(0).randbytes(2 * frames.AWAITED_BYTES))
@@ -250,7 +250,7 @@ def test_a_big_frames_rest_is_told_of_in_large_pieces() -> None:
         assert [bytes(one) for one in reader.read()] == [b"small again"]
 
 
-def test_a_peer_that_goes_amid_a_big_frame_is_told_of_at_once() -> None:
+def test_a_peer_that_disconnects_amid_a_big_frame_is_reported_at_once() -> None:
     with tcp_pair() as (ours, theirs):
         reader = SocketReader(ours, "a test")
         theirs.sendall(framed(bytes(2 * frames.AWAITED_BYTES))[:100])

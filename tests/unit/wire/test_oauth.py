@@ -72,7 +72,7 @@ def test_refreshes_at_four_fifths_of_the_life(
         (200, b'{"token": "x"}', AuthenticationError, "no access_token"),
     ],
 )
-def test_failures_are_told_without_secrets(
+def test_failures_are_reported_without_secrets(
     endpoint: TokenEndpoint, status: int, answer: bytes, kind: type[CausewayError], says: str
 ) -> None:
     endpoint.status, endpoint.answer = status, answer
@@ -190,7 +190,7 @@ def test_with_other_grants_a_refresh_token_is_of_no_account(endpoint: TokenEndpo
     assert not any("refresh_token" in form for _, form in endpoint.requests)
 
 
-def test_a_token_that_was_given_is_shown_and_nobody_asked() -> None:
+def test_a_given_token_is_used_without_a_request() -> None:
     given = replace(oauth(""), access_token=Secret("given"))
     assert TokenSource(given, None).token(5) == "given"
     assert token_source(given, None) is not token_source(oauth(""), None)

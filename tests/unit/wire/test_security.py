@@ -77,7 +77,7 @@ def test_a_client_certificate_leaves_no_file_behind(
     assert list(folder.iterdir()) == []
 
 
-def test_host_names_are_checked_unless_told_otherwise() -> None:
+def test_host_names_are_checked_unless_disabled() -> None:
     assert ssl_context(TlsSettings()).check_hostname
     assert ssl_context(None).check_hostname
     assert not ssl_context(TlsSettings(verify_hostname=False)).check_hostname

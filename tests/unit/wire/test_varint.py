@@ -19,7 +19,7 @@ def test_reads_what_it_wrote_and_what_kafka_python_writes(number: int, before: b
     assert uvarint(memoryview(out + b"\x85"), len(before)) == (number, len(out))
 
 
-def test_tagged_fields_are_skipped_whatever_they_hold() -> None:
+def test_tagged_fields_are_skipped() -> None:
     fields = b"\x02" + b"\x00\x03abc" + b"\x90\x01\x01x"
     assert skip_tags(memoryview(fields + b"rest"), 0) == len(fields)
     assert skip_tags(memoryview(b"\x00rest"), 0) == 1
@@ -33,7 +33,7 @@ def test_a_number_has_five_bytes_at_most() -> None:
 
 
 @pytest.mark.parametrize("rest", [b"", b"\xff" * 500, b"\0" * 4 + b"\x7f"])
-def test_answers_that_are_none_are_told(rest: bytes) -> None:
+def test_invalid_answers_are_errors(rest: bytes) -> None:
     frame = b"\0" * 4 + rest
     session = FetchSession(
         version=13, client_id=b"", max_wait_ms=0, min_bytes=0, max_bytes=0, read_committed=True

@@ -493,7 +493,7 @@ def test_what_the_form_has_not_is_refused_with_its_path(
         (("source", "tls"), {"trustedCertificates": [{"secretName": "s"}]}, "either certificate"),
     ],
 )
-def test_what_is_wrong_in_a_mirror_is_told_with_its_path(
+def test_an_error_in_a_mirror_is_reported_with_its_path(
     path: tuple[str, ...], value: Any, told: str, tmp_path: Path
 ) -> None:
     resource = example("v1-plain")
@@ -534,7 +534,7 @@ def test_documents_that_say_nothing_are_none(tmp_path: Path, secrets: Path) -> N
     assert found.name == "cluster-a->cluster-b"
 
 
-def test_a_policy_that_cannot_be_had_is_told_with_its_path(tmp_path: Path) -> None:
+def test_an_unsupported_policy_is_reported_with_its_path(tmp_path: Path) -> None:
     resource = example("v1-plain")
     key = "replication.policy.class"
     for connector in ("sourceConnector", "checkpointConnector"):
@@ -556,7 +556,7 @@ def test_a_target_for_all_mirrors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("alias", ["", "eu, west", "eu west", "config"])
-def test_an_alias_that_cannot_be_is_told_once(alias: str, tmp_path: Path) -> None:
+def test_an_invalid_alias_is_reported_once(alias: str, tmp_path: Path) -> None:
     resource = example("v1-plain")
     mirror(resource)["source"]["alias"] = alias
     told = refused(resource, tmp_path)
@@ -582,7 +582,7 @@ def test_a_cluster_that_no_mirror_uses_is_named_and_one_that_another_form_names_
     assert "spec.mirrors[0].sourceCluster" in settings.warnings[0]
 
 
-def test_a_resource_under_another_name_is_told_what_to_be_called(tmp_path: Path) -> None:
+def test_a_resource_of_another_kind_is_refused_with_the_right_name(tmp_path: Path) -> None:
     file = tmp_path / "mirror.txt"
     file.write_text((RESOURCES / "v1-plain.yaml").read_text())
     with pytest.raises(ConfigError, match=r"its name must end in \.yaml"):
@@ -614,7 +614,7 @@ def test_patterns_are_those_of_java(
     assert (tls.ca_pem or "").count("BEGIN") == count
 
 
-def test_what_is_missing_of_the_secrets_is_told(tmp_path: Path, secrets: Path) -> None:
+def test_missing_secrets_are_reported(tmp_path: Path, secrets: Path) -> None:
     resource = example("v1-scram")
     text = refused(resource, tmp_path)
     assert "names the Secret cluster-a-user: set --secrets DIR" in text
@@ -636,7 +636,7 @@ def test_what_is_missing_of_the_secrets_is_told(tmp_path: Path, secrets: Path) -
         assert told not in refused(resource, tmp_path, secrets)
 
 
-def test_an_empty_password_is_told(tmp_path: Path, secrets: Path) -> None:
+def test_an_empty_password_is_reported(tmp_path: Path, secrets: Path) -> None:
     mount(secrets / "empty", {"password": "\n"})
     resource = example("v1-scram")
     login = resource["spec"]["target"]["authentication"]

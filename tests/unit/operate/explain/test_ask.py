@@ -75,7 +75,7 @@ def test_an_empty_name_is_none() -> None:
         explained("")
 
 
-def test_a_slip_of_the_finger_is_told_of_the_name_that_is_like_it() -> None:
+def test_a_misspelled_name_gets_the_similar_one_as_a_hint() -> None:
     with pytest.raises(ConfigError, match="like it: orders"):
         explained("orders$")
 
@@ -89,6 +89,6 @@ def test_a_topic_and_its_partition() -> None:
     assert explained("orders-0") == ("topic orders, 0",)
 
 
-def test_a_possible_name_that_is_unknown_is_told_where_it_would_go() -> None:
+def test_an_unknown_topic_is_shown_with_the_target_that_it_would_have() -> None:
     with pytest.raises(ConfigError, match=r"if it existed: on A->B it would go to A\.later"):
         explained("later")

@@ -109,7 +109,7 @@ def test_a_topic_that_the_file_leaves_out(
     assert to_do in "; ".join(one.to_do)
 
 
-def test_a_default_is_told_as_one(tmp_path: Path) -> None:
+def test_a_default_is_called_a_default(tmp_path: Path) -> None:
     text = FILE.replace("A->B.topics.exclude", "#")
     link = of(tmp_path, "A->B.topics = .*\n", text)[0]
 
@@ -119,7 +119,7 @@ def test_a_default_is_told_as_one(tmp_path: Path) -> None:
     assert "set topics.exclude without that pattern" in one.to_do[0]
 
 
-def test_a_pattern_that_fits_nearly_is_told(tmp_path: Path) -> None:
+def test_a_pattern_that_nearly_fits_is_reported(tmp_path: Path) -> None:
     assert "orders matches only a part of the name" in " ".join(
         explain(tmp_path, "orders-eu").to_do
     )
@@ -152,7 +152,7 @@ def test_a_pattern_that_fits_nearly_is_told(tmp_path: Path) -> None:
         (replace(THERE, partitions=(running(state="promoted"),)), "promoted", False, "1 promoted"),
     ],
 )
-def test_what_the_clusters_know_of_it(
+def test_the_state_of_the_topic_on_both_clusters_is_shown(
     tmp_path: Path, facts: TopicFacts, code: str, done: bool | None, answer: str
 ) -> None:
     one = explain(tmp_path, "orders", facts)
@@ -179,7 +179,7 @@ def test_a_stopped_partition_says_since_when_and_what_to_do(tmp_path: Path) -> N
     )
 
 
-def test_who_paused_it_is_told_with_the_way_back(tmp_path: Path) -> None:
+def test_a_paused_topic_is_shown_with_its_author_and_how_to_resume(tmp_path: Path) -> None:
     anna = PauseDirective(who="anna@ops", why="disks", at=1000)
     slow = ThrottleDirective(scope=Scope("orders"), who="bob", at=1, bytes_per_s=5000)
     other = PauseDirective(scope=Scope("bills"), who="eve", at=1)
@@ -241,7 +241,7 @@ def test_a_yaml_file_names_its_own_keys(tmp_path: Path) -> None:
     assert str(one.rule) == "A->B.topics (line 7, column 13), pattern orders"
 
 
-def test_what_cannot_be_seen_is_told_with_the_permission(tmp_path: Path) -> None:
+def test_a_hidden_topic_is_reported_with_the_permission_that_is_needed(tmp_path: Path) -> None:
     error = AuthorizationError("look up topic", "orders on A", "not allowed")
 
     one = explain(tmp_path, "orders", replace(THERE, hidden=str(error)))
@@ -269,7 +269,7 @@ def test_a_name_that_no_mirror_can_have_says_which_rule_makes_it(tmp_path: Path)
     assert one.to_do == ("choose another name in A->B.causeway.rename (line 7)",)
 
 
-def test_another_flow_that_renames_to_the_same_name_is_told(tmp_path: Path) -> None:
+def test_another_flow_that_renames_to_the_same_name_is_reported(tmp_path: Path) -> None:
     more = RENAME + (
         "clusters = A, B, C\nC.bootstrap.servers = c:1\nC->B.enabled = true\n"
         "C->B.causeway.rename = w-(.*) => wages.$1\n"

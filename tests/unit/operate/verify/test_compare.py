@@ -204,7 +204,7 @@ def test_a_flaw_is_found_and_named(
     assert _kinds(found) == wanted
 
 
-def test_each_of_several_flaws_is_told() -> None:
+def test_each_of_several_differences_is_reported() -> None:
     def flaws(records: list[Rec]) -> list[Rec]:
         for flaw in (_swap(50, 51), _double(30), _drop(20), _flip(5)):
             records = flaw(records)
@@ -223,7 +223,7 @@ def test_each_of_several_flaws_is_told() -> None:
     assert found.differences[3].other == (51, 51)
 
 
-def test_a_record_that_nobody_sent_is_unknown() -> None:
+def test_a_record_without_a_source_record_is_unknown() -> None:
     extra = Rec(offset=0, value=b"x" * 700)
     found = _flawed(lambda records: [*records[:10], extra, *records[10:]])
     assert _kinds(found) == [(DifferenceKind.UNKNOWN, 10, 10)]
@@ -264,7 +264,7 @@ def test_nothing_that_differs_is_said_to_agree(
     assert COUNT - gone + more == target.end
 
 
-def test_aborted_data_and_markers_are_no_part_of_it() -> None:
+def test_aborted_data_and_markers_are_not_compared() -> None:
     source = Log()
     kept: list[Rec] = []
     for producer, kind in ((1, COMMIT), (2, ABORT), (1, COMMIT)):
@@ -374,7 +374,7 @@ def test_a_target_that_ends_too_early_lacks_the_rest() -> None:
     ]
 
 
-def test_a_batch_that_consumers_refuse_is_told() -> None:
+def test_a_batch_that_consumers_refuse_is_reported() -> None:
     source = _source((5,))
     target = _target([_record(i) for i in range(COUNT)], (5,))
     base, last, raw = target.batches[4]
@@ -386,7 +386,7 @@ def test_a_batch_that_consumers_refuse_is_told() -> None:
     assert {one.kind for one in _compare(source, target).differences} >= {DifferenceKind.CORRUPT}
 
 
-def test_nothing_of_a_record_is_told() -> None:
+def test_the_content_of_a_record_is_never_reported() -> None:
     found: Sequence[Difference] = _flawed(_flip(23)).differences
     assert "value 23" not in repr(found)
 

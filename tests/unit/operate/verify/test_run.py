@@ -123,7 +123,7 @@ def test_what_no_broker_told_is_not_said_to_agree_in_part(monkeypatch: pytest.Mo
         ({"timeless": True}, Agreement.IN_PART, 0),
     ],
 )
-def test_what_was_noticed_in_passing_is_told_again_with_a_state(
+def test_notes_are_reported_again_with_a_state(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     noticed: Mapping[str, Any],
@@ -139,7 +139,7 @@ def test_what_was_noticed_in_passing_is_told_again_with_a_state(
     assert found.before  # not all was read again
 
 
-def test_a_corrupt_batch_is_a_difference_whatever_was_compacted(
+def test_a_corrupt_batch_is_a_difference_also_in_a_compacted_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     corrupt = Difference(kind=DifferenceKind.CORRUPT, source=None, target=150)

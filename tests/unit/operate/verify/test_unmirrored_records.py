@@ -70,7 +70,7 @@ HELD = (Why.NOT_MIRRORED, "an open transaction holds back source offsets 120 to 
         (120, 120, None),
     ],
 )
-def test_what_is_to_come_and_what_is_held_are_told_apart(
+def test_records_to_come_and_records_held_back_are_counted_apart(
     stable: int, written: int, said: list[tuple[Why, str]] | None
 ) -> None:
     found = _said(stable, written)
