@@ -23,6 +23,7 @@ from causeway.relay import StageEnded
 
 if TYPE_CHECKING:
     from causeway.daemon.spark import Spark, Stages
+    from causeway.transform.plan import PreparedTransform
     from causeway.transform.queries import QueryShortcut
     from causeway.transform.rules import Shortcut
 
@@ -32,7 +33,7 @@ _AT_ONCE = (
     8  # stages: if there are more, stages that few records need start with their first record
 )
 _TROUBLED_S = 90.0  # so long the end of a stage is shown
-Prepare = Callable[[Any, TransformSettings], Any]
+Prepare = Callable[[Any, TransformSettings], "PreparedTransform"]
 
 
 class Staging:
@@ -153,7 +154,7 @@ class Staging:
                     "check", f"transform {transform.name}", f"internal error: {error!r}"
                 )
                 return
-            self._open(transform, getattr(prepared, "shortcut", None))
+            self._open(transform, prepared.work.shortcut)
 
     def _is_gone(self, spark: Spark) -> bool:
         """Whether `spark` has died, which shows a moment after its calls fail."""
@@ -179,9 +180,9 @@ class _Prepare:
     def __init__(self) -> None:
         self._silent: set[str] = set()  # asked once: many transforms may share one
         # Stages run the checked plan: the analysis takes seconds in a new JVM.
-        self._made: dict[int, tuple[Any, TransformSettings, Any]] = {}
+        self._made: dict[int, tuple[Any, TransformSettings, PreparedTransform]] = {}
 
-    def __call__(self, session: Any, transform: TransformSettings) -> Any:
+    def __call__(self, session: Any, transform: TransformSettings) -> PreparedTransform:
         from causeway import schemas
         from causeway.transform import plan
 

@@ -34,6 +34,7 @@ from causeway.relay import (
     StageWanted,
 )
 from causeway.transform.rules import Shortcut, shortcut_of
+from causeway.transform.work import StageWork
 from tests.builders.fleet import Heard, Lane, assignment, standing
 
 PII = "A->B/pii@0123456789abcdef"
@@ -67,6 +68,11 @@ def told(lane: Lane) -> list[str]:
     return [
         s.key for message in lane.sent if isinstance(message, StageSpecs) for s in message.stages
     ]
+
+
+def analysed(shortcut: Shortcut | None = None) -> Any:
+    """What the analysis of a transform finds, in the names of PreparedTransform."""
+    return SimpleNamespace(work=StageWork(shortcut=shortcut))
 
 
 def test_what_goes_through_a_transform_waits_until_it_may_and_then_stays_together(
@@ -235,7 +241,7 @@ def transform(name: str = "pii", **fields: Any) -> Transform:
 
 
 def test_stages_run_where_lanes_want_them(fleet: Fleet, launcher: type[Launcher]) -> None:
-    staged = Staging([transform()], fleet, lambda *_: None)
+    staged = Staging([transform()], fleet, lambda *_: analysed())
     jvm = cast(Any, Jvm())
     one = Lane(fleet, 0).connect()
     fleet.add([through(0, "A->B/pii@00")])
@@ -261,7 +267,7 @@ def test_stages_run_where_lanes_want_them(fleet: Fleet, launcher: type[Launcher]
 def test_an_attempt_that_gives_no_answer_is_given_up_and_a_second_stage_launched(
     fleet: Fleet, launcher: type[Launcher]
 ) -> None:
-    staged = Staging([transform()], fleet, lambda *_: None)
+    staged = Staging([transform()], fleet, lambda *_: analysed())
     jvm = cast(Any, Jvm())
     one = Lane(fleet, 0).connect()
     fleet.add([through(0, "A->B/pii@00")])
@@ -302,7 +308,7 @@ def test_rules_that_lanes_carry_out_wait_for_no_analysis(
 
     def prepare(_: Any, settings: TransformSettings) -> Any:
         assert go_on.wait(60)
-        return SimpleNamespace(shortcut=Shortcut((), {}) if settings.name == "sql" else None)
+        return analysed(Shortcut((), {}) if settings.name == "sql" else None)
 
     every = [
         transform("wild", rules="mask value.$.a[*]", value_format="json"),
@@ -332,7 +338,7 @@ def test_of_many_transforms_stages_begin_late_where_records_may_not_need_them(
 ) -> None:
     names = [f"t{number}" for number in range(9)]
     every = [transform("sql"), *(transform(name, **MASK) for name in names)]
-    staged = Staging(every, fleet, lambda *_: None)
+    staged = Staging(every, fleet, lambda *_: analysed())
     one = Lane(fleet, 0).connect()
     fleet.add([through(n, f"A->B/{name}@00") for n, name in enumerate(["sql", *names])])
     staged.step(cast(Any, Jvm()))
@@ -345,7 +351,7 @@ def test_rules_get_no_partition_where_spark_is_too_old_for_their_stages(
     fleet: Fleet, launcher: type[Launcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyspark.__version__", "4.2.1")
-    staged = Staging([transform(**MASK)], fleet, lambda *_: None)
+    staged = Staging([transform(**MASK)], fleet, lambda *_: analysed())
     one = Lane(fleet, 0).connect()
     fleet.add([through(0, "A->B/pii@00")])
     for _ in range(2):
@@ -359,7 +365,7 @@ def test_rules_beside_what_a_registry_knows_wait_for_the_look_at_it(
 ) -> None:
     refused = ConfigError("use", "http://registry", "401")
 
-    def prepare(*_: Any) -> None:
+    def prepare(*_: Any) -> Any:
         raise refused
 
     registry = RegistrySettings(url="http://registry")
@@ -374,7 +380,12 @@ def test_rules_beside_what_a_registry_knows_wait_for_the_look_at_it(
 
 def test_another_jvm_gets_them_all_again(fleet: Fleet, launcher: type[Launcher]) -> None:
     checked: list[str] = []
-    staged = Staging([transform()], fleet, lambda _, settings: checked.append(settings.name))
+
+    def prepare(_: Any, settings: TransformSettings) -> Any:
+        checked.append(settings.name)
+        return analysed()
+
+    staged = Staging([transform()], fleet, prepare)
     one = Lane(fleet, 0).connect()
     staged.step(cast(Any, Jvm()))
     until(lambda: checked)
@@ -390,9 +401,10 @@ def test_a_transform_that_cannot_be_used_ends_the_run_and_gets_no_partition(
 ) -> None:
     refused = ConfigError("use", "line 3", "rand() is not deterministic")
 
-    def prepare(_: Any, settings: TransformSettings) -> None:
+    def prepare(_: Any, settings: TransformSettings) -> Any:
         if settings.name == "bad":
             raise refused
+        return analysed()
 
     staged = Staging([transform(), transform("bad")], fleet, prepare)
     one = Lane(fleet, 0).connect()
@@ -408,11 +420,12 @@ def test_a_jvm_that_dies_over_a_check_leaves_it_to_the_next_one(
 ) -> None:
     dying, checked = Jvm(), threading.Event()
 
-    def prepare(session: Any, _: Any) -> None:
+    def prepare(session: Any, _: Any) -> Any:
         if not checked.is_set():
             threading.Timer(0.1, lambda: setattr(dying, "death", "killed")).start()
             checked.set()
             raise OSError("connection refused")
+        return analysed()
 
     staged = Staging([transform()], fleet, prepare)
     one = Lane(fleet, 0).connect()
@@ -428,7 +441,7 @@ def test_a_jvm_that_dies_over_a_check_leaves_it_to_the_next_one(
 def test_the_reason_of_a_failed_stage_is_shown_for_a_while(
     fleet: Fleet, launcher: type[Launcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    staged = Staging([transform()], fleet, lambda *_: None)
+    staged = Staging([transform()], fleet, lambda *_: analysed())
     staged.step(cast(Any, Jvm()))
     lanes = [Lane(fleet, n).connect() for n in range(2)]
     for n, lane in enumerate(lanes):
@@ -452,7 +465,7 @@ def test_the_reason_is_shown_as_long_as_a_stage_waits(
     fleet: Fleet, launcher: type[Launcher]
 ) -> None:
     by_schemas = transform(registry=RegistrySettings(url="http://registry"))
-    staged = Staging([by_schemas, transform("eu")], fleet, lambda *_: None)
+    staged = Staging([by_schemas, transform("eu")], fleet, lambda *_: analysed())
     one = Lane(fleet, 0).connect()
 
     def says(waiting: str | None) -> None:
@@ -472,17 +485,19 @@ def test_the_reason_is_shown_as_long_as_a_stage_waits(
 def test_a_registry_that_is_out_of_reach_stops_no_start_and_is_asked_once(
     fleet: Fleet, launcher: type[Launcher], monkeypatch: pytest.MonkeyPatch, passing: bool
 ) -> None:
-    asked, analysed = list[str](), list[str]()
+    asked, names = list[str](), list[str]()
 
     def check(settings: RegistrySettings) -> None:
         asked.append(settings.url)
         raise ConfigError("use", settings.url, "connection refused", retriable=passing)
 
     monkeypatch.setattr("causeway.schemas.check_registry", check)
-    monkeypatch.setattr(
-        "causeway.transform.plan.prepare",
-        lambda _, settings: analysed.append(settings.name),
-    )
+
+    def prepare(_: Any, settings: TransformSettings) -> Any:
+        names.append(settings.name)
+        return analysed()
+
+    monkeypatch.setattr("causeway.transform.plan.prepare", prepare)
     registry = RegistrySettings(url="http://registry")
     both = [transform(name, registry=registry) for name in ("pii", "eu")]
     staged = Staging(both, fleet)
@@ -492,7 +507,7 @@ def test_a_registry_that_is_out_of_reach_stops_no_start_and_is_asked_once(
     if passing:
         staged.step(jvm)
         until(lambda: one.has() == {0, 1})
-        assert analysed == ["pii", "eu"]
+        assert names == ["pii", "eu"]
     else:
         with pytest.raises(ConfigError, match="connection refused"):
             until(lambda: staged.step(jvm))
