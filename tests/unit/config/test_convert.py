@@ -376,7 +376,7 @@ def test_a_secret_from_outside_stays_outside(
     assert "${env:WORD}" in found
 
 
-def test_flows_that_cannot_be_distinguished_are_refused(tmp_path: Path) -> None:
+def test_aliases_from_outside_the_file_are_refused(tmp_path: Path) -> None:
     file = written(tmp_path, {"clusters": "${env:CLUSTERS}", "x.bootstrap.servers": "x:1"})
 
     with pytest.raises(ConfigError, match="the aliases come from outside the file"):

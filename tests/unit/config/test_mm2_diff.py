@@ -107,7 +107,7 @@ def test_a_difference_is_reported_where_there_is_one(
     assert what not in rows(compared(tmp_path, *lines, other))
 
 
-def test_each_flow_has_the_settings_of_its_own_keys(tmp_path: Path) -> None:
+def test_each_flow_is_compared_by_its_own_keys(tmp_path: Path) -> None:
     found = compared(
         tmp_path,
         "A->C.enabled = true",

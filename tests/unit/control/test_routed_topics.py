@@ -199,7 +199,7 @@ def test_it_grows_only_where_it_must() -> None:
     assert {type(each) for each in found.values()} == {RoutedTopic}
 
 
-def test_a_number_from_a_record_cannot_flood_the_status() -> None:
+def test_a_partition_number_from_a_record_creates_no_huge_topic() -> None:
     target = Cluster({})
     for number in (MOST_PARTITIONS, -1):
         found = ready({"paid": need(0, number)}, Cluster({"orders": 3}), target)

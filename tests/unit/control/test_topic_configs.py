@@ -38,5 +38,5 @@ def test_any_topic_will_do(open_to_us: list[str], mirrors: list[str]) -> None:
 
 
 @pytest.mark.parametrize("there", [[], ["A.t"]])
-def test_unknown_configs_without_a_readable_topic(there: list[str]) -> None:
+def test_the_known_configs_are_unknown_without_a_readable_topic(there: list[str]) -> None:
     assert known_configs(cast(Cluster, Target()), LINK, there, there) is None

@@ -230,7 +230,7 @@ def test_a_topic_was_begun_where_a_person_has_said_so(pauses: Pauses) -> None:
     assert not pauses.was_begun("bills")
 
 
-def test_a_pause_in_the_file_counts_for_every_directive(registry: Registry, lanes: Lanes) -> None:
+def test_a_pause_in_the_file_holds_all_partitions(registry: Registry, lanes: Lanes) -> None:
     """Also before a word of the directives is read, and for a part that somebody resumed."""
     pauses = Pauses("A->B", registry, lanes.recall, BY_FILE)
     assert pauses.are_any

@@ -86,7 +86,7 @@ def test_what_is_not_mirrored_stops_it(state: str) -> None:
     assert "full" in step_of(seen, "lag").lines[0]
 
 
-def test_a_cutover_without_a_running_driver_is_blocked() -> None:
+def test_a_cutover_without_a_running_driver_waits_for_a_person() -> None:
     assert current(look(driver=None)) == ("lag", Act.PERSON)
 
 

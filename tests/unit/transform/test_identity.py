@@ -148,7 +148,7 @@ def test_a_library_decides_by_its_first_number_where_it_is_used(
     assert {name for name in after if after[name] != before[name]} == those_it_decides_for
 
 
-def test_a_missing_library_does_not_change_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_does_not_prevent_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         if name == "fastavro":
             raise PackageNotFoundError(name)

@@ -292,7 +292,7 @@ def test_the_source_is_gone() -> None:
     ]
 
 
-def test_a_request_is_not_answered_after_its_caller_has_gone() -> None:
+def test_a_request_without_a_caller_still_gives_what_the_map_knows() -> None:
     """What the map knows is told all the same."""
 
     def over() -> None:

@@ -582,7 +582,7 @@ def test_a_cluster_that_no_mirror_uses_is_named_and_one_that_another_form_names_
     assert "spec.mirrors[0].sourceCluster" in settings.warnings[0]
 
 
-def test_a_resource_of_another_kind_is_refused_with_the_right_name(tmp_path: Path) -> None:
+def test_a_resource_file_without_a_yaml_extension_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mirror.txt"
     file.write_text((RESOURCES / "v1-plain.yaml").read_text())
     with pytest.raises(ConfigError, match=r"its name must end in \.yaml"):

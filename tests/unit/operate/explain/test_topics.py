@@ -152,7 +152,7 @@ def test_a_pattern_that_nearly_fits_is_reported(tmp_path: Path) -> None:
         (replace(THERE, partitions=(running(state="promoted"),)), "promoted", False, "1 promoted"),
     ],
 )
-def test_the_state_of_the_topic_on_both_clusters_is_shown(
+def test_the_answer_follows_the_facts_of_both_clusters(
     tmp_path: Path, facts: TopicFacts, code: str, done: bool | None, answer: str
 ) -> None:
     one = explain(tmp_path, "orders", facts)

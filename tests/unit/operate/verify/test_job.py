@@ -54,7 +54,7 @@ def test_a_worker_that_was_lost_costs_nothing_but_time(monkeypatch: pytest.Monke
     assert all(isinstance(found, RangeOutcome) for found in told.values())
 
 
-def test_a_range_that_kills_its_process_is_compared_alone(
+def test_a_range_that_ends_its_process_fails_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = _run(monkeypatch, _Spark(RANGES[3]))
