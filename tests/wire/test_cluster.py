@@ -208,7 +208,7 @@ def test_a_transactional_id_fences_its_older_holder(
 ) -> None:
     topic = prefix + "topic"
     tp = TopicPartition(topic, 0)
-    source.create_topic(topic)
+    source.create_topic(topic, config={"retention.ms": "-1"})
     assert cluster.knows_transactional_id(prefix + "id") is False
     producer_id, epoch = cluster.init_transactional_id(prefix + "id")
     assert cluster.knows_transactional_id(prefix + "id") is True
