@@ -7,7 +7,6 @@ from causeway.cluster.admin import (
     KNOWN_MESSAGE_FORMAT,
     MESSAGE_FORMAT,
     ConfigEntry,
-    Disk,
     NewTopic,
     cluster_rights,
     disks,

@@ -32,7 +32,6 @@ from causeway.link_topics.directives import (
     CutPoint,
     Directive,
     DirectiveChange,
-    DirectiveKey,
     DirectiveKind,
     DirectivePlan,
     EndDirective,
@@ -65,7 +64,7 @@ from causeway.link_topics.entries import (
     TransformRecord,
     Value,
 )
-from causeway.link_topics.offset_map import MOST_POINTS, OffsetMap, Span
+from causeway.link_topics.offset_map import OffsetMap, Span
 from causeway.link_topics.progress import (
     ClusterIds,
     LeadershipLostError,

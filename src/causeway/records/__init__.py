@@ -22,7 +22,6 @@ from causeway.records.batches import (
     frames,
     header,
     read,
-    wrong_crc,
 )
 from causeway.records.codec import (
     MERGED_BYTES,

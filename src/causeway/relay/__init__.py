@@ -30,7 +30,6 @@ from causeway.relay.messages import (
     StageWanted,
     Throttle,
     ToDriver,
-    ToLane,
     Trace,
     TreatmentStep,
 )
