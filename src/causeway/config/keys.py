@@ -203,6 +203,40 @@ class FlowKeys(FlowSwitch):
         "exactly-once",
         "`at-least-once` only for brokers without idempotent producers.",
     )
+    offsets: Literal["translate", "preserve"] = key(
+        "causeway.offsets",
+        choice("translate", "preserve"),
+        "translate",
+        "`preserve`: each mirrored record has the same offset as on the source"
+        " ([when to use it](../explanation/offsets.md)).",
+    )
+    preserve_topics: tuple[Pattern, ...] = key(
+        "causeway.offsets.preserve.topics",
+        PATTERNS,
+        "",
+        "Topics that keep their offsets even with `causeway.offsets = translate`.",
+    )
+    offset_gaps: Literal["auto", "markers", "transactions"] = key(
+        "causeway.offsets.gaps",
+        choice("auto", "markers", "transactions"),
+        "auto",
+        "How offsets without a record are filled: `markers` needs CLUSTER_ACTION on the target's"
+        " cluster; `transactions` needs no such right, and is slower. `auto`: `markers` if the"
+        " right is granted.",
+    )
+    offset_filler: Literal["allow", "stop"] = key(
+        "causeway.offsets.filler",
+        choice("allow", "stop"),
+        "allow",
+        "Whether large gaps of compacted topics may be filled with aborted records, which"
+        " read_uncommitted consumers see, or stop the partition.",
+    )
+    offset_filler_from: int = key(
+        "causeway.offsets.filler.from",
+        whole(2, LONG_MAX),
+        10_000,
+        "The number of offsets from which on a gap of a compacted topic is large.",
+    )
     on_data_loss: Literal["stop", "continue"] = key(
         "causeway.on.data.loss",
         choice("stop", "continue"),

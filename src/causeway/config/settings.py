@@ -179,6 +179,14 @@ class LinkSettings(FlowKeys):
                 return transform
         return None
 
+    def preserves(self, topic: str) -> bool:
+        """Whether the records of `topic` (a name on the source) keep their offsets. Heartbeats
+        never do: nothing stores their offsets. A pattern without an answer in time counts as a
+        match."""
+        if self.policy.is_heartbeats_topic(topic):
+            return False
+        return self.offsets == "preserve" or excludes(self.preserve_topics, topic)
+
     @property
     def has_provenance(self) -> bool:
         """Whether record headers show where records came from [causeway.provenance]."""
@@ -214,6 +222,11 @@ class LinkSettings(FlowKeys):
     def transactional_id(self) -> str:
         """The transactional id whose epoch fences all drivers of the link but the newest."""
         return f"causeway.{self.slug}"
+
+    @property
+    def offsets_id(self) -> str:
+        """The prefix of the transactional ids that fill gaps where offsets are preserved."""
+        return f"causeway.{self.slug}.offsets"
 
     @property
     def directives_id(self) -> str:

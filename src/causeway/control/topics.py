@@ -57,6 +57,8 @@ class MirroredTopic:
     # target's partitions they have gone until now.
     by_key: bool = False
     fed: int = 0
+    preserves: bool = False  # its records keep their offsets
+    compacted: bool = False  # on the target, once the changes are made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

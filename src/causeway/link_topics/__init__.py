@@ -54,6 +54,7 @@ from causeway.link_topics.entries import (
     DirectivesRecord,
     Entry,
     EventRecord,
+    Filled,
     LeaseRecord,
     OffsetMapRecord,
     Outlet,

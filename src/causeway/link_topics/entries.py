@@ -105,6 +105,18 @@ class Transformed(Value, omit_defaults=True):
         )
 
 
+class Filled(Value, omit_defaults=True):
+    """Offsets of a partition that were filled because the source has no record there, since a lane
+    got the partition. `beginning`: below the first record, deleted again; the other fields by the
+    way in which gaps were filled."""
+
+    gaps: int = 0
+    beginning: int = 0
+    markers: int = 0
+    transactions: int = 0
+    filler: int = 0
+
+
 # The order of the fields below is their order in a record.
 
 
@@ -120,7 +132,11 @@ class PartitionProgress(Value, kw_only=True):
     `first_copy_end`, `loss`, `lost`, `acknowledged`: see control/claim_checks.py. The first is
     the source's end when the claim was made. `loss` says why a partition stopped. `lost` counts
     the source offsets that were passed over because they were lost; `acknowledged`: how many of
-    them a person has acknowledged."""
+    them a person has acknowledged.
+
+    `offsets_from`: if the partition preserves offsets, the offset from which on each record has the
+    same offset on both sides; the target has filler below, or nothing. -1: offsets are
+    translated."""
 
     topic: str
     partition: int
@@ -141,7 +157,13 @@ class PartitionProgress(Value, kw_only=True):
     loss: Loss | None = None
     lost: int = 0
     acknowledged: int = 0
+    offsets_from: int = -1
     written_at: int = -1
+
+    @property
+    def preserves(self) -> bool:
+        """Whether each record has the same offset on both sides."""
+        return self.offsets_from >= 0
 
     @property
     def source(self) -> TopicPartition:

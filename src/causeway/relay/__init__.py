@@ -21,6 +21,7 @@ from causeway.relay.messages import (
     LookedUp,
     Lookup,
     OutletWanted,
+    Preserve,
     Rate,
     Renewed,
     Revoke,

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, json
 
-from causeway.link_topics import Outlet, Transformed, Value
+from causeway.link_topics import Filled, Outlet, Transformed, Value
 from causeway.model import Loss, Pair, Spread, State, TopicPartition
 
 
@@ -29,6 +29,19 @@ class _ControlMessage(Value, forbid_unknown_fields=True, omit_defaults=True):
         fields = (name for name in self.__struct_fields__ if name not in self._hidden)
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
         return f"{type(self).__name__}({shown})"
+
+
+class Preserve(_ControlMessage):
+    """How a partition keeps its offsets. `begin`: the offset of the first record to mirror; all
+    offsets below are filled, and deleted again. `gaps`: how gaps are filled. `filler_from`: gaps
+    of so many offsets are filled with aborted records; None: never, as the target does not compact
+    the topic. `stops`: such gaps stop the partition instead."""
+
+    begin: int
+    gaps: Literal["markers", "transactions"]
+    transactional_id: str  # prefix of the ids that fill gaps
+    filler_from: int | None = None
+    stops: bool = False
 
 
 class Assignment(_ControlMessage):
@@ -58,6 +71,7 @@ class Assignment(_ControlMessage):
     metadata_max_age_ms: int = 300_000  # another broker confirms the leader within this time
     transform: str | None = None  # key of the stage that its records go through
     treated: bool = False  # its records go through the link's treatment before all else
+    preserve: Preserve | None = None  # None: offsets are translated
     source_cluster: str | None = None  # the clusters' ids: brokers of others are refused
     target_cluster: str | None = None
 
@@ -236,6 +250,7 @@ class FlowReport(_ControlMessage):
     traces: tuple[Trace, ...] = ()  # one for each outlet
     wants: tuple[OutletWanted, ...] = ()  # it waits for these outlets
     transformed: Transformed | None = None
+    filled: Filled | None = None  # if it preserves offsets
     loss: Loss | None = None  # why it stopped, if source offsets are lost
     final: bool = False
     settled: bool = False  # with `final`: nothing of ours is on its way any more
