@@ -34,6 +34,7 @@ from causeway.config.entries import (
     rereadable,
     stamp_of,
 )
+from causeway.config.key_table import Key, KeyTable, values_of
 from causeway.config.keys import (
     OF_FLOWS,
     OLD_NAMES,
@@ -43,9 +44,6 @@ from causeway.config.keys import (
     FlowKeys,
     FlowSwitch,
     HeartbeatKeys,
-    Key,
-    KeyTable,
-    values_of,
 )
 from causeway.config.process import (
     IN_SECONDS,

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from causeway.config.keys import KeyTable, key, texts
+from causeway.config.key_table import KeyTable, key, texts
 from causeway.config.values import (
     COUNT,
     HEADER,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from causeway.config.keys import KeyTable
+from causeway.config.key_table import KeyTable
 from causeway.config.transform_keys import is_transform_key, key_in_transform
 from causeway.config.values import Secret
 from causeway.errors import ConfigError

@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from causeway.config.keys import KeyTable
-from causeway.config.keys import key as _key
+from causeway.config.key_table import KeyTable
+from causeway.config.key_table import key as _key
 from causeway.config.values import (
     ADDRESS,
     COUNT,

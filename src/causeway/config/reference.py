@@ -13,7 +13,8 @@ from causeway.config.clients import (
     RegistryKeys,
     SchemaKeys,
 )
-from causeway.config.keys import OLD_NAMES, ControlSettings, FlowKeys, HeartbeatKeys, Key
+from causeway.config.key_table import Key
+from causeway.config.keys import OLD_NAMES, ControlSettings, FlowKeys, HeartbeatKeys
 from causeway.config.process import IN_SECONDS, HttpSettings, RunSettings, WebhookSettings
 from causeway.config.transform_keys import TRANSFORM_REGISTRY_TLS, TRANSFORM_SECRETS, TransformKeys
 

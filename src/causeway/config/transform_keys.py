@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from causeway.config.keys import KeyTable, key, texts
+from causeway.config.key_table import KeyTable, key, texts
 from causeway.config.values import (
     COUNT,
     FORMAT,

@@ -99,6 +99,8 @@ def encode_entry(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
         fields = {"hash": fields.pop("identity"), **counts, **fields}
     elif isinstance(entry, PartitionProgress):
         fields["outlets"] = list(map(_outlet_fields, entry.outlets))
+        if not entry.preserves:
+            del fields["offsets_from"]
     if "written_at" in fields:
         fields["written_at"] = now_ms
     return _dump(_key(kind, name)), _dump({"v": VERSION, **fields})

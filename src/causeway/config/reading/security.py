@@ -23,7 +23,7 @@ from causeway.config.clients import (
     TlsSettings,
 )
 from causeway.config.entries import Entries, Problems, read
-from causeway.config.keys import values_of
+from causeway.config.key_table import values_of
 from causeway.config.reading import login, stores
 from causeway.config.values import Secret
 from causeway.errors import ConfigError

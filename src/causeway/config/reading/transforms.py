@@ -14,7 +14,7 @@ from pathlib import Path
 
 from causeway import filters
 from causeway.config.entries import Entries, Entry, Problems, read
-from causeway.config.keys import values_of
+from causeway.config.key_table import values_of
 from causeway.config.reading.schemas import read_registry
 from causeway.config.settings import LinkSettings, RegistrySettings, TransformSettings
 from causeway.config.transform_keys import (
