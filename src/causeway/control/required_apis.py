@@ -29,6 +29,10 @@ def _writes_to_source(link: LinkSettings) -> bool:
     return syncs or any(each.dead_letters is not None for each in link.transforms)
 
 
+def _preserves_offsets(link: LinkSettings) -> bool:
+    return link.offsets == "preserve" or bool(link.preserve_topics)
+
+
 class ApiNeed(NamedTuple):
     """`without`: the consequence if a broker lacks one of the `apis`; then nothing is mirrored if
     they are `required`. `when`: whether a link needs them; None: a command needs them, and reports
@@ -194,6 +198,20 @@ NEEDS: Final = (
         (apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN),
         "directives",
         "`pause`, `resume`, `promote` and similar commands cannot reach the driver",
+    ),
+    ApiNeed(
+        "target",
+        (apis.WRITE_TXN_MARKERS,),
+        "gaps of offset-preserving partitions",
+        "gaps are filled by empty transactions, which take longer",
+        when=_preserves_offsets,
+    ),
+    ApiNeed(
+        "target",
+        (apis.DELETE_RECORDS,),
+        "the beginning of offset-preserving partitions",
+        "no partition that begins above offset 0 keeps its offsets",
+        when=_preserves_offsets,
     ),
     ApiNeed(
         "target",

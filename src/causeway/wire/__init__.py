@@ -2,7 +2,7 @@
 
 import logging
 
-from causeway.wire import apis, codes, fetch, produce
+from causeway.wire import apis, codes, fetch, markers, produce
 from causeway.wire.apis import Api, Brokers, Versions, is_unsupported, unsupported
 from causeway.wire.codes import broker_error, error_in, raise_error
 from causeway.wire.connection import Connection, round_trip_s
@@ -23,6 +23,7 @@ from causeway.wire.fetch import (
     Place,
 )
 from causeway.wire.frames import KEPT_BYTES, Buffers, SendQueue, wait
+from causeway.wire.markers import Marker
 from causeway.wire.produce import Part, Produced, Stamped
 from causeway.wire.security import ssl_context
 from causeway.wire.sockets import user_timeout_of

@@ -15,7 +15,7 @@ from kafka.protocol import admin, consumer, metadata, producer, sasl
 
 from causeway.errors import BrokerError
 from causeway.model import BROKERS_PAGE
-from causeway.wire import fetch, produce
+from causeway.wire import fetch, markers, produce
 from causeway.wire.codes import UNSUPPORTED_VERSION
 
 Versions = Mapping[int, tuple[int, int]]
@@ -62,7 +62,7 @@ def _api(request: Any, lowest: int = 0, highest: int | None = None, since: str =
     )
 
 
-# Lanes write these two by hand (fetch.py, produce.py).
+# Lanes write these by hand (fetch.py, produce.py, markers.py).
 LANE_FETCH: Final = Api(
     key=fetch.API_KEY,
     name="Fetch",
@@ -76,6 +76,12 @@ LANE_PRODUCE: Final = Api(
     lowest=produce.LOWEST_VERSION,
     highest=produce.HIGHEST_VERSION,
     since="the format that lanes write",
+)
+WRITE_TXN_MARKERS: Final = Api(
+    key=markers.API_KEY,
+    name="WriteTxnMarkers",
+    lowest=markers.LOWEST_VERSION,
+    highest=markers.HIGHEST_VERSION,
 )
 # From Fetch 13 and Produce 13 on topics go by their ids alone.
 FETCH: Final = _api(consumer.FetchRequest, 11, 12, "current leader epochs and all codecs")
@@ -96,6 +102,7 @@ CREATE_TOPICS: Final = _api(
     admin.CreateTopicsRequest, 4, since="dry runs and the broker's default number of copies"
 )
 CREATE_PARTITIONS: Final = _api(admin.CreatePartitionsRequest)
+DELETE_RECORDS: Final = _api(admin.DeleteRecordsRequest)
 DESCRIBE_CONFIGS: Final = _api(admin.DescribeConfigsRequest, 1, since="the source of each value")
 ALTER_CONFIGS: Final = _api(admin.IncrementalAlterConfigsRequest)
 DESCRIBE_LOG_DIRS: Final = _api(admin.DescribeLogDirsRequest, 0, 4)
