@@ -65,7 +65,7 @@ from causeway.link_topics.entries import (
     TransformRecord,
     Value,
 )
-from causeway.link_topics.offset_map import OffsetMap, Span
+from causeway.link_topics.offset_map import OffsetMap, SameOffsets, Span
 from causeway.link_topics.progress import (
     ClusterIds,
     LeadershipLostError,

@@ -166,6 +166,11 @@ class PartitionProgress(Value, kw_only=True):
         return self.offsets_from >= 0
 
     @property
+    def begins(self) -> bool:
+        """Whether the target's log is still being filled up to the first record."""
+        return self.position < self.offsets_from
+
+    @property
     def source(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 

@@ -218,6 +218,40 @@ class OffsetMap:
         return one.straight and other.straight and not self.multiplied
 
 
+class SameOffsets(OffsetMap):
+    """The map of a partition that preserves offsets. `begin`: the first offset to mirror; `end`:
+    the end of the target's log, which is the position. Nothing has to be looked up. An offset below
+    `begin` also stays the same: the target's log has no such offset, or it has records that came
+    from there before a failback."""
+
+    def __init__(self, begin: int, end: Pair) -> None:
+        super().__init__()
+        self._begin = begin
+        self.reach(end)
+
+    def add(self, point: Pair) -> None:
+        """A gap changes nothing."""
+
+    def reach(self, pair: Pair) -> None:
+        first = min(self._begin, pair.source)
+        self._points = [pair._replace(source=first, target=first), pair]
+
+    def rewind(self, point: Pair) -> None:
+        self.reach(point)
+
+    def trim(self, log_start: int) -> None:
+        """Each offset stays the same."""
+
+    def place(self, source: int) -> int:
+        return min(source, self._points[-1].source)
+
+    def place_back(self, target: int) -> int:
+        return min(target, self._points[-1].target)
+
+    def alone_until(self, target: int) -> int:
+        return max(target, self._points[-1].target)
+
+
 def encode(points: Sequence[Pair]) -> list[int]:
     """For a JSON record: the first point, then the differences of each to the one before."""
     flat: list[int] = list(points[0]) if points else []

@@ -34,7 +34,7 @@ from causeway.link_topics.entries import (
     TaskRecord,
     TransformRecord,
 )
-from causeway.link_topics.offset_map import MOST_POINTS, OffsetMap
+from causeway.link_topics.offset_map import MOST_POINTS, OffsetMap, SameOffsets
 from causeway.link_topics.records import LEASE, OFFSET_MAP, decode_entry, encode_entry
 from causeway.link_topics.topic_log import TopicLog, build
 from causeway.model import TopicPartition
@@ -274,6 +274,8 @@ def offset_maps_of(
     if the partition is transformed. Empty if offsets cannot be mapped: keys decide the partition,
     or the records have no sequences.
     """
+    if progress.preserves:
+        return {each.at: SameOffsets(progress.offsets_from, each.pair) for each in progress.outlets}
     if len(progress.outlets) > 1 and progress.transform is None:
         return {}
     multiplied = multiplied and progress.transform is not None

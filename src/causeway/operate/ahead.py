@@ -7,7 +7,7 @@ skip the records in between.
 This uses only the progress topic and its offset maps; it reads no log. Each point of a map shows
 how many records were mirrored before it, so the number is exact at a point and on a straight
 stretch. On a stretch with gaps, or with records of other producers, it is the least possible
-number.
+number. Where offsets are preserved, it is the number of offsets, with those of gaps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Ahead:
                 continue
             maps = offset_maps_of(progress, contents.maps.get(at, {}))
             for target, found in maps.items():
-                self._feeds[target].append((at, found.points))
+                points = () if progress.preserves else found.points
+                self._feeds[target].append((at, points))
 
     def records(self, commits: Commits, there: Commits | CausewayError | None) -> int:
         """The least number of records that a group would skip that has committed `commits` on the
@@ -58,7 +59,9 @@ class Ahead:
 
 def _skipped(points: Sequence[Pair], commit: int, own: int) -> int:
     """The fewest records before `own` on the target, minus the most records before `commit` on the
-    source."""
+    source. No `points`: offsets are preserved."""
+    if not points:
+        return max(0, own - commit)
     read = bisect_right(points, commit, key=_SOURCE) - 1
     reached = bisect_right(points, own, key=_TARGET) - 1
     if reached < max(read, 0):

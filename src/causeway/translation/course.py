@@ -28,7 +28,8 @@ class CourseKey(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
     """`topic_id`: of the source topic. `placed`: a lane has found the partition's position under
-    this leader, so the topics are the same as before. `rewinds`: of the offset maps."""
+    this leader, so the topics are the same as before. `rewinds`: of the offset maps. `begins`: see
+    PartitionProgress."""
 
     source: TopicPartition
     topic_id: str
@@ -37,6 +38,7 @@ class Course:
     transformed: bool = False
     placed: bool = True
     rewinds: int = 0
+    begins: bool = False
 
     @classmethod
     def of(
@@ -47,9 +49,11 @@ class Course:
             topic_id=progress.topic_id,
             outlet=outlet,
             stopped=progress.state is State.STOPPED,
-            transformed=progress.transform is not None,
+            # Where offsets are preserved, a transform changes none: nothing has to be counted.
+            transformed=progress.transform is not None and not progress.preserves,
             placed=placed,
             rewinds=rewinds,
+            begins=progress.begins,
         )
 
     @property

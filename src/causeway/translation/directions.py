@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from causeway.errors import CausewayError
-from causeway.link_topics import Span
+from causeway.link_topics import SameOffsets, Span
 from causeway.model import TopicPartition
 from causeway.relay import Sought
 from causeway.translation import counting
@@ -106,6 +106,10 @@ class _Direction(ABC):
                 f"the target cannot be read: {target.error or 'no answer'}",
             )
             return
+        if isinstance(self.mapped.map, SameOffsets):
+            reached = max(end.target, target_end)
+            self.mapped.map.reach(end._replace(source=reached, target=reached))
+            return
         sought = self._sought(Span(end, end), ())
         why = self.unreadable
         try:
@@ -121,6 +125,13 @@ class _Direction(ABC):
             self.unknown = end.target, str(error)
             return
         self.unknown = None if first is None else (first, why)
+
+    def _before_preserved(self, offset: int) -> int:
+        """The nearest offset to one before the first that is preserved: the first. After a failback
+        the target has earlier records, at the offsets of the source."""
+        first = self.mapped.map.points[0].target
+        start = self.logs.target.starts.get(self.course.target)
+        return offset if start is not None and start < first else first
 
     def _sought(self, span: Span, offsets: Collection[int]) -> Sought:
         return self.course.sought(span, offsets, read_committed=self.logs.read_committed)
@@ -158,6 +169,8 @@ class _There(_Direction):
         # Records before the first one of an outlet went to other outlets, or were dropped.
         elsewhere = self.course.transformed and since is not None and offset >= since
         if offset < first.source and not elsewhere:
+            if isinstance(self.mapped.map, SameOffsets):
+                place = self._before_preserved(offset)
             return self._before_the_first(offset, place, first.source)
         following = self.mapped.map.place(offset + 1)
         inside = offset < self.mapped.end.source and not self.course.transformed
@@ -286,6 +299,10 @@ class _Back(_Direction):
         return self.mapped.map.place_back(offset)
 
     def _mapped_at(self, offset: int, place: int) -> MappedOffset:
+        first = self.mapped.map.points[0].target
+        if isinstance(self.mapped.map, SameOffsets) and offset < first:
+            note = f"the mirror began at offset {first}"
+            return self._at(self._before_preserved(offset), OffsetNote.BEFORE, note)
         return self._at(place)
 
     def _behind_the_end(self, offset: int, place: int) -> MappedOffset:

@@ -21,7 +21,7 @@ from causeway.model import Pair, State, TopicPartition, same_topic
 from causeway.records import SEQUENCE_SPACE, advance, distance
 from causeway.translation.counting import Check
 from causeway.translation.course import Course, shared_by
-from causeway.translation.values import OffsetNote
+from causeway.translation.values import BEGINS, OffsetNote
 from causeway.wire import codes
 
 _MOST_MS = 10_000  # to wait for a cluster that may be gone
@@ -159,6 +159,8 @@ def problem_of(progress: PartitionProgress, outlet: Outlet, logs: LinkLogs) -> C
     if there.topic in target.gone:
         note = f"the target no longer has {there.topic}"
         return CourseProblem(OffsetNote.LOST, note, other_log=True)
+    if progress.begins:
+        return CourseProblem(OffsetNote.NOT_YET, BEGINS, other_log=True)
     again = "it lost acknowledged records, and a running driver sends them again"
     if target.ends.get(there, outlet.pair.target) < outlet.pair.target:
         note = f"the target ends at {target.ends[there]}, below {outlet.pair.target}: {again}"

@@ -37,7 +37,7 @@ from causeway.translation.lookups import (
     SpanResult,
     SpanToRead,
 )
-from causeway.translation.values import LOGS_INCOMPLETE, MappedOffset, OffsetNote
+from causeway.translation.values import BEGINS, LOGS_INCOMPLETE, MappedOffset, OffsetNote
 
 _THREADS = 4  # look-ups at the same time
 
@@ -142,6 +142,8 @@ class OffsetTranslator:
                 and same_topic(target.topic_id, course.outlet.topic_id)
             ):
                 found[key] = OffsetNote.RECREATED, "its topic was deleted and recreated"
+            elif course.begins:
+                found[key] = OffsetNote.NOT_YET, BEGINS
             elif not course.placed:
                 self.unfinished = True
                 found[key] = OffsetNote.NOT_YET, None

@@ -14,6 +14,7 @@ from causeway.errors import ConfigError
 from causeway.model import TopicPartition
 
 LOGS_INCOMPLETE = "the logs no longer show the exact offset"
+BEGINS = "the beginning of its log on the target is being filled"
 ONLY_A_LANE = "only a lane can count the output of the transform"
 
 

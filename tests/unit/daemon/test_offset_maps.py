@@ -116,3 +116,40 @@ def test_all_of_them_go_with_the_partition() -> None:
         [Deletion(source=SOURCE, of="offsets", to=to) for to in order]
         for order in ((None, PAID), (PAID, None))
     )
+
+
+def preserving() -> Row:
+    it = row(State.RUNNING)
+    it.progress = it.progress.replace(offsets_from=50, position=50)
+    it.maps = offset_maps_of(it.progress, {})
+    return it
+
+
+def test_preserved_offsets_need_no_map() -> None:
+    it = preserving()
+    registry = Registry("A->B")
+    registry.add([it])
+
+    registry.take_reports([says(State.RUNNING, 80)])
+
+    assert registry.place(CourseKey(SOURCE, OWN), [50, 77, 80, 95]) == {
+        50: 50,
+        77: 77,
+        80: 80,
+        95: 80,
+    }
+    assert registry.end(CourseKey(SOURCE, OWN)) == 80
+    assert not registry.courses()[0].begins
+    registry.mark_all_dirty()
+    _, entries = registry.take_dirty(final=True)
+    assert entries == [it.progress], "no offset map is written"
+
+
+def test_a_partition_begins_until_its_target_is_filled() -> None:
+    it = preserving()
+    it.progress = it.progress.replace(position=20)
+    registry = Registry("A->B")
+    registry.add([it])
+    assert registry.courses()[0].begins
+    registry.take_reports([says(State.RUNNING, 50)])
+    assert not registry.courses()[0].begins

@@ -71,3 +71,13 @@ def test_what_is_not_known_is_not_ahead_nor_is_what_has_ended() -> None:
     assert of_all(found, {"app": error}, {"app": other}) == {}
     assert of_all(ProgressContents(), {"app": one}, {"app": other}) == {}
     assert of_all(found, {"app": {}}, {"app": other}) == {}
+
+
+def test_where_offsets_are_preserved_the_offsets_show_what_a_group_would_skip() -> None:
+    known = contents(Pair(80, 80, 3))
+    known.partitions[ORDERS] = known.partitions[ORDERS].replace(offsets_from=50)
+
+    found = Ahead(known, [ORDERS])
+
+    assert found.records(at(ORDERS, 60), at(MIRROR, 72)) == 12
+    assert found.records(at(ORDERS, 72), at(MIRROR, 60)) == 0

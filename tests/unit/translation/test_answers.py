@@ -25,6 +25,7 @@ from causeway.translation import Answer, OffsetNote, Question, answers, logs, tr
 from tests.builders.settings import link
 
 IDS = {"orders": "a" * 32, "A.orders": "b" * 32, "other": "c" * 32, "secret": "d" * 32}
+SOURCE = TopicPartition("orders", 0)
 GONE = UnreachableError("reach", "A", "no broker answers")
 
 
@@ -35,7 +36,7 @@ class Clusters:
         self.progress: dict[str, ProgressContents] = {}
         self.ids = dict(IDS)
         self.gone = False
-        self.end = 100
+        self.start, self.end = 0, 100
         self.asked = 0
 
     @contextmanager
@@ -73,7 +74,7 @@ class _Side:
         self, places: Collection[TopicPartition], timestamp: int, **_: Any
     ) -> dict[TopicPartition, OffsetAt]:
         self._check()
-        known = {LATEST: self._clusters.end, -2: 0}
+        known = {LATEST: self._clusters.end, -2: self._clusters.start}
         offset = known.get(timestamp, timestamp if timestamp < self._clusters.end else -1)
         return {at: OffsetAt(offset=offset, timestamp=-1, leader_epoch=0) for at in places}
 
@@ -371,3 +372,66 @@ def test_many_questions_ask_the_clusters_no_more_often(clusters: Clusters) -> No
     once, clusters.asked = clusters.asked, 0
     translate(settings(), [asked(offset) for offset in range(60)])
     assert clusters.asked == once
+
+
+def preserving(position: int = 60, **more: Any) -> PartitionProgress:
+    """Each record from offset 30 on has the same offset on both sides."""
+    same = outlet(pair=Pair(position, position, 7))
+    return progress(same, position=position, **{"offsets_from": 30, **more})
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_preserved_offsets_are_the_same_in_both_directions(clusters: Clusters, back: bool) -> None:
+    clusters.progress[B] = ProgressContents(partitions={SOURCE: preserving()})
+    topic = "A.orders" if back else "orders"
+
+    offsets = [30, 45, 60, 80, 100]  # the driver reported 60; the target's log ends at 100
+    found = translate(settings(), [asked(offset, topic) for offset in offsets], back=back)
+
+    assert [(each.exact, each.places[0].offset) for each in found] == [
+        (True, offset) for offset in offsets
+    ]
+
+
+def test_an_offset_before_the_preserved_ones_leads_to_the_first(clusters: Clusters) -> None:
+    clusters.progress[B] = ProgressContents(partitions={SOURCE: preserving()})
+    clusters.start = 30
+
+    (there,) = one(clusters, asked(12)).places
+    (back,) = one(clusters, asked(12, "A.orders"), back=True).places
+
+    assert (there.offset, there.why) == (30, OffsetNote.GAP), "the source has nothing in between"
+    assert (back.offset, back.why) == (30, OffsetNote.BEFORE)
+
+
+def test_an_offset_before_the_preserved_ones_stays_where_the_target_has_earlier_records(
+    clusters: Clusters,
+) -> None:
+    """After a failback they are those that the target had before, at the same offsets."""
+    clusters.progress[B] = ProgressContents(partitions={SOURCE: preserving()})
+    clusters.start = 5
+
+    (there,) = one(clusters, asked(12)).places
+
+    assert there.offset == 12
+    assert not there.exact
+
+
+def test_no_offset_is_answered_while_the_beginning_is_filled(clusters: Clusters) -> None:
+    clusters.progress[B] = ProgressContents(partitions={SOURCE: preserving(12)})
+
+    (place,) = one(clusters, asked(40)).places
+
+    assert (place.offset, place.why) == (None, OffsetNote.NOT_YET)
+    assert "is being filled" in (place.note or "")
+
+
+def test_preserved_offsets_behind_the_end_of_the_target_are_not_mirrored_yet(
+    clusters: Clusters,
+) -> None:
+    clusters.progress[B] = ProgressContents(partitions={SOURCE: preserving()})
+    clusters.end = 70
+
+    found = [one(clusters, asked(offset)).places[0] for offset in (70, 71)]
+
+    assert [(each.offset, each.why) for each in found] == [(70, None), (70, OffsetNote.BEYOND_END)]

@@ -55,6 +55,7 @@ class Mapped:
         self.rewinds = 0
         self.stopped = False
         self.placed = True
+        self.begins = False
         self.points = [Pair(0, 0, 0), Pair(10, 5, 5), Pair(20, 15, 15)]
 
     def courses(self) -> list[Course]:
@@ -74,6 +75,7 @@ class Mapped:
                 stopped=self.stopped,
                 placed=self.placed,
                 rewinds=self.rewinds,
+                begins=self.begins,
             )
             for at in (DARK, LIGHT)
         ]
@@ -268,13 +270,16 @@ def test_a_look_up_is_not_begun_again_where_the_map_was_thinned_out(
     assert look_ups.asked == {(DARK, (8,)): 1}
 
 
-@pytest.mark.parametrize("what", ["stopped", "source made anew", "target made anew", "not placed"])
+@pytest.mark.parametrize(
+    "what", ["stopped", "source made anew", "target made anew", "not placed", "begins"]
+)
 def test_nothing_is_said_where_the_map_may_be_another_logs(what: str) -> None:
     """What a group has committed on a topic made anew, or on another end of its log, has nothing to
     do with what was mirrored."""
     registry, source, target = Mapped(), LitLogs(), LitLogs()
     registry.stopped = what == "stopped"
     registry.placed = what != "not placed"
+    registry.begins = what == "begins"
     for logs in {"source made anew": [source], "target made anew": [target]}.get(what, []):
         logs.topic_id = "c" * 32
     translator = translator_at(source, target, registry)

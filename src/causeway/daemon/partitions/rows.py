@@ -125,6 +125,11 @@ class Row:
     def _note_offsets(self, report: FlowReport) -> None:
         if report.traces:
             self.newest = report.traces[0].newest or self.newest
+        if self.progress.preserves:
+            for outlet in report.outlets:
+                if (known := self.maps.get(outlet.at)) is not None:
+                    known.reach(outlet.pair)
+            return
         # Partitions that go by key have no maps.
         for outlet, trace in zip(report.outlets, report.traces, strict=False):
             if (known := self.maps.get(outlet.at)) is None:
@@ -176,7 +181,10 @@ class Row:
         return sum(known.rewinds for known in self.maps.values())
 
     def map_records(self, *, changed: bool = False) -> list[OffsetMapRecord]:
-        """The records of all offset maps, or of those that changed since the last write."""
+        """The records of all offset maps, or of those that changed since the last write. Where
+        offsets are preserved, there is nothing to write."""
+        if self.progress.preserves:
+            return []
         return [
             OffsetMapRecord(
                 topic=self.progress.topic,
