@@ -1,6 +1,6 @@
 """Asks one cluster: topics, groups, offsets, ACLs, producers, transactions."""
 
-from causeway.cluster import log_reader, transactions
+from causeway.cluster import filling, log_reader, transactions
 from causeway.cluster.acls import ANY_TOPIC, AclBinding, AclFilter, SecurityDisabled
 from causeway.cluster.admin import (
     BROKER_MESSAGE_FORMAT,

@@ -43,6 +43,7 @@ from causeway.records.codec import (
     records_of,
     unpacked_size,
 )
+from causeway.records.filler import FILLER_KEY, FILLER_RECORDS, filler
 from causeway.records.keep import NOTHING, Kept, Unread, keep, newest
 from causeway.records.plain import PlainRecord
 from causeway.records.unpack import keep_freed_memory, unpacked_total

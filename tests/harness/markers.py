@@ -1,0 +1,38 @@
+"""Transaction markers sent as a lane sends them, but waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from causeway.cluster import Cluster
+from causeway.model import TopicPartition
+from causeway.wire import Connection, Marker, apis, markers, wait
+
+
+def send_markers(connection: Connection, wanted: Sequence[Marker]) -> None:
+    """Without waiting for the answer."""
+    api = apis.WRITE_TXN_MARKERS
+    version = connection.api_version(api.key, api.highest, api.lowest)
+    correlation_id = connection.next_correlation_id()
+    connection.queue(*markers.build(correlation_id, version, b"test", wanted))
+    while not connection.flush():
+        wait(connection.socket, write=True, timeout_s=30)
+
+
+def receive_frame(connection: Connection) -> memoryview:
+    """The next answer."""
+    while not (frames := connection.receive()):
+        wait(connection.socket, write=False, timeout_s=30)
+    (frame,) = frames
+    return frame
+
+
+def write_markers(
+    cluster: Cluster, at: TopicPartition, producer_id: int, epoch: int, count: int
+) -> int:
+    """The error code of `count` markers in one request."""
+    with cluster.open_connection(cluster.leader(at).node_id) as connection:
+        topic = at.topic.encode()
+        send_markers(connection, [Marker(producer_id, epoch, topic, at.partition, count)])
+        _, answered = markers.parse(receive_frame(connection))
+    return answered[producer_id, topic, at.partition]
