@@ -187,6 +187,9 @@ def summary(report: Report) -> str:
         parts.append(f"{not_compared:,} not compared")
     if differ:
         parts.append(f"{differ:,} differ{'s' if differ == 1 else ''}")
+    by_offset = sum(one.by_offset for one in report.partitions)
+    if by_offset:
+        parts.append(f"{by_offset:,} compared offset by offset")
     return f"{', '.join(parts)}; {read} are the same, in {duration(report.seconds * 1000)}"
 
 

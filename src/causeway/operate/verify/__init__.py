@@ -3,6 +3,7 @@
 plan.py ─► stretches.py      what can be compared, cut into ranges between known pairs
    │
 job.py ─► compare.py ─► logs.py     reads both logs in step, on executors
+   │          ├───────► by_offset.py  the same where offsets are preserved
    │          └───────► differ.py   where both sides fit again, and what differs
 run.py ─► report.py, state.py
 """

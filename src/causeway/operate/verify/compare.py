@@ -14,24 +14,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, takewhile
 
-from google_crc32c import value as crc32c
-
 from causeway.cluster import Cluster, Content
 from causeway.errors import BrokerError, ProtocolError
 from causeway.operate.verify import differ
-from causeway.operate.verify.differ import Odd
-from causeway.operate.verify.logs import LogSide, Piece, Spent, of_source, of_target, size_of
+from causeway.operate.verify.by_offset import compare_by_offset
+from causeway.operate.verify.differ import MOST_DIFFERENCES, Odd, without_times
+from causeway.operate.verify.logs import LogSide, Piece, Spent, of_source, of_target
 from causeway.operate.verify.outcome import Difference, DifferenceKind, Range, RangeOutcome
 from causeway.records import SEQUENCE_SPACE, distance
 from causeway.wire import codes
 
-MOST_DIFFERENCES = 1_000  # listed per range; the others are counted
 _MOST_ODD = 20_000  # after so many the search ends
 _REMEMBERED_BYTES = 16 * 1024 * 1024  # of the last records that agreed, to recognise copies
 _REMEMBERED = 200_000  # records
 _WINDOWS = (64, 1_024, 16_384)  # records searched for the place where both sides fit again
 _WINDOW_BYTES = 32 * 1024 * 1024
-_CHECKSUM = 1 << 64
 
 
 def compare(
@@ -49,16 +46,21 @@ def compare(
     is a result (`ended`), not an error.
     """
     found = RangeOutcome(range=part, begun=-1)
-    walk = _Walk(found, look_into=look_into)
     try:
-        walk.run(*_aligned(found, source, target, spent))
+        if part.feed.by_offset:
+            compare_by_offset(found, source, target, look_into=look_into, spent=spent)
+        else:
+            walk = _Walk(found, look_into=look_into)
+            try:
+                walk.run(*_aligned(found, source, target, spent))
+            finally:
+                walk.finish()
     except BrokerError as error:
         if error.code != codes.OFFSET_OUT_OF_RANGE:
             raise
         found.ended = "a log has deleted these records in the meantime"
     except ProtocolError as error:
         found.ended = str(error)
-    walk.finish()
     return found
 
 
@@ -164,10 +166,7 @@ class _Walk:
         payload = one.payload or b""
         self._source.index += one.count
         self._target.index += other.count
-        self._found.records += one.count
-        self._found.as_they_are += one.count
-        self._found.size += len(payload)
-        self._found.checksum = (self._found.checksum + crc32c(payload)) % _CHECKSUM
+        self._found.add_batch(payload, one.count)
         if self._look_into:
             self._batches.append((one, other))
             self._batch_bytes += len(payload)
@@ -205,15 +204,11 @@ class _Walk:
     def _comparable(self, count: int | None = None) -> list[Sequence[Content]]:
         """The first `count` records of both sides, or all that are unpacked."""
         contents = [side.contents[:count] for side in (self._source, self._target)]
-        return [_without_times(one) if self._found.timeless else one for one in contents]
+        return [without_times(one) if self._found.timeless else one for one in contents]
 
     def _pass(self, count: int) -> None:
         """Counts `count` records that agree, and drops them."""
-        self._found.records += count
-        for content in self._source.contents[:count]:
-            self._found.size += size_of(content)
-            self._found.checksum += crc32c((content[1] or b"") + (content[2] or b""))
-        self._found.checksum %= _CHECKSUM
+        self._found.add_records(self._source.contents[:count])
         if self._look_into and count:
             if len(self._known) > _REMEMBERED:
                 self._known.clear()
@@ -284,12 +279,8 @@ class _Walk:
             except ProtocolError:  # too large to be unpacked
                 continue
             if self._found.timeless:
-                contents = _without_times(contents)
+                contents = without_times(contents)
             for place, content in enumerate(contents):
                 self._known[hash(content)] = one.offsets[place], other.offsets[place]
         self._batch_bytes = 0
         return self._known.get(digest)
-
-
-def _without_times(contents: Sequence[Content]) -> list[Content]:
-    return [(None, *content[1:]) for content in contents]

@@ -15,6 +15,7 @@ from causeway.cluster import Content
 from causeway.operate.verify.logs import UNREADABLE, LogSide
 from causeway.operate.verify.outcome import Difference, DifferenceKind
 
+MOST_DIFFERENCES = 1_000  # listed per range; the others are counted
 FIT = 3  # so many records in a row must be equal for both sides to fit again
 _MOST_SORTED_OUT = 2_000  # records that are compared pairwise
 
@@ -148,6 +149,11 @@ def _bytes(name: str, here: bytes | None, there: bytes | None) -> str:
         return f"{name} has {len(here)} bytes on the source, {len(there)} on the target"
     wrong = [at for at, (a, b) in enumerate(zip(here, there, strict=True)) if a != b]
     return f"{len(wrong)} of {len(here)} bytes of the {name}, the first at {wrong[0]}"
+
+
+def without_times(contents: Sequence[Content]) -> list[Content]:
+    """The same records, where timestamps do not count."""
+    return [(None, *content[1:]) for content in contents]
 
 
 def resolve(odd: Sequence[Odd]) -> list[Difference]:

@@ -13,7 +13,13 @@ from typing import Any
 from causeway.cluster import Cluster, Content, FetchedPartition, content_of
 from causeway.errors import BrokerError, ProtocolError
 from causeway.model import TopicPartition
-from causeway.operate.verify.outcome import Difference, DifferenceKind, Range, RangeOutcome
+from causeway.operate.verify.outcome import (
+    Difference,
+    DifferenceKind,
+    Range,
+    RangeOutcome,
+    size_of,
+)
 from causeway.records import (
     CODEC_MASK,
     CONTROL,
@@ -80,18 +86,48 @@ class Piece:
 def of_source(cluster: Cluster, part: Range, spent: Spent) -> Iterator[Piece]:
     """The series of the range on the source. Raises CausewayError."""
     for batch in _relayed(cluster, part, spent):
-        piece = Piece(
-            lambda batch=batch: [content_of(record) for record in records_of(batch)],  # type: ignore[misc]
-            range(batch.first, batch.first + batch.records)
-            if batch.offsets is None
-            else batch.offsets,
-            payload=read(batch),
-            codec=batch.codec,
-            base_timestamp=batch.base_timestamp,
-        )
-        inside = piece.part(0, batch.below(part.end.source))
+        inside = _kept_piece(batch, part.end.source)
         if inside.count:
             yield inside
+
+
+def _kept_piece(batch: Batch, end: int) -> Piece:
+    """The records of `batch` below offset `end`."""
+    piece = Piece(
+        lambda: [content_of(record) for record in records_of(batch)],
+        range(batch.first, batch.first + batch.records) if batch.offsets is None else batch.offsets,
+        payload=read(batch),
+        codec=batch.codec,
+        base_timestamp=batch.base_timestamp,
+    )
+    return piece.part(0, batch.below(end))
+
+
+def of_visible(
+    cluster: Cluster, found: RangeOutcome, start: int, end: int, spent: Spent
+) -> Iterator[Piece]:
+    """What a read_committed consumer reads on the target, from offset `start` up to `end`, whoever
+    wrote it. Raises CausewayError."""
+    part = found.range
+    at = part.feed.target
+    ahead = _ahead(cluster, at, end, part.offset_bytes, spent, read_committed=True)
+    with ahead as fetch:
+        position = start
+        while position < end:
+            fetched = fetch(position)
+            data = memoryview(fetched.records)
+            found.timeless |= any(
+                raw[MAGIC_AT] == MAGIC and HEADER.unpack_from(raw)[5] & LOG_APPEND_TIME
+                for raw in frames(data)
+            )
+            kept = keep(data, position, fetched.aborted, str(at))
+            if kept.position == position:
+                raise _behind(at, end, position)
+            position = kept.position
+            for batch in kept.batches:
+                inside = _kept_piece(batch, end)
+                if inside.count:
+                    yield inside
 
 
 def _relayed(cluster: Cluster, part: Range, spent: Spent) -> Iterator[Batch]:
@@ -322,11 +358,6 @@ class LogSide:
         self.index += count
         del self.contents[:count]
         del self.offsets[:count]
-
-
-def size_of(content: Content) -> int:
-    """Bytes of key and value."""
-    return len(content[1] or b"") + len(content[2] or b"")
 
 
 def _memory_of(content: Content) -> int:

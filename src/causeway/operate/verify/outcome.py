@@ -3,14 +3,19 @@ executors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from google_crc32c import value as crc32c
 from msgspec import Struct
 
+from causeway.cluster import Content
 from causeway.link_topics import Value
 from causeway.model import Pair, TopicPartition
 from causeway.relay import Assignment, TreatmentStep
+
+_CHECKSUM = 1 << 64
 
 FeedIdentity = tuple[str, TopicPartition, TopicPartition, int, str, str]  # results hold for one
 
@@ -57,8 +62,28 @@ class Sums(Struct, kw_only=True):
         self.records += other.records
         self.size += other.size
         self.as_they_are += other.as_they_are
-        self.checksum = (self.checksum + other.checksum) % (1 << 64)
+        self.checksum = (self.checksum + other.checksum) % _CHECKSUM
         self.timeless |= other.timeless
+
+    def add_batch(self, payload: bytes, count: int) -> None:
+        """Counts a whole batch with the same bytes on both sides."""
+        self.records += count
+        self.as_they_are += count
+        self.size += len(payload)
+        self.checksum = (self.checksum + crc32c(payload)) % _CHECKSUM
+
+    def add_records(self, contents: Sequence[Content]) -> None:
+        """Counts records with the same content on both sides."""
+        self.records += len(contents)
+        for content in contents:
+            self.size += size_of(content)
+            self.checksum += crc32c((content[1] or b"") + (content[2] or b""))
+        self.checksum %= _CHECKSUM
+
+
+def size_of(content: Content) -> int:
+    """Bytes of key and value."""
+    return len(content[1] or b"") + len(content[2] or b"")
 
 
 class RangeOutcome(Sums, kw_only=True):
@@ -69,7 +94,8 @@ class RangeOutcome(Sums, kw_only=True):
     that differ, including those for which `differences` has no room; a comparison that does not
     look into differences stops at the first and lists none. `ended`: why the comparison stopped
     before the end. `skipped`: records at the beginning of the source that were never relayed; for
-    an `earlier` range, of the side that has more."""
+    an `earlier` range, of the side that has more. `one_sided`: records that one side alone has at
+    their offset, where compaction may have removed them on the other."""
 
     range: Range
     begun: int
@@ -80,6 +106,7 @@ class RangeOutcome(Sums, kw_only=True):
     different: int = 0
     ended: str | None = None
     skipped: int = 0
+    one_sided: int = 0
 
     def foreign(self, count: int, base: int) -> None:
         """Counts `count` records of another producer at target offset `base`."""
@@ -94,7 +121,9 @@ class PartitionFeed:
     `alone`: no other producer may write to the target partition. `split` and `outlet`: if keys
     decide the target partition, how the series is divided and which part is meant. `steps`: the
     treatment of each record, without secrets. `earlier`: the records before the mirror began, of
-    any producer. The topic ids keep results of a deleted topic apart from its successor."""
+    any producer. `by_offset`: each record must have the same offset on both sides, whoever wrote
+    it; `compacted`: compaction may have removed records on one side. The topic ids keep results of
+    a deleted topic apart from its successor."""
 
     link: str
     source: TopicPartition
@@ -108,6 +137,8 @@ class PartitionFeed:
     outlet: int = 0
     steps: tuple[TreatmentStep, ...] = ()
     earlier: bool = False
+    by_offset: bool = False
+    compacted: bool = False
 
     @property
     def identity(self) -> FeedIdentity:

@@ -27,7 +27,15 @@ from causeway.link_topics import (
 from causeway.model import ENDED, HELD, Pair, State, TopicPartition
 from causeway.operate.verify.outcome import PartitionFeed, Range
 from causeway.operate.verify.state import Agreed
-from causeway.operate.verify.stretches import RANGE_BYTES, Ends, Logs, after_mirrored, cut, earlier
+from causeway.operate.verify.stretches import (
+    RANGE_BYTES,
+    Ends,
+    Logs,
+    after_mirrored,
+    cut,
+    earlier,
+    same_offsets,
+)
 from causeway.status import driver_of
 
 _NO_PRODUCER = -2  # an id that no record has
@@ -169,6 +177,12 @@ class _LinkPlanner:
                 text = recreated.format(progress.position)
             yield self._nothing(at, topic.target, NotCompared(Why.TOPIC, text))
             return
+        if progress.preserves:
+            progress = _reached(progress, logs)
+            if progress.begins:
+                text = "the beginning of its log on the target is being filled"
+                yield self._nothing(at, topic.target, NotCompared(Why.NOT_MIRRORED, text))
+                return
         beats = self._runs and self._link.policy.is_heartbeats_topic(at.topic)
         behind = _behind(progress, logs, beats=beats)
         if progress.transform is not None and not self._can_treat(progress):
@@ -271,6 +285,8 @@ class _LinkPlanner:
             steps=()
             if progress.transform is None
             else treatment_steps(link.treatments_of(at.topic)),
+            by_offset=progress.preserves,
+            compacted=progress.preserves and self._compacts(topic),
         )
         share = PartitionPlan(
             link=link, source=at, target_topic=target.topic, target=target, feed=feed
@@ -283,8 +299,10 @@ class _LinkPlanner:
         records = self._contents.maps.get(at, {})
         known = offset_maps_of(progress, records, multiplied=False).get(target)
         points, since = ([outlet.pair], None) if known is None else ([*known.points], known.since)
+        if progress.preserves:
+            points = same_offsets(progress.offsets_from, outlet.pair.target, ends)
         first = points[0]
-        begun = first.sequence == 0
+        begun = first.sequence == 0 or progress.preserves
         if begun and since is not None and since < first.source:
             points[0] = first = first._replace(source=since)
         before = self._agreed(feed)
@@ -296,8 +314,10 @@ class _LinkPlanner:
         return replace(
             share,
             ranges=tuple(ranges),
-            earlier=earlier(feed, first, ends) if begun and not (several or feed.steps) else None,
-            compacted=self._compacts(topic),
+            earlier=earlier(feed, first, ends)
+            if begun and not (several or feed.steps or feed.by_offset)
+            else None,
+            compacted=self._compacts(topic) and not feed.by_offset,
             left=(*_before(first, ends, begun=begun), *behind),
         )
 
@@ -313,6 +333,21 @@ class _LinkPlanner:
             and "compact" in (entry.value or "")
             for configs in found
         )
+
+
+def _reached(progress: PartitionProgress, logs: Ends) -> PartitionProgress:
+    """The progress by the target's log, whose end is the position while the mirror goes on."""
+    (outlet,) = progress.outlets
+    try:
+        _, end = logs.there(outlet.at)
+        readable, _ = logs.readable(progress.source)
+    except CausewayError:
+        return progress
+    end = min(end, readable)
+    if progress.state in ENDED or end <= outlet.pair.target:
+        return progress
+    pair = outlet.pair._replace(source=end, target=end)
+    return progress.replace(position=end, outlets=(outlet.replace(pair=pair),))
 
 
 def _behind(

@@ -31,6 +31,7 @@ class PartitionReport(
     rename={
         "as_they_are": "records_byte_by_byte",
         "before": "records_before",
+        "by_offset": "offsets_compared",
         "size": "bytes",
         "different": "records_different",
         "left": "not_compared",
@@ -41,8 +42,9 @@ class PartitionReport(
     `source_offsets`, `target_offsets`: the first compared offset, and the one after the last; None:
     none. `records`, `size` (bytes on the source) and `checksum` (hexadecimal) count what agrees,
     including `before`: records that agreed in an earlier call. `as_they_are`: the records compared
-    byte by byte, in whole batches. `different`: the number of records that differ; `differences`
-    may list fewer.
+    byte by byte, in whole batches. `by_offset`: the partition preserves offsets, so each record was
+    compared with the one at the same offset. `different`: the number of records that differ;
+    `differences` may list fewer.
     """
 
     link: str
@@ -51,6 +53,7 @@ class PartitionReport(
     target_topic: str | None
     target_partition: int | None
     verdict: Agreement
+    by_offset: bool = False
     source_offsets: tuple[int, int] | None = None
     target_offsets: tuple[int, int] | None = None
     records: int = 0

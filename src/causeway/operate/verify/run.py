@@ -164,6 +164,7 @@ class _Comparison:
         start, end = part.range.start, part.range.end
         # Records of other producers are reported by each call.
         whole = found.ended is None and not found.others and not part.range.cut
+        whole &= not found.one_sided
         if start is not None and start != end and whole:
             self._memory.add(part.range.feed, start, end, found)
 
@@ -256,6 +257,12 @@ def _report(share: PartitionPlan, found: _Found, agreed: Agreed | None) -> Parti
         if one.skipped:
             text = f"the source has {one.skipped} records from before the mirror's beginning"
             left.append(NotCompared(Why.BEFORE, text))
+    if one_sided := sum(one.one_sided for one in compared):
+        text = (
+            f"{one_sided} records are on one side alone, and one of the topics is compacted:"
+            " whether compaction removed them on the other side is not known"
+        )
+        left.append(NotCompared(Why.COMPACTED, text))
     differences = [each for one in outcomes for each in one.differences] + found.certain
     different = sum(one.different for one in outcomes) + len(found.certain)
     others = sum(one.others for one in outcomes)
@@ -297,6 +304,7 @@ def _report(share: PartitionPlan, found: _Found, agreed: Agreed | None) -> Parti
         target_topic=share.target_topic,
         target_partition=share.target.partition if share.target else None,
         verdict=verdict,
+        by_offset=share.feed is not None and share.feed.by_offset,
         source_offsets=_offsets(froms, [pair.source for pair in pairs]),
         target_offsets=_offsets(
             [pair.target for pair in pairs] + [one.target_from for one in ranges],

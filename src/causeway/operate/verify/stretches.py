@@ -29,7 +29,7 @@ from causeway.errors import CausewayError
 from causeway.link_topics import ProgressContents, Span
 from causeway.model import Pair, TopicPartition
 from causeway.operate.verify.outcome import PartitionFeed, Range
-from causeway.records import advance
+from causeway.records import SEQUENCE_SPACE, advance
 
 RANGE_BYTES = 64 * 1024 * 1024  # of the source, estimated
 
@@ -95,6 +95,16 @@ def _sized(stretches: Sequence[Stretch], most: int) -> Iterator[Stretch]:
         last = end
     if begin != last:
         yield begin, last
+
+
+def same_offsets(begin: int, end: int, logs: Logs) -> list[Pair]:
+    """Points from which each offset up to `end` is the same on both sides. `begin`: the first
+    offset that was mirrored. After a failback, the target has earlier records with their offsets,
+    too."""
+    if logs.target_start < begin:
+        begin = max(logs.source_start, logs.target_start)
+    offsets = [*range(begin, end, SEQUENCE_SPACE // 2), end]
+    return [Pair(offset, offset, offset % SEQUENCE_SPACE) for offset in offsets]
 
 
 def _after(pair: Pair, count: int) -> Pair:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from causeway.model import Pair
 from causeway.operate.verify import stretches
 from causeway.operate.verify.outcome import Range
-from causeway.operate.verify.stretches import Logs, cut
+from causeway.operate.verify.stretches import Logs, cut, same_offsets
 from tests.builders.verify import FEED
 
 STEP = 100  # offsets of a range
@@ -136,3 +136,25 @@ def test_each_range_begins_at_a_true_pair(most: int) -> None:
         assert one.start is not None
         assert one.start.source - one.start.target == 2
         assert one.start.target == one.start.sequence
+
+
+@pytest.mark.parametrize(("target_start", "begin"), [(50, 50), (60, 50), (20, 30)])
+def test_preserved_offsets_are_compared_from_the_first_that_is_on_both_sides(
+    target_start: int, begin: int
+) -> None:
+    """After a failback the target has earlier records, with the offsets of the source."""
+    logs = Logs(source_start=30, target_start=target_start, target_end=90, offset_bytes=1.0)
+    points = same_offsets(50, 90, logs)
+    assert points == [Pair(begin, begin, begin), Pair(90, 90, 90)]
+    found = cut(FEED, points, logs, from_first=True, range_bytes=20)
+    assert found[0].source_from == max(begin, 30, target_start)
+    assert found[-1].target_to == 90
+    assert len(found) > 1
+
+
+def test_a_long_log_with_preserved_offsets_is_cut_everywhere() -> None:
+    end = 10**10
+    logs = Logs(source_start=0, target_start=0, target_end=end, offset_bytes=1.0)
+    found = cut(FEED, same_offsets(0, end, logs), logs, from_first=True, range_bytes=10**9)
+    assert len(found) >= 10
+    assert all(one.end == other.start for one, other in pairwise(found))

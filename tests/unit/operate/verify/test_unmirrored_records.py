@@ -10,10 +10,11 @@ import pytest
 from causeway.cluster import value_of
 from causeway.errors import CausewayError
 from causeway.link_topics import PartitionProgress
-from causeway.model import State, TopicPartition
+from causeway.model import Pair, State, TopicPartition
 from causeway.operate.verify import Why
-from causeway.operate.verify.plan import _behind
+from causeway.operate.verify.plan import _behind, _reached
 from causeway.operate.verify.stretches import Ends
+from tests.builders.daemon import row
 
 UNKNOWN = CausewayError("list offsets of", "t-0", "it has no leader", retriable=True)
 
@@ -92,3 +93,25 @@ def test_an_end_that_is_not_known_is_no_agreement(
     assert why is Why.UNREADABLE
     assert "from 100 on cannot be read" in text
     assert "it has no leader" in text
+
+
+@pytest.mark.parametrize(
+    ("state", "target_end", "readable", "reached"),
+    [
+        (State.RUNNING, 130, 150, 130),  # the driver's last report is older
+        (State.RUNNING, 130, 120, 120),  # someone else wrote the rest
+        (State.RUNNING, 90, 150, 100),  # the target has lost records
+        (State.PROMOTED, 130, 150, 100),  # applications write to the target
+    ],
+)
+def test_the_end_of_the_target_is_the_position_where_offsets_are_preserved(
+    state: State, target_end: int, readable: int, reached: int
+) -> None:
+    class _Both(_Ends):
+        def there(self, _: TopicPartition) -> tuple[int, int]:
+            return 0, target_end
+
+    outlet = row().progress.outlets[0].replace(pair=Pair(100, 100, 3))
+    known = row(state).progress.replace(position=100, offsets_from=50, outlets=(outlet,))
+    after = _reached(known, cast(Ends, _Both(readable, readable)))
+    assert (after.position, after.outlets[0].pair.target) == (reached, reached)
