@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from causeway.control import MirroredTopic
-from causeway.daemon.partitions.deciding import Offsets, Wish
+from causeway.daemon.partitions.decisions import (
+    Offsets,
+    Wish,
+)
 from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import Pair, State
 

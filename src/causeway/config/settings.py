@@ -187,6 +187,16 @@ class LinkSettings(FlowKeys):
             return False
         return self.offsets == "preserve" or excludes(self.preserve_topics, topic)
 
+    def is_sole_writer(self, topic: str) -> bool:
+        """Whether this link alone writes to the mirror of `topic` (a name on the source). To keep
+        offsets means that, unless the file says otherwise; then the topic is refused."""
+        return self.sole_writer or self.preserves(topic)
+
+    @property
+    def may_preserve(self) -> bool:
+        """Whether offsets of some topics are to be kept."""
+        return self.offsets == "preserve" or bool(self.preserve_topics)
+
     @property
     def has_provenance(self) -> bool:
         """Whether record headers show where records came from [causeway.provenance]."""

@@ -10,6 +10,7 @@ from causeway.control import (
     groups,
     mm2_offsets,
     open_transactions,
+    preserving,
     required_apis,
     routed_topics,
     topic_changes,
@@ -39,6 +40,7 @@ from causeway.control.mm2_topics import (
     read_checkpoints,
 )
 from causeway.control.open_transactions import Ends, Held
+from causeway.control.preserving import Filling, Way
 from causeway.control.required_apis import NEEDS, ApiNeed, MissingApi
 from causeway.control.routed_topics import RoutedTopic, RouteNeed
 from causeway.control.topics import (

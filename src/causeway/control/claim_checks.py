@@ -14,6 +14,9 @@ else                                           stop, until `restart --adopt` ack
     target  ──T─end►◄─────────┘          (L, T, q) is a true pair once (P, T, q) was
 
 The new pair is durable before a record from L on is sent: the sequence then means that record.
+
+A partition that keeps its offsets keeps its pair, which is the target's end: a lane fills the
+offsets up to L. Until it has, its loss stays in its progress, from L to L.
 """
 
 from __future__ import annotations
@@ -97,6 +100,17 @@ def passes(progress: PartitionProgress, on_data_loss: OnDataLoss) -> bool:
     return on_data_loss == "continue" or is_first_copy(progress)
 
 
+def is_passed(loss: Loss) -> bool:
+    """Whether the loss of an offset-preserving partition was passed over, and is being filled."""
+    return loss.start == loss.to
+
+
+def filled_to(progress: PartitionProgress) -> int:
+    """The offset up to which a lane fills the target's log: that of the first record to mirror."""
+    loss = progress.loss
+    return max(progress.offsets_from, loss.to if loss is not None and is_passed(loss) else -1)
+
+
 def unnoticed(progress: PartitionProgress) -> str | None:
     """Why a partition that was stopped by its loss stops again, if no lane would notice that loss
     by its pairs; see Found.lost_from."""
@@ -119,15 +133,18 @@ def passed(
     """
     start, is_first = to if progress.loss is None else progress.loss.start, is_first_copy(progress)
     lost = 0 if is_first else max(0, to - start)
+    keeps = progress.preserves and progress.loss is not None
     after = progress.replace(
-        position=max(progress.position, to),
-        outlets=tuple(
+        position=progress.position if keeps else max(progress.position, to),
+        outlets=progress.outlets
+        if keeps
+        else tuple(
             outlet.replace(pair=outlet.pair._replace(source=max(outlet.pair.source, to)))
             for outlet in progress.outlets
         ),
         state=State.WAITING,
         reason=None,
-        loss=None,
+        loss=progress.loss._replace(start=to, to=to) if keeps and progress.loss else None,
         lost=progress.lost + lost,
         first_copy_end=max(progress.first_copy_end, to if is_first else -1),
     )
@@ -167,12 +184,15 @@ def about(before: PartitionProgress, to: int, *, adopted: bool) -> dict[str, str
         why = "the source deleted its oldest records before they were copied for the first time"
     else:
         why = "causeway.on.data.loss = continue"
-    return {
+    about = {
         "partition": str(before.source),
         "offsets": f"{start} to {to - 1}",
         "records": f"up to {to - start}",
         "reason": why,
     }
+    if before.preserves:
+        about["offsets_to_fill"] = str(to - before.position)
+    return about
 
 
 def why_incomplete(

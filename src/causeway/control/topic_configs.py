@@ -31,6 +31,7 @@ LONG_MAX: Final = 2**63 - 1
 
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 COMPRESSION_TYPE: Final = "compression.type"
+CLEANUP_POLICY: Final = "cleanup.policy"
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
 # before/after exist since Kafka 3.6; difference was the only one before and is gone since 4.0.
 TIMESTAMP_LIMITS: Final = (
@@ -60,6 +61,7 @@ REASONS: Final[Mapping[str, str]] = {
 BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     "message.max.bytes": MAX_MESSAGE_BYTES,
     "compression.type": COMPRESSION_TYPE,
+    "log.cleanup.policy": CLEANUP_POLICY,
     "log.message.timestamp.type": TIMESTAMP_TYPE,
     **{f"log.{name}": name for name in (MESSAGE_FORMAT, *TIMESTAMP_LIMITS)},
 }

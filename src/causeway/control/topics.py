@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from causeway.cluster import Cluster, ClusterMetadata, ConfigEntry, TopicMetadata
 from causeway.config import LinkSettings
-from causeway.control import collisions, topic_configs
+from causeway.control import collisions, preserving, topic_configs
 from causeway.errors import (
     AuthorizationError,
     BrokerError,
@@ -59,6 +59,7 @@ class MirroredTopic:
     fed: int = 0
     preserves: bool = False  # its records keep their offsets
     compacted: bool = False  # on the target, once the changes are made
+    deletes: bool = True  # the target deletes records, so it accepts DeleteRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,11 @@ class AlterTopicConfigs:
 
 
 # Of the target's topics, what a plan compares.
-_DESCRIBED = (*topic_configs.LIMIT_NAMES, topic_configs.REMOTE_STORAGE)
+_DESCRIBED = (
+    *topic_configs.LIMIT_NAMES,
+    topic_configs.REMOTE_STORAGE,
+    topic_configs.CLEANUP_POLICY,
+)
 
 Change = CreateTopic | GrowTopic | AlterTopicConfigs
 
@@ -229,7 +234,11 @@ def plan_topic(
     if isinstance(described, CausewayError):
         errors, described = (described,), {}
     existing = observed.target_topics.get(target)
-    if (refusal := _refusal(target, existing, observed, link)) is not None:
+    preserves = link.preserves(topic.name)
+    refusal: CausewayError | None = _refusal(target, existing, observed, link)
+    if preserves and refusal is None:
+        refusal = preserving.refusal(topic.name, target, existing, partitions, link)
+    if refusal is not None:
         return Decision(errors=(*errors, refusal))
     wanted, names = topic_configs.effective(described), observed.target_names
     changes: list[Change] = []
@@ -260,7 +269,7 @@ def plan_topic(
             in_force = topic_configs.effective(entries)
             configs = topic_configs.needed(wanted, in_force)
         stays: Mapping[str, str] = {}
-        if not link.sole_writer:
+        if not link.is_sole_writer(topic.name):
             stays = topic_configs.left_to_others(configs, in_force, link.config_properties_exclude)
             configs = {name: value for name, value in configs.items() if name not in stays}
         if configs:
@@ -270,10 +279,14 @@ def plan_topic(
             changes.append(GrowTopic(topic=target, partitions=partitions, before=before))
             before = partitions
         notes = (*stays.values(), *_untiered(described, in_force, link))
+    policy = {**in_force, **configs}.get(topic_configs.CLEANUP_POLICY, "delete")
     mirrored = MirroredTopic(
         source=topic.name,
         target=target,
         partitions=partitions,
+        preserves=preserves,
+        compacted="compact" in policy,
+        deletes="delete" in policy,
         source_id=topic.topic_id,
         target_id=None if existing is None else existing.topic_id,
         target_partitions=before,

@@ -9,7 +9,14 @@ import pytest
 
 from causeway.control import Copied, MirroredTopic, UnconfirmedCopy
 from causeway.daemon.partitions import assignment
-from causeway.daemon.partitions.deciding import Adopt, Begin, GoOn, Offsets, Stop, Wish
+from causeway.daemon.partitions.decisions import (
+    Adopt,
+    Begin,
+    GoOn,
+    Offsets,
+    Stop,
+    Wish,
+)
 from causeway.link_topics import PartitionProgress, decode_entry, encode_entry
 from causeway.model import NO_TOPIC_ID, Pair, State
 from tests.builders.decisions import claim, decide

@@ -16,7 +16,9 @@ from causeway.control import CreateTopic, MirroredTopic, Transforms, topics
 from causeway.daemon import Sides
 from causeway.daemon.partitions import discovery, reconcile
 from causeway.daemon.partitions.claiming import Claimer
-from causeway.daemon.partitions.deciding import Wish
+from causeway.daemon.partitions.decisions import (
+    Wish,
+)
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.reconcile import Reconciler, RunOptions
 from causeway.daemon.partitions.registry import Registry

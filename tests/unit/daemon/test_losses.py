@@ -10,7 +10,12 @@ import pytest
 
 from causeway.control import claim_checks
 from causeway.daemon.lanes.tracked import ReportedPartition
-from causeway.daemon.partitions.deciding import Begin, GoOn, PassOver, Stop
+from causeway.daemon.partitions.decisions import (
+    Begin,
+    GoOn,
+    PassOver,
+    Stop,
+)
 from causeway.daemon.partitions.registry import Registry
 from causeway.link_topics import Outlet, PartitionProgress, decode_entry, encode_entry
 from causeway.model import Loss, Pair, State

@@ -7,7 +7,12 @@ from dataclasses import replace
 import pytest
 
 from causeway.daemon.partitions import assignment
-from causeway.daemon.partitions.deciding import GoByKey, GoOn, Offsets, Stop
+from causeway.daemon.partitions.decisions import (
+    GoByKey,
+    GoOn,
+    Offsets,
+    Stop,
+)
 from causeway.daemon.partitions.deleted import changed, to_turn
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.routing import by_key_from, routed, targets_of

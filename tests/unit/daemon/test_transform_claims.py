@@ -15,14 +15,14 @@ from causeway.daemon import Sides
 from causeway.daemon.partitions import claiming, discovery
 from causeway.daemon.partitions.claiming import Claimer, Taken
 from causeway.daemon.partitions.claims import Behind, places_behind
-from causeway.daemon.partitions.deciding import (
+from causeway.daemon.partitions.deciding import transform_change
+from causeway.daemon.partitions.decisions import (
     Begin,
     BeginBehind,
     GoOn,
     Offsets,
     Stop,
     Wish,
-    transform_change,
 )
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.routing import among_others, is_other, led_to

@@ -8,7 +8,8 @@ from causeway.daemon.partitions.claims import (
     treatment_steps,
     treatments_of,
 )
-from causeway.daemon.partitions.deciding import (
+from causeway.daemon.partitions.deciding import decide, transform_change
+from causeway.daemon.partitions.decisions import (
     Adopt,
     Begin,
     BeginBehind,
@@ -20,8 +21,6 @@ from causeway.daemon.partitions.deciding import (
     PassOver,
     Stop,
     Wish,
-    decide,
-    transform_change,
 )
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.others import OthersHere, find_place

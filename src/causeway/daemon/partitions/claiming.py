@@ -13,7 +13,8 @@ from causeway.daemon.clients import Sides
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
 from causeway.daemon.partitions.claims import Behind, places_behind
-from causeway.daemon.partitions.deciding import (
+from causeway.daemon.partitions.deciding import decide
+from causeway.daemon.partitions.decisions import (
     Adopt,
     Begin,
     BeginBehind,
@@ -24,7 +25,6 @@ from causeway.daemon.partitions.deciding import (
     PassOver,
     Stop,
     Wish,
-    decide,
 )
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.others import OthersHere, find_place

@@ -11,6 +11,8 @@ one, if it is only one:
 
 Only the earlier version could count its records after a pair, and it is gone. Records that were
 relayed unchanged can be counted again.
+
+If a partition keeps its offsets, source and target offset of its pair are the target's end.
 """
 
 from __future__ import annotations
@@ -20,14 +22,17 @@ from dataclasses import dataclass
 
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings, TreatmentSettings
-from causeway.control import MirroredTopic, claim_checks
+from causeway.control import MirroredTopic, Way, claim_checks
 from causeway.daemon.clients import Sides
 from causeway.daemon.partitions import routing
-from causeway.daemon.partitions.deciding import Begin, Candidate
+from causeway.daemon.partitions.decisions import (
+    Begin,
+    Candidate,
+)
 from causeway.errors import CausewayError, DivergedError
 from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import State, TopicPartition, same_topic
-from causeway.relay import Assignment, TreatmentStep
+from causeway.relay import Assignment, Preserve, TreatmentStep
 
 _MOST_EARLIER = 32  # producer ids of earlier claims, of one partition
 
@@ -56,6 +61,7 @@ def claim(
         first_copy_end=max(offsets.end, begin.start) if goes_on is None else goes_on,
         lost=lost,
         acknowledged=lost if before is None or goes_on is None else before.acknowledged,
+        offsets_from=begin.offsets_from,
         outlets=tuple(
             _after(
                 routing.new_outlet(
@@ -112,10 +118,14 @@ def target_deleted(progress: PartitionProgress, topic: MirroredTopic) -> str:
 
 
 def assignment(
-    topic: MirroredTopic, progress: PartitionProgress, link: LinkSettings, stage: str | None = None
+    topic: MirroredTopic,
+    progress: PartitionProgress,
+    link: LinkSettings,
+    stage: str | None = None,
+    way: Way = "transactions",
 ) -> Assignment:
     """The message for a lane; the driver fills in the clusters and how the run ends. `stage`: the
-    key of the stage that the records go through."""
+    key of the stage that the records go through. `way`: how gaps are filled if it keeps offsets."""
     return Assignment(
         link=link.name,
         source="",
@@ -128,7 +138,7 @@ def assignment(
         keys_from=progress.keys_from,
         read_committed=link.fetch.read_committed,
         max_message_bytes=topic.max_message_bytes,
-        sole_writer=link.sole_writer,
+        sole_writer=link.sole_writer or progress.preserves,
         max_wait_ms=link.fetch.max_wait_ms,
         min_bytes=link.fetch.min_bytes,
         max_bytes=link.fetch.max_bytes,
@@ -136,6 +146,15 @@ def assignment(
         metadata_max_age_ms=link.fetch.metadata_max_age_ms,
         transform=stage,
         treated=bool(link.treatments_of(progress.topic)),
+        preserve=Preserve(
+            begin=claim_checks.filled_to(progress),
+            gaps=way,
+            transactional_id=link.offsets_id,
+            filler_from=link.offset_filler_from if topic.compacted else None,
+            stops=link.offset_filler == "stop",
+        )
+        if progress.preserves
+        else None,
     )
 
 

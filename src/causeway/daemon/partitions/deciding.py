@@ -27,151 +27,47 @@ that a person acknowledges (see claim_checks.py)
 stopped, and a person says --from TIMESTAMP        begin again there
 stopped, and a person says --adopt                 begin after the record that the target ends
                                                    with; if it is not found, where it stopped
+
+A partition that keeps its offsets begins as preserving.py says, also if a person says so. If it was
+mirrored with translated offsets before, both logs must be the same. If it is to be translated from
+now on, it begins right behind what was mirrored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-from causeway.config import LinkSettings
 from causeway.control import Copied, MirroredTopic, UnconfirmedCopy, claim_checks
 from causeway.daemon.partitions import routing
-from causeway.link_topics import ClaimStart, PartitionProgress
-from causeway.model import NO_TOPIC_ID, Loss, State, TopicPartition, same_topic
+from causeway.daemon.partitions.decisions import (
+    Adopt,
+    Begin,
+    BeginBehind,
+    Candidate,
+    Decision,
+    GoByKey,
+    GoOn,
+    Offsets,
+    PassOver,
+    Stop,
+)
+from causeway.link_topics import PartitionProgress
+from causeway.model import NO_TOPIC_ID, State, same_topic
 
 _UNDER_WAY = "changed while records of the earlier version were under way"
 _NO_MORE = "it has no transform or treatment any more"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offsets:
-    """The offsets of one partition on both clusters. `end` is the end for readers like us: with
-    read_committed the last stable offset. `high_watermark` may be higher; it differs from `end`
-    only if MirrorMaker 2 has mirrored the partition. `start` is the beginning of a new mirror: by
-    the time that a person named, else by the consumer's `auto.offset.reset`."""
-
-    log_start: int
-    end: int
-    high_watermark: int
-    start: int
-    target_ends: Mapping[int, int]  # of each target partition that it may feed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """The wish of a person on the command line."""
-
-    start_from: int | None = None  # ms since 1970
-    adopt: bool = False
-
-    @property
-    def acts(self) -> bool:
-        return self.adopt or self.start_from is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A partition that a leader finds, with all facts that decide how its mirror continues."""
-
-    topic: MirroredTopic
-    partition: int
-    progress: PartitionProgress | None
-    offsets: Offsets
-    link: LinkSettings
-    wish: Wish
-    copied: Copied | None = None  # MirrorMaker 2's position
-    progress_lost: bool = False  # see daemon.leadership
-    transform: str | None = None  # identity of the transform and treatment of its records now
-    shared: bool = False  # transforms lead records of other partitions to its target as well
-    others: bool = False  # other links of Causeway wrote all records of the target, see others.py
-    start: ClaimStart | None = None  # a directive says where the mirror begins
-    reverse_ended: bool = False  # the mirror in the reverse direction has ended
-
-    @property
-    def at(self) -> TopicPartition:
-        return TopicPartition(self.topic.source, self.partition)
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the partition was never claimed."""
-        return self.progress is None or not self.progress.outlets
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
-    """Relay from source offset `start`; `targets` are the partitions that need outlets. `by`: the
-    directive that says so, -1 for none. `first_copy_end`: of the claim that it continues; None: it
-    begins a first copy of all that the source has."""
-
-    start: int
-    targets: tuple[int, ...]
-    by: int = -1
-    first_copy_end: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopt:
-    """Begin after the source record that `target` ends with, but not before `floor`, if there is
-    one. If that record is not found: at `start`, or stop with `reason` if `start` is None."""
-
-    start: int | None
-    target: int
-    reason: str
-    floor: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoOn:
-    progress: PartitionProgress
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoByKey:
-    """Go on, by key from source offset `start` on: no lane has come past it."""
-
-    progress: PartitionProgress
-    start: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassOver:
-    """Go on at source offset `to`, behind a loss. `adopted`: a person has acknowledged the loss."""
-
-    progress: PartitionProgress
-    to: int
-    adopted: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """`loss`: a loss that a person has yet to acknowledge."""
-
-    reason: str
-    loss: Loss | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginBehind:
-    """Begin right behind the records that were mirrored by `progress` through another transform.
-    `otherwise`: if the target does not show one source offset for all of its outlets."""
-
-    progress: PartitionProgress
-    otherwise: Begin | Stop
-
-
-Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | PassOver | Stop
 
 
 def decide(one: Candidate) -> Decision:
     """The decision about one partition."""
     topic, progress, offsets, wish = one.topic, one.progress, one.offsets, one.wish
     if (first := _after_failback(one)) is not None:
+        if topic.preserves:
+            return preserving.begin(one, one.start if isinstance(first, Begin) else None)
         return first
     if progress is None or one.is_new:
-        return _decide_new(one)
+        return preserving.begin(one) if topic.preserves else _decide_new(one)
     targets = routing.targets_of(topic, one.partition)
-    if (change := transform_change(progress, one.transform)) and not claim_checks.why_another(
+    turns = topic.preserves and not progress.preserves  # it is to keep its offsets from now on
+    if not turns and (change := transform_change(progress, one.transform)) and not claim_checks.why_another(
         progress, topic
     ):
         return _begin_behind(one, progress, change)
@@ -181,6 +77,7 @@ def decide(one: Candidate) -> Decision:
         copied = one.copied
         if (
             copied is not None
+            and not topic.preserves
             and not copied.ours
             and copied.offset >= progress.position
             and len(progress.outlets) == 1
@@ -198,9 +95,17 @@ def decide(one: Candidate) -> Decision:
         if over is not None:
             return over
         known = _with_ids(progress, topic)
+        if turns:
+            return preserving.go_on(one, known)
+        if progress.preserves and not topic.preserves:
+            return preserving.translate(one, known, None)
         if routing.is_other(topic, progress):
             return GoByKey(progress=known, start=max(offsets.end, progress.position))
         return GoOn(progress=known)
+    if topic.preserves:
+        return preserving.begin(one) if wish.acts else Stop(reason=reason, loss=progress.loss)
+    if progress.preserves and progress.loss is None and not claim_checks.why_another(progress, topic):
+        return preserving.translate(one, _with_ids(progress, topic), reason)
     if wish.start_from is not None:
         return Begin(start=offsets.start, targets=targets)
     beats = one.link.policy.is_heartbeats_topic(topic.source)  # heartbeats may be lost
@@ -240,7 +145,7 @@ def _after_failback(one: Candidate) -> Begin | Stop | None:
 def _pass_over(one: Candidate, progress: PartitionProgress) -> PassOver | None:
     """None if nothing is lost, or if the loss is of an earlier topic of that name."""
     loss = progress.loss
-    if loss is None or one.wish.start_from is not None:
+    if loss is None or one.wish.start_from is not None or claim_checks.is_passed(loss):
         return None
     if claim_checks.why_another(progress, one.topic) or routing.is_other(one.topic, progress):
         return None
@@ -278,11 +183,11 @@ def transform_change(progress: PartitionProgress, transform: str | None) -> str 
 def _begin_behind(one: Candidate, progress: PartitionProgress, change: str) -> Begin | BeginBehind:
     targets = routing.targets_of(one.topic, one.partition)
     otherwise: Begin | Stop
-    if one.wish.start_from is not None:
+    if one.wish.start_from is not None and not one.topic.preserves:
         otherwise = Begin(start=one.offsets.start, targets=targets)
         if progress.state is State.STOPPED:
             return otherwise
-    elif one.wish.adopt:
+    elif one.wish.adopt and not one.topic.preserves:
         otherwise = Begin(start=_where_it_stopped(progress, one.offsets), targets=targets)
     else:
         what = "the transform or treatment" if progress.transform else "what was relayed"

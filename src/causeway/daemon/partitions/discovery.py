@@ -22,7 +22,10 @@ from causeway.control import (
     topics,
 )
 from causeway.daemon.clients import Sides
-from causeway.daemon.partitions.deciding import Offsets, Wish
+from causeway.daemon.partitions.decisions import (
+    Offsets,
+    Wish,
+)
 from causeway.daemon.partitions.routing import routed, targets_of
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import PartitionProgress

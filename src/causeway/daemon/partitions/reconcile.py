@@ -19,7 +19,9 @@ from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
 from causeway.daemon.partitions.claiming import Claimer
-from causeway.daemon.partitions.deciding import Wish
+from causeway.daemon.partitions.decisions import (
+    Wish,
+)
 from causeway.daemon.partitions.deleted import Deleted, changed, to_turn
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.outlets import Outlets, why_without_target

@@ -118,7 +118,7 @@ def new_outlet(
         producer_id=producer[0],
         producer_epoch=producer[1],
         pair=Pair(source=start, target=end, sequence=0),
-        exclusive=link.sole_writer,
+        exclusive=link.is_sole_writer(topic.source),
         claimed_at=end,
     )
 

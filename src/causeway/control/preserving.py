@@ -1,0 +1,116 @@
+"""Which topics can keep their offsets, and how the offsets without a record are filled.
+
+To keep offsets, each source partition writes alone to the target partition of its number, exactly
+once, and makes at most one record of each of its records. Dropped records become gaps.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from causeway.cluster import Cluster, TopicMetadata, cluster_rights
+from causeway.config import LinkSettings, TransformSettings
+from causeway.errors import CausewayError, ConfigError
+from causeway.wire import is_unsupported
+
+Way = Literal["markers", "transactions"]
+FILLED_PER_S: Final = 3_000_000  # offsets of a partition's beginning, measured
+_RIGHT: Final = "CLUSTER_ACTION"
+_TRANSLATE: Final = "or let its offsets be translated (causeway.offsets = translate)"
+# These alone make several rows of one in a transform; see transform/plan/refusals.py.
+_MULTIPLIES: Final = re.compile(r"(?i)\b((?:pos)?explode|inline|json_tuple)(?:_outer)?\s*\(")
+_ROUTES: Final = re.compile(r"(?i)\bas\s+[`\"]?(topic|partition)\b")
+
+
+def refusal(
+    topic: str, target: str, existing: TopicMetadata | None, partitions: int, link: LinkSettings
+) -> ConfigError | None:
+    """Why `topic`, with so many partitions, cannot keep its offsets in `target`; None if it can.
+    `existing`: the target topic, None if it is to be created."""
+    there = 0 if existing is None else len(existing.partitions)
+    transform = link.transform_of(topic)
+    if link.declared_sole_writer is False:
+        place = link.places.get("causeway.sole.writer", "causeway.sole.writer")
+        return _refused(
+            topic,
+            f"{place} = false: others may write to {target}, and their records would take its "
+            "offsets",
+            "remove that key if only this link writes there",
+            link,
+        )
+    if link.delivery != "exactly-once":
+        return _refused(
+            topic,
+            f"causeway.delivery = {link.delivery}: a record that comes twice would take the offset "
+            "of the next one",
+            "remove that key",
+            link,
+        )
+    if link.partitioning != "same":
+        return _refused(
+            topic,
+            "keys choose the target partitions, so its records do not stay together",
+            "mirror it by a MirrorMaker 2 file",
+            link,
+        )
+    if there > partitions:
+        return _refused(
+            topic,
+            f"{target} on {link.target.alias} has {there} partitions, and {topic} has {partitions}",
+            f"delete {target} so that it is created with as many",
+            link,
+        )
+    if transform is not None and (why := _why_not_one(transform)) is not None:
+        return _refused(topic, f"its transform {transform.name} {why}", "change the query", link)
+    return None
+
+
+def _why_not_one(transform: TransformSettings) -> str | None:
+    """Why several records may come of one, or a record may go elsewhere, as far as the text shows.
+    Rules keep each record, and only it."""
+    if transform.python is not None:
+        return "is a Python function, which may make several records of one"
+    if (found := _MULTIPLIES.search(transform.sql or "")) is not None:
+        return f"may make several records of one by {found[1].lower()}()"
+    if (found := _ROUTES.search(transform.sql or "")) is not None:
+        return f"chooses the {found[1].lower()} of records"
+    return None
+
+
+def _refused(topic: str, cause: str, remedy: str, link: LinkSettings) -> ConfigError:
+    return ConfigError(
+        "keep the offsets of",
+        f"{topic} of {link.source.alias}",
+        cause,
+        remedy=f"{remedy}, {_TRANSLATE}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filling:
+    """How gaps are filled. `lacks`: why not by markers, though the file leaves it open."""
+
+    way: Way
+    lacks: str | None = None
+
+
+def filling(link: LinkSettings, target: Cluster) -> Filling:
+    """The way that the file names; if it leaves it open, by our rights on the target. Raises
+    CausewayError."""
+    if link.offset_gaps != "auto":
+        return Filling(way=link.offset_gaps)
+    alias = link.target.alias
+    try:
+        rights = cluster_rights(target)
+    except CausewayError as error:
+        if not is_unsupported(error):
+            raise
+        rights = None
+    if rights is not None and _RIGHT in rights:
+        return Filling(way="markers")
+    lacks = f"{_RIGHT} on the cluster {alias} is not granted"
+    if rights is None:
+        lacks = f"{alias} does not say whether {_RIGHT} on the cluster is granted"
+    return Filling(way="transactions", lacks=lacks)

@@ -1,0 +1,144 @@
+"""The facts about a partition that a leader finds, and the decisions about it, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from causeway.config import LinkSettings
+from causeway.control import Copied, MirroredTopic
+from causeway.link_topics import ClaimStart, PartitionProgress
+from causeway.model import Loss, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """The offsets of one partition on both clusters. `end` is the end for readers like us: with
+    read_committed the last stable offset. `high_watermark` may be higher; it differs from `end`
+    only if MirrorMaker 2 has mirrored the partition. `start` is the beginning of a new mirror: by
+    the time that a person named, else by the consumer's `auto.offset.reset`."""
+
+    log_start: int
+    end: int
+    high_watermark: int
+    start: int
+    target_ends: Mapping[int, int]  # of each target partition that it may feed
+    # Where these logs begin; only if the partition keeps its offsets.
+    target_starts: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """The wish of a person on the command line."""
+
+    start_from: int | None = None  # ms since 1970
+    adopt: bool = False
+
+    @property
+    def acts(self) -> bool:
+        return self.adopt or self.start_from is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A partition that a leader finds, with all facts that decide how its mirror continues."""
+
+    topic: MirroredTopic
+    partition: int
+    progress: PartitionProgress | None
+    offsets: Offsets
+    link: LinkSettings
+    wish: Wish
+    copied: Copied | None = None  # MirrorMaker 2's position
+    progress_lost: bool = False  # see daemon.leadership
+    transform: str | None = None  # identity of the transform and treatment of its records now
+    shared: bool = False  # transforms lead records of other partitions to its target as well
+    others: bool = False  # other links of Causeway wrote all records of the target, see others.py
+    start: ClaimStart | None = None  # a directive says where the mirror begins
+    reverse_ended: bool = False  # the mirror in the reverse direction has ended
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic.source, self.partition)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the partition was never claimed."""
+        return self.progress is None or not self.progress.outlets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Relay from source offset `start`; `targets` are the partitions that need outlets. `by`: the
+    directive that says so, -1 for none. `first_copy_end`: of the claim that it continues; None: it
+    begins a first copy of all that the source has. `offsets_from`: see PartitionProgress; `start`
+    is below it if the beginning has to be filled."""
+
+    start: int
+    targets: tuple[int, ...]
+    by: int = -1
+    first_copy_end: int | None = None
+    offsets_from: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Begin after the source record that `target` ends with, but not before `floor`, if there is
+    one. If that record is not found: at `start`, or stop with `reason` if `start` is None."""
+
+    start: int | None
+    target: int
+    reason: str
+    floor: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoOn:
+    progress: PartitionProgress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoByKey:
+    """Go on, by key from source offset `start` on: no lane has come past it."""
+
+    progress: PartitionProgress
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassOver:
+    """Go on at source offset `to`, behind a loss. `adopted`: a person has acknowledged the loss."""
+
+    progress: PartitionProgress
+    to: int
+    adopted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """`loss`: a loss that a person has yet to acknowledge."""
+
+    reason: str
+    loss: Loss | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginBehind:
+    """Begin right behind the records that were mirrored by `progress` through another transform.
+    `otherwise`: if the target does not show one source offset for all of its outlets."""
+
+    progress: PartitionProgress
+    otherwise: Begin | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IfSame:
+    """Keep offsets: `then`, if the target's last records before `end` are the source's at the same
+    offsets."""
+
+    then: Begin | GoOn
+    end: int
+    otherwise: Stop
+
+
+Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | IfSame | PassOver | Stop

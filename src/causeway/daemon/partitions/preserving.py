@@ -1,0 +1,114 @@
+"""Decides how a partition begins that keeps its offsets. Pure.
+
+    target   ·······filler·······S═══records═══E►     E, the log end, is the position
+    source          ·············S═══records═══════►  S, where the mirror begins
+
+the target's log is empty, and ends at or below S   begin there; a lane fills the offsets up to S
+it has records, and the source has offset E         begin at E if the last records before E are the
+                                                    source's at the same offsets
+else                                                stop: an offset that is taken stays taken
+"""
+
+from __future__ import annotations
+
+from causeway.control import claim_checks
+from causeway.daemon.partitions.decisions import (
+    Adopt,
+    Begin,
+    BeginBehind,
+    Candidate,
+    GoOn,
+    IfSame,
+    Stop,
+)
+from causeway.link_topics import ClaimStart, PartitionProgress
+
+TO_TRANSLATE = "causeway restart --translate"
+TO_REFILL = "causeway restart --refill"
+
+
+def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Stop:
+    """The decision about a partition that no lane of this link has relayed with its offsets. `cut`:
+    the directive by which it begins."""
+    offsets, link, partition = one.offsets, one.link, one.partition
+    end, first = offsets.target_ends[partition], offsets.target_starts.get(partition, 0)
+    target = f"{one.topic.target} on {link.target.alias}"
+    if one.shared:
+        return Stop(
+            reason=f"transforms lead records of other partitions to {target}, so the records of "
+            f"{one.at} cannot keep their offsets there (correct the transform)"
+        )
+    by, start = -1 if cut is None else cut.by, offsets.start
+    if cut is not None and end >= cut.offset:
+        start = max(cut.offset, offsets.log_start)  # all below came from the target
+    if first == end <= start:
+        return Begin(start=end, targets=(partition,), offsets_from=start, by=by)
+    if first == end:
+        return _stop(one, f"{target} is empty and ends at {end}, above offset {start}")
+    if end > offsets.end:
+        beyond = f"{target} ends at {end}, and {one.at} at {offsets.end}"
+        if cut is not None:
+            beyond += f": it has up to {end - offsets.end} records that were never mirrored"
+        return _stop(one, beyond)
+    if end < offsets.log_start:
+        return _stop(
+            one, f"{target} ends at {end}, and {one.at} begins at {offsets.log_start} by now"
+        )
+    if one.transform is not None:
+        return _stop(one, f"{target} has records already, and a transform or treatment made them")
+    return IfSame(
+        then=Begin(start=end, targets=(partition,), offsets_from=first, by=by),
+        end=end,
+        otherwise=_stop(
+            one,
+            f"{target} has records before offset {end} that are not those of {one.at} at the same "
+            "offsets",
+        ),
+    )
+
+
+def go_on(one: Candidate, progress: PartitionProgress) -> IfSame | Stop:
+    """The decision about a partition that was mirrored with translated offsets until now."""
+    (outlet,) = progress.outlets
+    end = one.offsets.target_ends[one.partition]
+    otherwise = _stop(
+        one, f"{one.at} was mirrored with translated offsets, which are others on the target"
+    )
+    transformed = progress.transform is not None or one.transform is not None
+    if outlet.pair.source != outlet.pair.target or transformed:
+        return otherwise
+    first = one.offsets.target_starts.get(one.partition, 0)
+    if first == end:
+        return otherwise
+    then = GoOn(progress=progress.replace(offsets_from=first))
+    return IfSame(then=then, end=end, otherwise=otherwise)
+
+
+def translate(
+    one: Candidate, progress: PartitionProgress, reason: str | None
+) -> Adopt | Begin | BeginBehind:
+    """The decision about a partition whose offsets are translated from now on. `reason`: why it
+    stopped, None if it did not."""
+    targets = (one.partition,)
+    if progress.position < progress.offsets_from:  # it has only filler
+        return Begin(start=max(progress.offsets_from, one.offsets.log_start), targets=targets)
+    if reason is not None:
+        # Its offsets may not be those of the source, but its last records are.
+        return Adopt(start=None, target=one.partition, reason=reason)
+    # Only the log shows the sequence of its last record: markers have had others since.
+    return BeginBehind(
+        progress=progress,
+        otherwise=Stop(
+            reason=f"{one.topic.source} kept its offsets until now, and {one.topic.target} does "
+            f"not show where it has come to ({claim_checks.ACT})"
+        ),
+    )
+
+
+def _stop(one: Candidate, cause: str) -> Stop:
+    topic = one.topic.source
+    return Stop(
+        reason=f"{cause}, so its records cannot keep their offsets (`{TO_REFILL} {topic}` deletes "
+        f"{one.topic.target} and fills it again; `{TO_TRANSLATE} {topic}`, or causeway.offsets = "
+        "translate, goes on with translated offsets)"
+    )
